@@ -1,0 +1,48 @@
+# The two commands a newcomer needs are `make demo` and `make test`; `make help` lists the rest.
+# Each makes .venv and installs what it needs on the first call; a stamp file per extra remembers that it did.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help demo test check stubs generate bench clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# .venv/.installed-demo means: `pip install -e .[demo]` was done with the pyproject.toml that is there.
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[$*]'
+	@touch $@
+.PRECIOUS: $(VENV)/.installed-%
+
+demo: $(VENV)/.installed-demo ## train a network on handwritten digits over gRPC; writes demo-output/
+	$(BIN)/python examples/digits_mlp.py
+
+test: $(VENV)/.installed-test ## run all tests
+	$(BIN)/python -m pytest -n auto
+
+check: $(VENV)/.installed-dev ## lint, type-check, and compare generated files with their sources
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python tools/stubs.py --check
+	$(BIN)/python tools/generate.py --check
+
+stubs: $(VENV)/.installed-test ## regenerate client/gradwire/v1 from proto/
+	$(BIN)/python tools/stubs.py
+
+generate: $(VENV)/.installed-test ## regenerate the client's typed functions and docs/ops.md from the engine's ops
+	$(BIN)/python tools/generate.py
+
+bench: $(VENV)/.installed-dev ## measure; compares with PyTorch in process where torch is installed
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
+	find . -name node_modules -prune -exec rm -rf {} +
