@@ -1,0 +1,369 @@
+from gradwire.v1 import commands_pb2 as _commands_pb2
+from gradwire.v1 import errors_pb2 as _errors_pb2
+from gradwire.v1 import types_pb2 as _types_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ParameterKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PARAMETER_KIND_UNSPECIFIED: _ClassVar[ParameterKind]
+    PARAMETER_KIND_TENSOR: _ClassVar[ParameterKind]
+    PARAMETER_KIND_TENSOR_OR_NUMBER: _ClassVar[ParameterKind]
+    PARAMETER_KIND_TENSORS: _ClassVar[ParameterKind]
+    PARAMETER_KIND_NUMBER: _ClassVar[ParameterKind]
+    PARAMETER_KIND_FLOAT: _ClassVar[ParameterKind]
+    PARAMETER_KIND_INTEGER: _ClassVar[ParameterKind]
+    PARAMETER_KIND_BOOLEAN: _ClassVar[ParameterKind]
+    PARAMETER_KIND_STRING: _ClassVar[ParameterKind]
+    PARAMETER_KIND_DTYPE: _ClassVar[ParameterKind]
+    PARAMETER_KIND_DEVICE: _ClassVar[ParameterKind]
+    PARAMETER_KIND_INTEGERS: _ClassVar[ParameterKind]
+    PARAMETER_KIND_FLOATS: _ClassVar[ParameterKind]
+    PARAMETER_KIND_INDEX: _ClassVar[ParameterKind]
+PARAMETER_KIND_UNSPECIFIED: ParameterKind
+PARAMETER_KIND_TENSOR: ParameterKind
+PARAMETER_KIND_TENSOR_OR_NUMBER: ParameterKind
+PARAMETER_KIND_TENSORS: ParameterKind
+PARAMETER_KIND_NUMBER: ParameterKind
+PARAMETER_KIND_FLOAT: ParameterKind
+PARAMETER_KIND_INTEGER: ParameterKind
+PARAMETER_KIND_BOOLEAN: ParameterKind
+PARAMETER_KIND_STRING: ParameterKind
+PARAMETER_KIND_DTYPE: ParameterKind
+PARAMETER_KIND_DEVICE: ParameterKind
+PARAMETER_KIND_INTEGERS: ParameterKind
+PARAMETER_KIND_FLOATS: ParameterKind
+PARAMETER_KIND_INDEX: ParameterKind
+
+class OpenSessionRequest(_message.Message):
+    __slots__ = ("session_id", "min_protocol", "max_protocol", "lease_ms", "client")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    MIN_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    MAX_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    min_protocol: int
+    max_protocol: int
+    lease_ms: int
+    client: str
+    def __init__(self, session_id: _Optional[str] = ..., min_protocol: _Optional[int] = ..., max_protocol: _Optional[int] = ..., lease_ms: _Optional[int] = ..., client: _Optional[str] = ...) -> None: ...
+
+class OpenSessionResponse(_message.Message):
+    __slots__ = ("session_id", "writer", "epoch", "lease_ms", "endpoint", "protocol", "limits")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    writer: int
+    epoch: int
+    lease_ms: int
+    endpoint: str
+    protocol: int
+    limits: Limits
+    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., endpoint: _Optional[str] = ..., protocol: _Optional[int] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
+
+class Limits(_message.Message):
+    __slots__ = ("max_message_bytes", "max_inline_bytes", "max_tensor_bytes", "max_session_bytes", "max_session_tensors", "max_sessions", "max_batch_commands", "chunk_bytes")
+    MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_INLINE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_TENSOR_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_SESSION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_SESSION_TENSORS_FIELD_NUMBER: _ClassVar[int]
+    MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BATCH_COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    max_message_bytes: int
+    max_inline_bytes: int
+    max_tensor_bytes: int
+    max_session_bytes: int
+    max_session_tensors: int
+    max_sessions: int
+    max_batch_commands: int
+    chunk_bytes: int
+    def __init__(self, max_message_bytes: _Optional[int] = ..., max_inline_bytes: _Optional[int] = ..., max_tensor_bytes: _Optional[int] = ..., max_session_bytes: _Optional[int] = ..., max_session_tensors: _Optional[int] = ..., max_sessions: _Optional[int] = ..., max_batch_commands: _Optional[int] = ..., chunk_bytes: _Optional[int] = ...) -> None: ...
+
+class KeepAliveRequest(_message.Message):
+    __slots__ = ("session_id",)
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    def __init__(self, session_id: _Optional[str] = ...) -> None: ...
+
+class KeepAliveResponse(_message.Message):
+    __slots__ = ("lease_ms", "epoch")
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    lease_ms: int
+    epoch: int
+    def __init__(self, lease_ms: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class CloseSessionRequest(_message.Message):
+    __slots__ = ("session_id",)
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    def __init__(self, session_id: _Optional[str] = ...) -> None: ...
+
+class CloseSessionResponse(_message.Message):
+    __slots__ = ("freed_bytes",)
+    FREED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    freed_bytes: int
+    def __init__(self, freed_bytes: _Optional[int] = ...) -> None: ...
+
+class Command(_message.Message):
+    __slots__ = ("create", "op", "backward", "retain_grad", "grad", "gradients", "set_grad", "set_requires_grad", "set_data", "manual_seed", "describe", "read", "release", "graph", "quiet", "timeout_ms")
+    CREATE_FIELD_NUMBER: _ClassVar[int]
+    OP_FIELD_NUMBER: _ClassVar[int]
+    BACKWARD_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_GRAD_FIELD_NUMBER: _ClassVar[int]
+    GRAD_FIELD_NUMBER: _ClassVar[int]
+    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    SET_GRAD_FIELD_NUMBER: _ClassVar[int]
+    SET_REQUIRES_GRAD_FIELD_NUMBER: _ClassVar[int]
+    SET_DATA_FIELD_NUMBER: _ClassVar[int]
+    MANUAL_SEED_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_FIELD_NUMBER: _ClassVar[int]
+    READ_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_FIELD_NUMBER: _ClassVar[int]
+    QUIET_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    create: _commands_pb2.CreateRequest
+    op: _commands_pb2.OpRequest
+    backward: _commands_pb2.BackwardRequest
+    retain_grad: _commands_pb2.RetainGradRequest
+    grad: _commands_pb2.GradRequest
+    gradients: _commands_pb2.GradientsRequest
+    set_grad: _commands_pb2.SetGradRequest
+    set_requires_grad: _commands_pb2.SetRequiresGradRequest
+    set_data: _commands_pb2.SetDataRequest
+    manual_seed: _commands_pb2.ManualSeedRequest
+    describe: _commands_pb2.DescribeRequest
+    read: _commands_pb2.ReadRequest
+    release: _commands_pb2.ReleaseRequest
+    graph: _commands_pb2.GraphRequest
+    quiet: bool
+    timeout_ms: int
+    def __init__(self, create: _Optional[_Union[_commands_pb2.CreateRequest, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpRequest, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardRequest, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradRequest, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradRequest, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsRequest, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradRequest, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradRequest, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataRequest, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedRequest, _Mapping]] = ..., describe: _Optional[_Union[_commands_pb2.DescribeRequest, _Mapping]] = ..., read: _Optional[_Union[_commands_pb2.ReadRequest, _Mapping]] = ..., release: _Optional[_Union[_commands_pb2.ReleaseRequest, _Mapping]] = ..., graph: _Optional[_Union[_commands_pb2.GraphRequest, _Mapping]] = ..., quiet: bool = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+
+class RunRequest(_message.Message):
+    __slots__ = ("session_id", "writer", "first_seq", "epoch", "acknowledged_seq", "commands")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    FIRST_SEQ_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_SEQ_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    writer: int
+    first_seq: int
+    epoch: int
+    acknowledged_seq: int
+    commands: _containers.RepeatedCompositeFieldContainer[Command]
+    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., first_seq: _Optional[int] = ..., epoch: _Optional[int] = ..., acknowledged_seq: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ...) -> None: ...
+
+class Result(_message.Message):
+    __slots__ = ("seq", "error", "create", "op", "backward", "retain_grad", "grad", "gradients", "set_grad", "set_requires_grad", "set_data", "manual_seed", "describe", "read", "release", "graph")
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    CREATE_FIELD_NUMBER: _ClassVar[int]
+    OP_FIELD_NUMBER: _ClassVar[int]
+    BACKWARD_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_GRAD_FIELD_NUMBER: _ClassVar[int]
+    GRAD_FIELD_NUMBER: _ClassVar[int]
+    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    SET_GRAD_FIELD_NUMBER: _ClassVar[int]
+    SET_REQUIRES_GRAD_FIELD_NUMBER: _ClassVar[int]
+    SET_DATA_FIELD_NUMBER: _ClassVar[int]
+    MANUAL_SEED_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_FIELD_NUMBER: _ClassVar[int]
+    READ_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_FIELD_NUMBER: _ClassVar[int]
+    seq: int
+    error: _errors_pb2.Error
+    create: _commands_pb2.CreateResponse
+    op: _commands_pb2.OpResponse
+    backward: _commands_pb2.BackwardResponse
+    retain_grad: _commands_pb2.RetainGradResponse
+    grad: _commands_pb2.GradResponse
+    gradients: _commands_pb2.GradientsResponse
+    set_grad: _commands_pb2.SetGradResponse
+    set_requires_grad: _commands_pb2.SetRequiresGradResponse
+    set_data: _commands_pb2.SetDataResponse
+    manual_seed: _commands_pb2.ManualSeedResponse
+    describe: _commands_pb2.DescribeResponse
+    read: _commands_pb2.ReadResponse
+    release: _commands_pb2.ReleaseResponse
+    graph: _commands_pb2.GraphResponse
+    def __init__(self, seq: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., create: _Optional[_Union[_commands_pb2.CreateResponse, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpResponse, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardResponse, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradResponse, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradResponse, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsResponse, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradResponse, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradResponse, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataResponse, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedResponse, _Mapping]] = ..., describe: _Optional[_Union[_commands_pb2.DescribeResponse, _Mapping]] = ..., read: _Optional[_Union[_commands_pb2.ReadResponse, _Mapping]] = ..., release: _Optional[_Union[_commands_pb2.ReleaseResponse, _Mapping]] = ..., graph: _Optional[_Union[_commands_pb2.GraphResponse, _Mapping]] = ...) -> None: ...
+
+class RunResponse(_message.Message):
+    __slots__ = ("results", "applied_seq", "durable_seq", "epoch")
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_SEQ_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_SEQ_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[Result]
+    applied_seq: int
+    durable_seq: int
+    epoch: int
+    def __init__(self, results: _Optional[_Iterable[_Union[Result, _Mapping]]] = ..., applied_seq: _Optional[int] = ..., durable_seq: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class UploadRequest(_message.Message):
+    __slots__ = ("start", "data")
+    START_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    start: UploadStart
+    data: bytes
+    def __init__(self, start: _Optional[_Union[UploadStart, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class UploadStart(_message.Message):
+    __slots__ = ("session_id", "transfer_id", "total_bytes", "offset")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    transfer_id: str
+    total_bytes: int
+    offset: int
+    def __init__(self, session_id: _Optional[str] = ..., transfer_id: _Optional[str] = ..., total_bytes: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class UploadResponse(_message.Message):
+    __slots__ = ("transfer_id", "received_bytes")
+    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    transfer_id: str
+    received_bytes: int
+    def __init__(self, transfer_id: _Optional[str] = ..., received_bytes: _Optional[int] = ...) -> None: ...
+
+class DownloadRequest(_message.Message):
+    __slots__ = ("session_id", "transfer_id", "offset")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    transfer_id: str
+    offset: int
+    def __init__(self, session_id: _Optional[str] = ..., transfer_id: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class DownloadResponse(_message.Message):
+    __slots__ = ("offset", "data")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    data: bytes
+    def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class CancelRequest(_message.Message):
+    __slots__ = ("session_id", "writer", "through_seq")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    THROUGH_SEQ_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    writer: int
+    through_seq: int
+    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., through_seq: _Optional[int] = ...) -> None: ...
+
+class CancelResponse(_message.Message):
+    __slots__ = ("cancelled",)
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    cancelled: bool
+    def __init__(self, cancelled: bool = ...) -> None: ...
+
+class ServerInfoRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ServerInfoResponse(_message.Message):
+    __slots__ = ("version", "min_protocol", "max_protocol", "devices", "dtypes", "limits", "build", "sessions", "bytes")
+    class BuildEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    MIN_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    MAX_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    DTYPES_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    BUILD_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    min_protocol: int
+    max_protocol: int
+    devices: _containers.RepeatedCompositeFieldContainer[Device]
+    dtypes: _containers.RepeatedScalarFieldContainer[_types_pb2.DType]
+    limits: Limits
+    build: _containers.ScalarMap[str, str]
+    sessions: int
+    bytes: int
+    def __init__(self, version: _Optional[str] = ..., min_protocol: _Optional[int] = ..., max_protocol: _Optional[int] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., dtypes: _Optional[_Iterable[_Union[_types_pb2.DType, str]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., build: _Optional[_Mapping[str, str]] = ..., sessions: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class Device(_message.Message):
+    __slots__ = ("name", "description", "total_bytes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    description: str
+    total_bytes: int
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., total_bytes: _Optional[int] = ...) -> None: ...
+
+class ListOpsRequest(_message.Message):
+    __slots__ = ("prefix",)
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    prefix: str
+    def __init__(self, prefix: _Optional[str] = ...) -> None: ...
+
+class ListOpsResponse(_message.Message):
+    __slots__ = ("ops",)
+    OPS_FIELD_NUMBER: _ClassVar[int]
+    ops: _containers.RepeatedCompositeFieldContainer[OpSchema]
+    def __init__(self, ops: _Optional[_Iterable[_Union[OpSchema, _Mapping]]] = ...) -> None: ...
+
+class OpSchema(_message.Message):
+    __slots__ = ("name", "parameters", "doc", "differentiable", "in_place", "data_dependent", "outputs")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    DOC_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENTIABLE_FIELD_NUMBER: _ClassVar[int]
+    IN_PLACE_FIELD_NUMBER: _ClassVar[int]
+    DATA_DEPENDENT_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    parameters: _containers.RepeatedCompositeFieldContainer[Parameter]
+    doc: str
+    differentiable: bool
+    in_place: bool
+    data_dependent: bool
+    outputs: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., parameters: _Optional[_Iterable[_Union[Parameter, _Mapping]]] = ..., doc: _Optional[str] = ..., differentiable: bool = ..., in_place: bool = ..., data_dependent: bool = ..., outputs: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Parameter(_message.Message):
+    __slots__ = ("name", "kind", "optional", "default", "keyword_only")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    OPTIONAL_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    KEYWORD_ONLY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    kind: ParameterKind
+    optional: bool
+    default: _types_pb2.Argument
+    keyword_only: bool
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[_Union[ParameterKind, str]] = ..., optional: bool = ..., default: _Optional[_Union[_types_pb2.Argument, _Mapping]] = ..., keyword_only: bool = ...) -> None: ...

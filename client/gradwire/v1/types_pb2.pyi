@@ -1,0 +1,176 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class DType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DTYPE_UNSPECIFIED: _ClassVar[DType]
+    DTYPE_FLOAT32: _ClassVar[DType]
+    DTYPE_FLOAT64: _ClassVar[DType]
+    DTYPE_FLOAT16: _ClassVar[DType]
+    DTYPE_BFLOAT16: _ClassVar[DType]
+    DTYPE_INT8: _ClassVar[DType]
+    DTYPE_INT16: _ClassVar[DType]
+    DTYPE_INT32: _ClassVar[DType]
+    DTYPE_INT64: _ClassVar[DType]
+    DTYPE_UINT8: _ClassVar[DType]
+    DTYPE_BOOL: _ClassVar[DType]
+    DTYPE_COMPLEX64: _ClassVar[DType]
+    DTYPE_COMPLEX128: _ClassVar[DType]
+
+class GradMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    GRAD_MODE_UNSPECIFIED: _ClassVar[GradMode]
+    GRAD_MODE_ENABLED: _ClassVar[GradMode]
+    GRAD_MODE_DISABLED: _ClassVar[GradMode]
+DTYPE_UNSPECIFIED: DType
+DTYPE_FLOAT32: DType
+DTYPE_FLOAT64: DType
+DTYPE_FLOAT16: DType
+DTYPE_BFLOAT16: DType
+DTYPE_INT8: DType
+DTYPE_INT16: DType
+DTYPE_INT32: DType
+DTYPE_INT64: DType
+DTYPE_UINT8: DType
+DTYPE_BOOL: DType
+DTYPE_COMPLEX64: DType
+DTYPE_COMPLEX128: DType
+GRAD_MODE_UNSPECIFIED: GradMode
+GRAD_MODE_ENABLED: GradMode
+GRAD_MODE_DISABLED: GradMode
+
+class TensorSpec(_message.Message):
+    __slots__ = ("id", "dtype", "shape", "device", "requires_grad", "is_leaf", "grad_fn", "retains_grad", "strides", "is_view", "data_dependent", "version")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    REQUIRES_GRAD_FIELD_NUMBER: _ClassVar[int]
+    IS_LEAF_FIELD_NUMBER: _ClassVar[int]
+    GRAD_FN_FIELD_NUMBER: _ClassVar[int]
+    RETAINS_GRAD_FIELD_NUMBER: _ClassVar[int]
+    STRIDES_FIELD_NUMBER: _ClassVar[int]
+    IS_VIEW_FIELD_NUMBER: _ClassVar[int]
+    DATA_DEPENDENT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    dtype: DType
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    device: str
+    requires_grad: bool
+    is_leaf: bool
+    grad_fn: str
+    retains_grad: bool
+    strides: _containers.RepeatedScalarFieldContainer[int]
+    is_view: bool
+    data_dependent: bool
+    version: int
+    def __init__(self, id: _Optional[int] = ..., dtype: _Optional[_Union[DType, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., is_leaf: bool = ..., grad_fn: _Optional[str] = ..., retains_grad: bool = ..., strides: _Optional[_Iterable[int]] = ..., is_view: bool = ..., data_dependent: bool = ..., version: _Optional[int] = ...) -> None: ...
+
+class Payload(_message.Message):
+    __slots__ = ("dtype", "shape", "data")
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    dtype: DType
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    data: bytes
+    def __init__(self, dtype: _Optional[_Union[DType, str]] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class Complex(_message.Message):
+    __slots__ = ("real", "imag")
+    REAL_FIELD_NUMBER: _ClassVar[int]
+    IMAG_FIELD_NUMBER: _ClassVar[int]
+    real: float
+    imag: float
+    def __init__(self, real: _Optional[float] = ..., imag: _Optional[float] = ...) -> None: ...
+
+class IntList(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, values: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DoubleList(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, values: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class TensorList(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Slice(_message.Message):
+    __slots__ = ("start", "stop", "step")
+    START_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    stop: int
+    step: int
+    def __init__(self, start: _Optional[int] = ..., stop: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
+
+class IndexItem(_message.Message):
+    __slots__ = ("integer", "slice", "ellipsis", "new_axis", "tensor", "boolean")
+    INTEGER_FIELD_NUMBER: _ClassVar[int]
+    SLICE_FIELD_NUMBER: _ClassVar[int]
+    ELLIPSIS_FIELD_NUMBER: _ClassVar[int]
+    NEW_AXIS_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    BOOLEAN_FIELD_NUMBER: _ClassVar[int]
+    integer: int
+    slice: Slice
+    ellipsis: bool
+    new_axis: bool
+    tensor: int
+    boolean: bool
+    def __init__(self, integer: _Optional[int] = ..., slice: _Optional[_Union[Slice, _Mapping]] = ..., ellipsis: bool = ..., new_axis: bool = ..., tensor: _Optional[int] = ..., boolean: bool = ...) -> None: ...
+
+class Index(_message.Message):
+    __slots__ = ("items",)
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[IndexItem]
+    def __init__(self, items: _Optional[_Iterable[_Union[IndexItem, _Mapping]]] = ...) -> None: ...
+
+class NoneValue(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Argument(_message.Message):
+    __slots__ = ("name", "tensor", "float", "integer", "boolean", "string", "dtype", "integers", "tensors", "index", "complex", "floats", "none")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    FLOAT_FIELD_NUMBER: _ClassVar[int]
+    INTEGER_FIELD_NUMBER: _ClassVar[int]
+    BOOLEAN_FIELD_NUMBER: _ClassVar[int]
+    STRING_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    INTEGERS_FIELD_NUMBER: _ClassVar[int]
+    TENSORS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    COMPLEX_FIELD_NUMBER: _ClassVar[int]
+    FLOATS_FIELD_NUMBER: _ClassVar[int]
+    NONE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    tensor: int
+    float: float
+    integer: int
+    boolean: bool
+    string: str
+    dtype: DType
+    integers: IntList
+    tensors: TensorList
+    index: Index
+    complex: Complex
+    floats: DoubleList
+    none: NoneValue
+    def __init__(self, name: _Optional[str] = ..., tensor: _Optional[int] = ..., float: _Optional[float] = ..., integer: _Optional[int] = ..., boolean: bool = ..., string: _Optional[str] = ..., dtype: _Optional[_Union[DType, str]] = ..., integers: _Optional[_Union[IntList, _Mapping]] = ..., tensors: _Optional[_Union[TensorList, _Mapping]] = ..., index: _Optional[_Union[Index, _Mapping]] = ..., complex: _Optional[_Union[Complex, _Mapping]] = ..., floats: _Optional[_Union[DoubleList, _Mapping]] = ..., none: _Optional[_Union[NoneValue, _Mapping]] = ...) -> None: ...

@@ -1,0 +1,68 @@
+"""Autograd on NumPy and CuPy. Read tensor.py, op.py, graph.py and backward.py, in this order, for the idea.
+
+`call` applies an op by name; `lookup` finds its declaration; the modules of `gradwire_engine.ops` declare them.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gradwire_engine import operators, ops
+from gradwire_engine.backward import backward, gradients
+from gradwire_engine.context import Account, Context, activate, grad_mode
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import REGISTRY, Composite, Op
+from gradwire_engine.random import Generator
+from gradwire_engine.tensor import Tensor, data, detach, retain_grad, set_data, set_grad, set_requires_grad, tensor
+
+operators.attach()
+
+
+def lookup(name: str) -> tuple[Op | Composite, bool]:
+    """The op of that name, and whether the name asks for its in-place form (`add_`).
+
+    Raises EngineError: OP_UNKNOWN, naming the ops nearest to it.
+    """
+    found = REGISTRY.get(name)
+    if found is not None:
+        return found, False
+    found = REGISTRY.get(name[:-1]) if name.endswith("_") else None
+    if found is not None and found.has_in_place:
+        return found, True
+    near = difflib.get_close_matches(name, REGISTRY, n=3)
+    hint = f"; the nearest are {', '.join(near)}" if near else ""
+    raise EngineError(Reason.OP_UNKNOWN, f"there is no op {name!r}{hint}", op=name)
+
+
+def call(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    """Apply an op by name: a Tensor, or a tuple or list of them. Raises EngineError."""
+    op, in_place = lookup(name)
+    bound = op.bind(args, dict(kwargs or {}))
+    return op.in_place(bound) if in_place else op.apply(bound)
+
+
+__all__ = [
+    "REGISTRY",
+    "Account",
+    "Composite",
+    "Context",
+    "EngineError",
+    "Generator",
+    "Op",
+    "Reason",
+    "Tensor",
+    "activate",
+    "backward",
+    "call",
+    "data",
+    "detach",
+    "grad_mode",
+    "gradients",
+    "lookup",
+    "ops",
+    "retain_grad",
+    "set_data",
+    "set_grad",
+    "set_requires_grad",
+    "tensor",
+]

@@ -1,0 +1,347 @@
+"""Backward: walks the reverse graph once, newest node first, without recursion.
+
+Two modes share one loop. Without `create_graph` gradients are bare arrays; with it they are Tensors, so that
+what is computed is recorded and can be differentiated again. Leaves receive their gradients at the end,
+all of them or, if anything fails on the way, none.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sys
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from gradwire_engine import dtypes
+from gradwire_engine.context import CURRENT, Context, grad_mode
+from gradwire_engine.device import module_for
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.graph import AccumulateGrad, Fit, Meta, Node, Saved
+from gradwire_engine.ops.basic import cast, real, sum_to_size
+from gradwire_engine.tensor import Tensor, edge_of
+
+AnyNode: TypeAlias = "Node | AccumulateGrad"
+Place: TypeAlias = "tuple[AnyNode, int]"
+
+
+def backward(
+    tensors: Sequence[Tensor],
+    gradients: Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Sequence[Tensor] | None = None,
+) -> list[Tensor]:
+    """Add the tensors' gradients to the leaves they depend on (torch.autograd.backward).
+
+    inputs: if given, only these receive gradients, leaves or not.
+    Returns the tensors that received one. Raises EngineError: NO_GRAD_FN, GRADIENT_NEEDS_SCALAR, SHAPE,
+    GRAPH_FREED, VERSION_CONFLICT, CANCELLED; then no tensor's gradient has changed.
+    """
+    if inputs is not None and not inputs:
+        raise EngineError(Reason.RUNTIME, "'inputs' argument to backward cannot be empty.")
+    run = _Backward(create_graph, create_graph if retain_graph is None else retain_graph)
+    targets = None if inputs is None else _places(inputs)
+    run.run(_roots(tensors, gradients, create_graph), targets)
+    if inputs is not None and targets is not None:
+        received = ((item, run.captured.get(place)) for item, place in zip(inputs, targets, strict=True))
+        run.deliveries.extend((item, gradient) for item, gradient in received if gradient is not None)
+    return run.deliver()
+
+
+def gradients(
+    outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    grad_outputs: Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[list[Tensor | None], list[Tensor]]:
+    """The gradients of `outputs` by `inputs` (torch.autograd.grad), and the tensors on the way that retained theirs.
+
+    Raises EngineError as `backward` does, and UNUSED_INPUT for an input that the outputs do not depend on
+    unless `allow_unused` (then None) or `materialize_grads` (then zeros).
+    """
+    if not inputs:
+        raise EngineError(Reason.ARGUMENT_VALUE, "grad requires non-empty inputs.")
+    run = _Backward(create_graph, create_graph if retain_graph is None else retain_graph)
+    targets = _places(inputs)
+    run.run(_roots(outputs, grad_outputs, create_graph), targets)
+    results: list[Tensor | None] = []
+    for item, place in zip(inputs, targets, strict=True):
+        gradient = run.captured.get(place)
+        if gradient is None and materialize_grads:
+            gradient = module_for(item.device).zeros(item.shape, item.dtype)
+        elif gradient is None and not allow_unused:
+            raise EngineError(
+                Reason.UNUSED_INPUT,
+                "One of the differentiated Tensors appears to not have been used in the graph. "
+                "Set allow_unused=True if this is the desired behavior.",
+                input=len(results),
+            )
+        results.append(_as_tensor(gradient))
+    return results, run.deliver()
+
+
+def _places(inputs: Sequence[Tensor]) -> list[Place]:
+    places = []
+    for item in inputs:
+        edge = edge_of(item)
+        if edge is None:
+            raise EngineError(Reason.NO_GRAD_FN, "One of the differentiated Tensors does not require grad")
+        places.append(edge)
+    return places
+
+
+def _roots(
+    tensors: Sequence[Tensor], gradients: Sequence[Tensor | None] | None, as_tensors: bool
+) -> list[tuple[Place, Any]]:
+    given = list(gradients or ())
+    if len(given) > len(tensors):
+        raise EngineError(Reason.RUNTIME, f"got {len(tensors)} tensors and {len(given)} gradients")
+    given += [None] * (len(tensors) - len(given))
+    roots = []
+    for number, (tensor, gradient) in enumerate(zip(tensors, given, strict=True)):
+        if gradient is None:
+            gradient = _implicit_gradient(tensor)
+        elif gradient.shape != tensor.shape:
+            raise EngineError(
+                Reason.SHAPE,
+                f"Mismatch in shape: grad_output[{number}] has a shape of {list(gradient.shape)} and output[{number}] "
+                f"has a shape of {list(tensor.shape)}.",
+            )
+        elif dtypes.category(gradient.dtype) == dtypes.COMPLEX != dtypes.category(tensor.dtype):
+            raise EngineError(
+                Reason.DTYPE,
+                "For complex Tensors, both grad_output and output are required to have the same dtype: "
+                f"grad_output[{number}] is {gradient.dtype}, output[{number}] is {tensor.dtype}",
+            )
+        edge = edge_of(tensor)
+        if edge is None:
+            raise EngineError(
+                Reason.NO_GRAD_FN,
+                f"element {number} of tensors does not require grad and does not have a grad_fn",
+            )
+        if gradient.dtype != tensor.dtype:
+            gradient = cast(gradient, tensor.dtype)
+        roots.append((edge, gradient if as_tensors else gradient.array))
+    return roots
+
+
+def _implicit_gradient(tensor: Tensor) -> Tensor:
+    if not tensor.requires_grad and tensor.grad_fn is None:
+        raise EngineError(
+            Reason.NO_GRAD_FN, "element 0 of tensors does not require grad and does not have a grad_fn"
+        )
+    if tensor.size != 1:
+        raise EngineError(
+            Reason.GRADIENT_NEEDS_SCALAR,
+            f"grad can be implicitly created only for scalar outputs; this one has shape {list(tensor.shape)}",
+        )
+    if dtypes.category(tensor.dtype) == dtypes.COMPLEX:
+        raise EngineError(
+            Reason.GRADIENT_NEEDS_SCALAR,
+            f"grad can be implicitly created only for real scalar outputs but got {dtypes.name_of(tensor.dtype)}",
+        )
+    return Tensor(module_for(tensor.device).ones(tensor.shape, tensor.dtype))
+
+
+class _Backward:
+    """One pass. `captured` holds the gradients that arrived at the places asked for."""
+
+    def __init__(self, create_graph: bool, retain_graph: bool) -> None:
+        self.create_graph = create_graph
+        self.retain_graph = retain_graph
+        self.pending: dict[AnyNode, list[Any]] = {}
+        self.captured: dict[Place, Any] = {}
+        self.deliveries: list[tuple[Tensor, Any]] = []
+
+    def run(self, roots: list[tuple[Place, Any]], targets: Sequence[Place] | None) -> None:
+        """Propagate from the roots to the leaves, or as far as the targets need."""
+        wanted = None if targets is None else set(targets)
+        nodes, counts = _discover([place[0] for place, _ in roots])
+        needed = None if wanted is None else _needed(nodes, wanted)
+        for node in nodes if needed is None else needed:
+            if node.freed:
+                _refuse_freed(node)
+        for (node, index), gradient in roots:
+            self._add(node, index, gradient)
+        ready = [(-node.seq, number, node) for number, node in enumerate(self.pending) if not counts[node]]
+        heapq.heapify(ready)
+        tie = len(ready)
+        with grad_mode(self.create_graph):
+            context = CURRENT.get()
+            while ready:
+                _, _, node = heapq.heappop(ready)
+                _check_cancelled(context)
+                if self._visit(node, wanted, needed):
+                    self._propagate(node)  # type: ignore[arg-type]
+                for edge in node.edges:
+                    if edge is not None:
+                        target = edge[0]
+                        counts[target] -= 1
+                        if not counts[target]:
+                            tie += 1
+                            heapq.heappush(ready, (-target.seq, tie, target))
+
+    def deliver(self) -> list[Tensor]:
+        """Hand the gradients to the tensors that collect them."""
+        with grad_mode(self.create_graph):
+            while self.deliveries:
+                # Popped from the list, so that an array nobody else holds can be taken over.
+                tensor, gradient = self.deliveries[0]
+                self.deliveries[0] = (tensor, None)
+                self._accumulate(tensor, gradient)
+                self.captured[tensor, -1] = None  # type: ignore[index]
+                del gradient
+                self.deliveries.pop(0)
+        return [key for key, index in self.captured if index == -1]  # type: ignore[misc]
+
+    def _visit(self, node: AnyNode, wanted: set[Place] | None, needed: set[AnyNode] | None) -> bool:
+        """Note the gradients that stay here; tell whether the node's formulas must run."""
+        gradients = self.pending.get(node)
+        if gradients is None:
+            return False
+        if wanted is not None:
+            for index, gradient in enumerate(gradients):
+                if (node, index) in wanted and gradient is not None:
+                    self.captured[node, index] = gradient
+        if type(node) is AccumulateGrad:
+            if wanted is None:
+                self.deliveries.append((node.variable, self.pending.pop(node)[0]))
+            return False
+        for index, reference in (node.retained or {}).items():
+            tensor = reference()
+            if tensor is not None and index < len(gradients) and gradients[index] is not None:
+                self.deliveries.append((tensor, gradients[index]))
+        return needed is None or node in needed
+
+    def _propagate(self, node: Node) -> None:
+        gradients = self.pending.pop(node)
+        unpack = _saved_tensor if self.create_graph else _saved_value
+        plan = node.plan
+        values = [unpack(value, node, name) for value, name in zip(node.saved, plan.names, strict=True)]
+        gradient = gradients[0]
+        whole = None
+        if node.outputs is not None:
+            whole = self._materialized(node, gradients)
+            gradient = whole[0]
+        for slot, formula, places, takes_all in plan.formulas:
+            result = formula(whole if takes_all else gradient, *[values[place] for place in places])
+            if node.op.list_place >= 0:
+                for edge, wanted, part in zip(node.edges, node.metas, result, strict=True):
+                    if edge is not None:
+                        self._add(edge[0], edge[1], fit(part, wanted))  # type: ignore[arg-type]
+            else:
+                node_below, index = node.edges[slot]  # type: ignore[misc]
+                self._add(node_below, index, fit(result, node.metas[slot]))  # type: ignore[arg-type]
+        if not self.retain_graph:
+            node.free()
+
+    def _materialized(self, node: Node, gradients: list[Any]) -> tuple[Any, ...]:
+        """The gradients of all outputs, zeros where none arrived and None where none can."""
+        outputs = node.outputs or ()
+        given = gradients + [None] * (len(outputs) - len(gradients))
+        return tuple(
+            gradient if gradient is not None or meta is None else self._zeros(meta)
+            for gradient, meta in zip(given, outputs, strict=True)
+        )
+
+    def _zeros(self, meta: Meta) -> Any:
+        zeros = module_for(meta.device).zeros(meta.shape, meta.dtype)
+        return Tensor(zeros) if self.create_graph else zeros
+
+    def _add(self, node: AnyNode, index: int, gradient: Any) -> None:
+        held = self.pending.get(node)
+        if held is None:
+            held = self.pending[node] = [None] * (index + 1)
+        elif len(held) <= index:
+            held.extend([None] * (index + 1 - len(held)))
+        held[index] = gradient if held[index] is None else held[index] + gradient
+
+    def _accumulate(self, tensor: Tensor, gradient: Any) -> None:
+        held = tensor.grad
+        if self.create_graph:
+            tensor.grad = gradient if held is None else held + gradient
+        elif held is None:
+            # Two references are this frame's and the call's: then the array is nobody else's.
+            owned = sys.getrefcount(gradient) <= 4 and getattr(gradient, "base", 0) is None
+            owned = owned and gradient.ndim > 0 and gradient.flags.c_contiguous
+            tensor.grad = Tensor(gradient if owned else module_for(tensor.device).array(gradient, order="C"))
+        elif held.requires_grad:
+            tensor.grad = held + Tensor(gradient)
+        else:
+            held.array += gradient
+            held.storage.version += 1
+
+
+def fit(gradient: Any, wanted: Fit) -> Any:
+    """A gradient in an input's shape and dtype: undoes broadcasting, promotion and, for real inputs, complexity."""
+    shape, dtype = wanted
+    if gradient.shape != shape:
+        gradient = sum_to_size(gradient, shape)
+    if gradient.dtype is not dtype and gradient.dtype != dtype:
+        if dtypes.category(gradient.dtype) == dtypes.COMPLEX != dtypes.category(dtype):
+            gradient = real(gradient)
+        gradient = cast(gradient, dtype)
+    return gradient
+
+
+def _discover(starts: list[AnyNode]) -> tuple[list[AnyNode], dict[AnyNode, int]]:
+    """All nodes reachable, and how many edges of theirs lead to each."""
+    counts: dict[AnyNode, int] = dict.fromkeys(starts, 0)
+    stack = list(counts)
+    while stack:
+        for edge in stack.pop().edges:
+            if edge is not None:
+                target = edge[0]
+                if target in counts:
+                    counts[target] += 1
+                else:
+                    counts[target] = 1
+                    stack.append(target)
+    return list(counts), counts
+
+
+def _needed(nodes: list[AnyNode], wanted: set[Place]) -> set[AnyNode]:
+    """The nodes whose formulas must run for gradients to reach the wanted places."""
+    ends = {node for node, _ in wanted}
+    needed: set[AnyNode] = set()
+    for node in sorted(nodes, key=lambda node: node.seq):  # an edge leads to an older node
+        if any(edge is not None and (edge[0] in ends or edge[0] in needed) for edge in node.edges):
+            needed.add(node)
+    return needed
+
+
+def _saved_value(value: Any, node: Node, name: str) -> Any:
+    if type(value) is Saved:
+        return value.value(node, name)
+    return [_saved_value(item, node, name) for item in value] if type(value) is list else value
+
+
+def _saved_tensor(value: Any, node: Node, name: str) -> Any:
+    if type(value) is Saved:
+        return value.tensor(node, name)
+    return [_saved_tensor(item, node, name) for item in value] if type(value) is list else value
+
+
+def _as_tensor(gradient: Any) -> Tensor | None:
+    if gradient is None or type(gradient) is Tensor:
+        return gradient
+    return Tensor(module_for("cpu").asarray(gradient) if not hasattr(gradient, "data") else gradient)
+
+
+def _check_cancelled(context: Context) -> None:
+    if context.cancelled is not None and context.cancelled():
+        raise EngineError(Reason.CANCELLED, "backward was cancelled; no gradient has changed")
+
+
+def _refuse_freed(node: AnyNode) -> None:
+    raise EngineError(
+        Reason.GRAPH_FREED,
+        "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+        "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+        "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+        f"saved tensors after calling backward. The node is {node.name}.",
+        node=node.name,
+    )

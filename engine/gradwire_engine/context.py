@@ -1,0 +1,67 @@
+"""What surrounds a computation: grad mode, whose bytes it counts, its random generator, its cancellation.
+
+Kept in one ContextVar, so that a thread or an async task has its own and an op looks it up once.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.random import Generator
+
+
+@dataclass(slots=True)
+class Account:
+    """Counts the bytes of storages that live; `limit` of 0 is none."""
+
+    bytes: int = 0
+    limit: int = 0
+
+    def admit(self, size: int) -> None:
+        """Refuse what would pass the limit, before it is allocated. Raises EngineError: MEMORY_LIMIT."""
+        if self.limit and self.bytes + size > self.limit:
+            raise EngineError(
+                Reason.MEMORY_LIMIT,
+                f"out of memory: {size} more bytes would pass the limit of {self.limit} ({self.bytes} are held)",
+                limit=self.limit,
+                held=self.bytes,
+                requested=size,
+            )
+
+
+@dataclass(slots=True, frozen=True)
+class Context:
+    """The surroundings of a computation."""
+
+    grad_enabled: bool = True
+    account: Account = field(default_factory=Account)
+    generator: Generator = field(default_factory=Generator)
+    cancelled: Callable[[], bool] | None = None
+
+
+CURRENT: ContextVar[Context] = ContextVar("gradwire_engine", default=Context())
+
+
+@contextmanager
+def grad_mode(enabled: bool) -> Iterator[None]:
+    """Record operations or not, inside the block (torch.set_grad_enabled)."""
+    token = CURRENT.set(replace(CURRENT.get(), grad_enabled=enabled))
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
+
+
+@contextmanager
+def activate(context: Context) -> Iterator[None]:
+    """Compute in these surroundings, inside the block, with IEEE results where NumPy would warn."""
+    token = CURRENT.set(context)
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    finally:
+        CURRENT.reset(token)

@@ -1,0 +1,103 @@
+"""Devices: which array module computes for "cpu" and for "cuda:n".
+
+CuPy is looked for once, without failing where it or a GPU is missing: then only "cpu" exists and asking
+for another device is refused by name.
+"""
+
+import importlib
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gradwire_engine.errors import EngineError, Reason
+
+# An array of the device's module: numpy.ndarray or cupy.ndarray. CuPy has no types to name here.
+Array: TypeAlias = Any
+CPU = "cpu"
+
+
+@cache
+def cupy() -> ModuleType | None:
+    """The cupy module, or None where it is not installed or sees no GPU."""
+    try:
+        module = importlib.import_module("cupy")
+    except ImportError:
+        return None
+    try:
+        count = module.cuda.runtime.getDeviceCount()
+    except module.cuda.runtime.CUDARuntimeError:
+        return None
+    return module if count else None
+
+
+@cache
+def available() -> tuple[str, ...]:
+    """Names of the devices there are, "cpu" first."""
+    module = cupy()
+    gpus = range(module.cuda.runtime.getDeviceCount()) if module else ()
+    return (CPU, *(f"cuda:{index}" for index in gpus))
+
+
+@cache
+def canonical(name: str | None) -> str:
+    """The full name of a device: "cuda" is the first GPU, None is the CPU.
+
+    Raises EngineError: ARGUMENT_VALUE for a name that is no device's, DEVICE_UNAVAILABLE for one not here.
+    """
+    if name is None or name in ("cpu", "cpu:0"):
+        return CPU
+    kind, _, index = name.partition(":")
+    if kind != "cuda" or (":" in name and not index.isdecimal()):
+        raise EngineError(
+            Reason.ARGUMENT_VALUE, f"Expected one of cpu, cuda device type at start of device string: {name}"
+        )
+    full = f"cuda:{int(index or 0)}"
+    if full not in available():
+        raise EngineError(
+            Reason.DEVICE_UNAVAILABLE,
+            f"device {name!r} is not available: the server has {', '.join(available())} "
+            "(no CUDA GPUs are available without CuPy and a GPU)",
+            device=name,
+        )
+    return full
+
+
+def module_of(array: Array) -> Any:
+    """The array module of an array (numpy or cupy); numpy for Python and NumPy scalars."""
+    if isinstance(array, np.ndarray | np.generic) or not hasattr(array, "device"):
+        return np
+    return cupy() or np
+
+
+def module_for(device: str) -> Any:
+    """The array module that computes for a device named by `canonical`."""
+    return np if device == CPU else cupy()
+
+
+def device_of(array: Array) -> str:
+    """The canonical name of the device an array lives on."""
+    return CPU if isinstance(array, np.ndarray | np.generic) else f"cuda:{array.device.id}"
+
+
+def selected(device: str) -> AbstractContextManager[Any]:
+    """A context in which the device's module allocates and computes on that device."""
+    module = cupy()
+    return nullcontext() if device == CPU or module is None else module.cuda.Device(int(device[5:]))
+
+
+def to_device(array: Array, device: str) -> Array:
+    """The array on another device; itself if it is there already."""
+    if device_of(array) == device:
+        return array
+    if device == CPU:
+        return array.get()
+    with selected(device):
+        return module_for(device).asarray(array)
+
+
+def host(array: Array) -> "np.ndarray[Any, Any]":
+    """The array's values in host memory."""
+    return array if isinstance(array, np.ndarray) else np.asarray(array.get() if hasattr(array, "get") else array)

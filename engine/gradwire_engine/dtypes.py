@@ -1,0 +1,139 @@
+"""Element types and PyTorch's promotion of them.
+
+NumPy's dtype objects are the engine's dtypes. What two of them give together is PyTorch's table, not
+NumPy's: an int never widens a float, and a tensor of zero dimensions or a Python number counts only
+where its category (bool < int < float < complex) is higher than that of the tensors with dimensions.
+"""
+
+from functools import cache
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from gradwire_engine.errors import EngineError, Reason
+
+DType: TypeAlias = "np.dtype[Any]"
+Number: TypeAlias = "bool | int | float | complex"
+
+bool_ = np.dtype(np.bool_)
+uint8 = np.dtype(np.uint8)
+int8 = np.dtype(np.int8)
+int16 = np.dtype(np.int16)
+int32 = np.dtype(np.int32)
+int64 = np.dtype(np.int64)
+float16 = np.dtype(np.float16)
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
+float32 = np.dtype(np.float32)
+float64 = np.dtype(np.float64)
+complex64 = np.dtype(np.complex64)
+complex128 = np.dtype(np.complex128)
+
+BY_NAME: dict[str, DType] = {
+    "bool": bool_,
+    "uint8": uint8,
+    "int8": int8,
+    "int16": int16,
+    "int32": int32,
+    "int64": int64,
+    "float16": float16,
+    "bfloat16": bfloat16,
+    "float32": float32,
+    "float64": float64,
+    "complex64": complex64,
+    "complex128": complex128,
+}
+NAMES = {dtype: name for name, dtype in BY_NAME.items()}
+# PyTorch's names for messages that name a type ("result type Float").
+TITLES = {
+    bool_: "Bool", uint8: "Byte", int8: "Char", int16: "Short", int32: "Int", int64: "Long", float16: "Half",
+    bfloat16: "BFloat16", float32: "Float", float64: "Double", complex64: "ComplexFloat", complex128: "ComplexDouble",
+}  # fmt: skip
+BOOL, INT, FLOAT, COMPLEX = range(4)
+_CATEGORY = {
+    dtype: BOOL if name == "bool" else FLOAT if "float" in name else COMPLEX if "complex" in name else INT
+    for name, dtype in BY_NAME.items()
+}
+_SIGNED = (int8, int16, int32, int64)
+_PARTS = {complex64: float32, complex128: float64}
+
+
+def category(dtype: DType) -> int:
+    """BOOL, INT, FLOAT or COMPLEX."""
+    return _CATEGORY[dtype]
+
+
+def is_differentiable(dtype: DType) -> bool:
+    """Whether tensors of this dtype can require a gradient: floating and complex ones can."""
+    return _CATEGORY[dtype] >= FLOAT
+
+
+def name_of(dtype: DType) -> str:
+    """PyTorch's name without "torch."."""
+    return NAMES[dtype]
+
+
+def real_part(dtype: DType) -> DType:
+    """The dtype of a complex dtype's parts; a real dtype itself."""
+    return _PARTS.get(dtype, dtype)
+
+
+def to_complex(dtype: DType) -> DType:
+    """The complex dtype whose parts hold this dtype."""
+    return complex128 if dtype in (float64, complex128) else complex64
+
+
+@cache
+def promote_types(a: DType, b: DType) -> DType:
+    """What two dtypes of the same rank of participation give (torch.promote_types)."""
+    if a == b:
+        return a
+    low, high = sorted((a, b), key=category)
+    if category(low) < category(high):
+        if category(high) == COMPLEX and low == float64:
+            return complex128
+        return high
+    if category(a) == INT:
+        return _promote_ints(a, b)
+    if category(a) == FLOAT and {a, b} == {float16, bfloat16}:
+        return float32
+    return a if a.itemsize > b.itemsize else b
+
+
+def _promote_ints(a: DType, b: DType) -> DType:
+    if uint8 not in (a, b):
+        return a if a.itemsize > b.itemsize else b
+    signed = b if a == uint8 else a
+    return signed if signed.itemsize > 1 else int16
+
+
+def of_number(value: Number) -> DType:
+    """The dtype a Python number takes where nothing else decides: int64, float32, complex64, bool."""
+    if isinstance(value, bool | np.bool_):
+        return bool_
+    if isinstance(value, int | np.integer):
+        return int64
+    return complex64 if isinstance(value, complex) else float32
+
+
+def result_type(*values: Any) -> DType:
+    """The dtype that arrays and Python numbers give together (torch.result_type)."""
+    groups: list[DType | None] = [None, None, None]
+    for value in values:
+        if hasattr(value, "dtype"):
+            rank, dtype = (0 if value.ndim else 1), value.dtype
+        else:
+            rank, dtype = 2, of_number(value)
+        held = groups[rank]
+        groups[rank] = dtype if held is None else promote_types(held, dtype)
+    result: DType | None = None
+    for dtype in groups:
+        if dtype is None:
+            continue
+        if result is None:
+            result = dtype
+        elif category(dtype) > category(result):
+            result = promote_types(result, dtype)
+    if result is None:
+        raise EngineError(Reason.ARGUMENT_TYPE, "result_type needs at least one tensor or number")
+    return result

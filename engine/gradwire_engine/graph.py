@@ -1,0 +1,171 @@
+"""The reverse graph as data: a node is an op, what it saved, and the edges its gradients leave by.
+
+A node holds no closure: its op's formulas are looked up in the registry, so a graph can be drawn,
+counted, saved and moved.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gradwire_engine.dtypes import TITLES, DType
+from gradwire_engine.errors import EngineError, Reason
+
+if TYPE_CHECKING:
+    from gradwire_engine.device import Array
+    from gradwire_engine.op import Op, Plan
+    from gradwire_engine.tensor import Storage, Tensor
+
+_SEQUENCE = itertools.count()
+LAST = 1 << 62  # the sequence number of leaves: their gradients are delivered as soon as they are complete
+
+
+class Meta:
+    """Shape, dtype and device of a tensor, without its data."""
+
+    __slots__ = ("device", "dtype", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: "DType", device: str) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.device = device
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+
+class Saved:
+    """A value kept for backward, with the version it had and the history to differentiate through it."""
+
+    __slots__ = ("array", "index", "leaf", "node", "output", "requires_grad", "storage", "version")
+    node: "Node | None"
+
+    def __init__(self, tensor: "Tensor", output: int) -> None:
+        """`output` is -1 for an op's input; an op's own output is kept without its node, or it would be a cycle."""
+        self.array: Array = tensor.array
+        self.storage: Storage = tensor.storage
+        self.version = tensor.storage.version
+        self.output = output
+        self.requires_grad = tensor.requires_grad
+        if output >= 0:
+            self.node, self.index, self.leaf = None, output, None
+        else:
+            self.node, self.index = tensor.node, tensor.index
+            self.leaf = tensor if tensor.node is None and tensor.requires_grad else None
+
+    def value(self, owner: "Node", name: str) -> "Array":
+        """The array. Raises EngineError: VERSION_CONFLICT if it was changed in place since."""
+        if self.version != self.storage.version:
+            self._refuse(owner, name)
+        return self.array
+
+    def tensor(self, owner: "Node", name: str) -> "Tensor":
+        """The tensor with its history, for differentiating through backward itself."""
+        from gradwire_engine.tensor import Tensor
+
+        if self.version != self.storage.version:
+            self._refuse(owner, name)
+        if self.leaf is not None:
+            return self.leaf
+        made = Tensor(self.array, self.requires_grad, self.storage)
+        if self.output >= 0:
+            if owner.differentiable_output(self.output):
+                made.node, made.index, made.requires_grad = owner, self.output, True
+        else:
+            made.node, made.index = self.node, self.index
+        return made
+
+    def _refuse(self, owner: "Node", name: str) -> None:
+        kind = TITLES[self.array.dtype]
+        where = "torch.cuda." if not hasattr(self.array, "__array_interface__") else "torch."
+        maker, index = (owner, self.output) if self.output >= 0 else (self.node, self.index)
+        which = f", which is output {index} of {maker.name}," if maker is not None else ""
+        raise EngineError(
+            Reason.VERSION_CONFLICT,
+            "one of the variables needed for gradient computation has been modified by an inplace operation: "
+            f"[{where}{kind}Tensor {list(self.array.shape)}]{which} is at version {self.storage.version}; "
+            f"expected version {self.version} instead. {owner.name} needs it as {name!r}.",
+            op=owner.op.name,
+            saved=name,
+            version=self.storage.version,
+            expected_version=self.version,
+        )
+
+
+# What `fit` brings a gradient to: an input's shape and dtype.
+Fit: TypeAlias = "tuple[tuple[int, ...], DType]"
+Edge: TypeAlias = "tuple[Node | AccumulateGrad, int]"
+
+
+class Node:
+    """A recorded op: its gradients go to `edges`, by the formulas its `plan` names, from what it `saved`."""
+
+    __slots__ = ("__weakref__", "edges", "freed", "metas", "name", "op", "outputs", "plan", "retained", "saved", "seq")
+
+    def __init__(
+        self,
+        op: "Op",
+        name: str,
+        plan: "Plan",
+        saved: tuple[Any, ...],
+        edges: tuple[Edge | None, ...],
+        metas: tuple[Fit | None, ...],
+    ) -> None:
+        self.op = op
+        self.name = name
+        self.plan = plan
+        self.saved = saved
+        self.edges = edges
+        self.metas = metas
+        self.seq = next(_SEQUENCE)
+        self.freed = False
+        self.outputs: tuple[Meta | None, ...] | None = None
+        self.retained: dict[int, weakref.ref[Tensor]] | None = None
+
+    def retain(self, index: int, tensor: "Tensor") -> None:
+        """Give the gradient of output `index` to `tensor` when backward passes."""
+        if self.retained is None:
+            self.retained = {}
+        self.retained[index] = weakref.ref(tensor)
+
+    def differentiable_output(self, index: int) -> bool:
+        """Whether gradients arrive for this output: not for indices and the like."""
+        return self.outputs is None or self.outputs[index] is not None
+
+    def free(self) -> None:
+        """Drop what was saved, if that was any tensor."""
+        if self.plan.saves_tensors:
+            self.saved = ()
+            self.freed = True
+
+    def saved_bytes(self) -> int:
+        """Bytes of the saved arrays."""
+        return sum(value.array.nbytes for value in self.saved if isinstance(value, Saved))
+
+    def __repr__(self) -> str:
+        return f"<{self.name} object at {id(self):#x}>"
+
+
+class AccumulateGrad:
+    """Where a leaf's gradient ends."""
+
+    __slots__ = ("__weakref__", "variable")
+    name = "AccumulateGrad"
+    edges: tuple["Edge | None", ...] = ()
+    seq = LAST
+    freed = False
+    retained = None
+
+    def __init__(self, variable: "Tensor") -> None:
+        self.variable = variable
+
+    def saved_bytes(self) -> int:
+        """A leaf's node saves nothing."""
+        return 0
+
+    def __repr__(self) -> str:
+        return f"<{self.name} object at {id(self):#x}>"

@@ -1,0 +1,579 @@
+"""Ops: a forward on arrays and a formula per differentiable input, declared once.
+
+    @op(promote="float")
+    def sigmoid(xp, input: Array): ...
+    sigmoid.grad(input=lambda g, out: ...)
+
+A formula's parameter names say what is saved: an input's name its value, `<name>_meta` only its shape,
+dtype and device, another parameter's name its argument, `out` (`out1`, ...) a result. The first parameter
+is the result's gradient: `g` for a single one (or the first of several), `gs` for a tuple, zeros where
+none arrived. A formula need not undo broadcasting or promotion: backward's `fit` does.
+
+An op is polymorphic: on Tensors it records, on bare arrays it just computes. So the same formula serves
+first-order backward at array speed and, on Tensors, derivatives of any order.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.context import CURRENT
+from gradwire_engine.device import Array, cupy, device_of, module_of
+from gradwire_engine.dtypes import DType
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.graph import Edge, Fit, Meta, Node, Saved
+from gradwire_engine.schema import REQUIRED, TENSOR_KINDS, Kind, Param, read_signature
+from gradwire_engine.tensor import Tensor, ViewOf, edge_of, refresh, retain_after_in_place
+
+Formula: TypeAlias = Callable[..., Any]
+# NumPy and CuPy refuse a dtype they have no loop for with this child of TypeError.
+_NoLoop: type[Exception] = np._core._exceptions._UFuncNoLoopError  # type: ignore[attr-defined]
+REGISTRY: "dict[str, Op | Composite]" = {}
+
+
+class Signature:
+    """What ops and composites share: a name, a signature, binding of arguments."""
+
+    def __init__(self, function: Callable[..., Any], name: str | None, skip: int, doc: str | None = None) -> None:
+        self.function = function
+        self.name = name or function.__name__.rstrip("_")
+        self.params: tuple[Param, ...] = read_signature(function, skip)
+        self.doc = inspect.cleandoc(doc or function.__doc__ or "")
+        self.arity = len(self.params)
+        self.positions = {param.name: place for place, param in enumerate(self.params)}
+        self.defaults = tuple(param.default for param in self.params)
+        self.keywords = tuple(param.name for param in self.params if param.keyword_only)
+        self.positional = self.arity - len(self.keywords)
+        self.required = max((place + 1 for place, value in enumerate(self.defaults) if value is REQUIRED), default=0)
+        if not self.name.startswith("_"):
+            if self.name in REGISTRY:
+                raise ValueError(f"op {self.name} is declared twice")
+            REGISTRY[self.name] = self  # type: ignore[assignment]
+
+    def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Arguments in the parameters' order, defaults filled in. Raises EngineError: ARGUMENT_TYPE."""
+        if not kwargs and self.required <= len(args) <= self.positional:
+            return (*args, *self.defaults[len(args) :])
+        bound = list(self.defaults)
+        if len(args) > self.positional:
+            self._refuse(f"takes {self.positional} positional arguments but {len(args)} were given")
+        bound[: len(args)] = args
+        for name, value in kwargs.items():
+            place = self.positions.get(name)
+            if place is None:
+                self._refuse(f"got an unexpected keyword argument '{name}'; it has {', '.join(self.positions)}")
+            elif place < len(args):
+                self._refuse(f"got multiple values for argument '{name}'")
+            else:
+                bound[place] = value
+        for place, value in enumerate(bound):
+            if value is REQUIRED:
+                self._refuse(f"missing 1 required argument: '{self.params[place].name}'")
+        return tuple(bound)
+
+    def _refuse(self, what: str) -> None:
+        raise EngineError(Reason.ARGUMENT_TYPE, f"{self.name}() {what}", op=self.name)
+
+
+class Plan:
+    """For one choice of inputs that need a gradient: what to save, and which formulas to run on it."""
+
+    __slots__ = ("formulas", "getters", "names", "saves_tensors")
+
+    def __init__(self, op: "Op", needed: tuple[bool, ...]) -> None:
+        self.names: list[str] = []
+        self.formulas: list[tuple[int, Formula, tuple[int, ...], bool]] = []
+        for slot, (place, need) in enumerate(zip(op.tensor_places, needed, strict=True)):
+            entry = op.formulas.get(op.params[place].name)
+            if need and entry is not None:
+                formula, names = entry
+                takes_all = next(iter(inspect.signature(formula).parameters)) == "gs"
+                self.formulas.append((slot, formula, tuple(self._place(name) for name in names), takes_all))
+        self.getters = [op.getter(name) for name in self.names]
+        self.saves_tensors = any(kind in ("input", "output", "inputs") for kind, _ in self.getters)
+
+    def _place(self, name: str) -> int:
+        if name not in self.names:
+            self.names.append(name)
+        return self.names.index(name)
+
+
+class Op(Signature):
+    """A primitive op. See the module's docstring."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        promote: str | None = None,
+        view: bool | str = False,
+        node: str | Callable[..., str] | None = None,
+        data_dependent: bool | Callable[..., bool] = False,
+        outputs: tuple[str, ...] = (),
+        differentiable_outputs: tuple[int, ...] | None = None,
+        in_place: bool | None = None,
+    ) -> None:
+        """Declare an op.
+
+        promote: "same" brings the tensor inputs to their common dtype, "float" besides turns whole numbers into
+            the default float; None leaves dtypes alone.
+        view: True if results always share the first input's bytes, "maybe" if they may, "multiple" if
+            there are several (their in-place changes are refused).
+        node: the name of its graph node, PyTorch's; or a function of its arguments giving it.
+        outputs: names of several results; `differentiable_outputs` says which get gradients (all).
+        in_place: whether there is a form that ends in an underscore; those that promote have one unless told.
+        data_dependent: whether the results' shapes depend on values; or a function of the arguments telling.
+        """
+        super().__init__(function, name, skip=1)
+        self.promotes = promote
+        self.view = view
+        self.data_dependent = data_dependent
+        self.outputs = outputs
+        self.differentiable_outputs = differentiable_outputs
+        self.node_name = node or "".join(part.capitalize() for part in self.name.split("_")) + "Backward0"
+        self.tensor_places = tuple(i for i, param in enumerate(self.params) if param.kind in TENSOR_KINDS)
+        self.list_place = next((i for i, param in enumerate(self.params) if param.kind is Kind.TENSORS), -1)
+        self.formulas: dict[str, tuple[Formula, tuple[str, ...]]] = {}
+        self.plans: dict[tuple[bool, ...], Plan] = {}
+        self.has_in_place = bool(promote) if in_place is None else in_place
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients flow through it."""
+        return bool(self.formulas)
+
+    def grad(self, **formulas: Formula) -> "Op":
+        """Give the formulas of the differentiable inputs."""
+        for name, formula in formulas.items():
+            if name not in self.positions:
+                raise ValueError(f"{self.name} has no input {name}")
+            self.formulas[name] = (formula, tuple(inspect.signature(formula).parameters)[1:])
+        return self
+
+    def getter(self, name: str) -> tuple[str, Any]:
+        """How a formula's parameter is obtained when the op is recorded."""
+        if name in ("out", "outs") or (name.startswith("out") and name[3:].isdecimal()):
+            return ("output", int(name[3:] or 0))
+        meta = name.endswith("_meta")
+        place = self.positions.get(name.removesuffix("_meta"))
+        if place is None:
+            raise ValueError(f"a formula of {self.name} names {name!r}, which is no parameter, meta or result of it")
+        kind = self.params[place].kind
+        if kind not in TENSOR_KINDS:
+            return ("argument", place)
+        if kind is Kind.TENSORS:
+            return ("metas" if meta else "inputs", place)
+        return ("meta" if meta else "input", place)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute, and record if an argument is a Tensor that requires grad."""
+        if kwargs or len(args) != self.arity:
+            args = self.bind(args, kwargs)
+        for place in self.tensor_places:
+            value = args[place]
+            if type(value) is Tensor or (place == self.list_place and any(type(item) is Tensor for item in value)):
+                return self.apply(args)
+        return self.compute(args)
+
+    def compute(self, args: tuple[Any, ...]) -> Any:
+        """The forward alone, on bare arrays."""
+        xp = np if cupy() is None else self._module(args)
+        try:
+            if self.promotes:
+                args = self._promoted(args)
+            if self.keywords:
+                return self.function(xp, *args[: self.positional], **dict(zip(self.keywords, args[self.positional :], strict=True)))
+            return self.function(xp, *args)
+        except (ValueError, IndexError, MemoryError, _NoLoop) as error:
+            raise explain(self, args, error) from error
+
+    def _module(self, args: tuple[Any, ...]) -> Any:
+        for place in self.tensor_places:
+            value = args[place]
+            xp = module_of(value[0] if place == self.list_place else value)
+            if xp is not np:
+                return xp
+        return np
+
+    def apply(self, args: tuple[Any, ...]) -> Any:
+        """The forward on Tensors, recorded if it must be. `args` is complete (see `bind`)."""
+        arrays = list(args)
+        track = False
+        for place in self.tensor_places:
+            value = args[place]
+            if type(value) is Tensor:
+                view = value.view
+                if view is not None and view.history != value.storage.history:
+                    refresh(value)
+                arrays[place] = value.array
+                track = track or value.requires_grad
+            elif place == self.list_place:
+                arrays[place] = [item.array if type(item) is Tensor else item for item in value]
+                for item in value:
+                    if type(item) is Tensor:
+                        if item.view is not None:
+                            edge_of(item)
+                        track = track or item.requires_grad
+        context = CURRENT.get()
+        if context.account.limit and context.account.bytes > context.account.limit:
+            context.account.admit(1)
+        result = self.compute(tuple(arrays))
+        inherits = track
+        track = track and context.grad_enabled and bool(self.formulas)
+        if type(result) is tuple or type(result) is list:
+            return self._wrap_many(args, result, track, inherits)
+        made = self._wrap(args, result, inherits)
+        if track and dtypes.is_differentiable(made.array.dtype):
+            made.node = self.record(args, (made,))
+            made.requires_grad = True
+        return made
+
+    def _wrap(self, args: tuple[Any, ...], array: Any, inherits: bool, output: int = 0) -> Tensor:
+        if type(array) is not np.ndarray and (isinstance(array, np.generic) or not hasattr(array, "data")):
+            array = np.asarray(array)  # NumPy answers with a scalar where CuPy answers with an array
+        if self.view:
+            source = args[self.tensor_places[0]]
+            if self.view != "maybe" or _shares_memory(array, source.array):
+                return self._wrap_view(args, source, array, inherits, output)
+        return Tensor(array)
+
+    def _wrap_view(self, args: tuple[Any, ...], source: Tensor, array: Array, inherits: bool, output: int) -> Tensor:
+        made = Tensor(array, storage=source.storage)
+        held = source.view
+        base, chain = (source, ()) if held is None else (held.base, held.chain)
+        no_grad = inherits and not CURRENT.get().grad_enabled
+        made.view = ViewOf(base, (*chain, (self, args, output)), self.view == "multiple", no_grad)
+        # A view made under no_grad still says that it requires grad, though it has no grad_fn.
+        made.requires_grad = no_grad and dtypes.is_differentiable(array.dtype)
+        return made
+
+    def _wrap_many(self, args: tuple[Any, ...], results: Any, track: bool, inherits: bool) -> Any:
+        made = [self._wrap(args, array, inherits, output) for output, array in enumerate(results)]
+        if track:
+            allowed = self.differentiable_outputs
+            flows = [
+                dtypes.is_differentiable(item.dtype) and (allowed is None or output in allowed)
+                for output, item in enumerate(made)
+            ]
+            if any(flows):
+                node = self.record(args, tuple(made))
+                node.outputs = tuple(_meta(item) if flow else None for item, flow in zip(made, flows, strict=True))
+                for output, (item, flow) in enumerate(zip(made, flows, strict=True)):
+                    if flow:
+                        item.node, item.index, item.requires_grad = node, output, True
+        return type(results)(made)
+
+    def record(
+        self, args: tuple[Any, ...], outputs: tuple[Tensor, ...], override: dict[str, Saved] | None = None
+    ) -> Node:
+        """The node of this application: edges to the inputs' nodes, and what the needed formulas name."""
+        edges: list[Edge | None] = []
+        metas: list[Fit | None] = []
+        needed = []
+        for place in self.tensor_places:
+            value = args[place]
+            need = False
+            for item in value if place == self.list_place else (value,):
+                if type(item) is Tensor and item.requires_grad:
+                    edges.append((item.node, item.index) if item.node is not None else edge_of(item))
+                    metas.append((item.array.shape, item.array.dtype))
+                    need = True
+                else:
+                    edges.append(None)
+                    metas.append(None)
+            needed.append(need)
+        key = tuple(needed)
+        plan = self.plans.get(key)
+        if plan is None:
+            plan = self.plans[key] = Plan(self, key)
+        saved = tuple([_save(kind, place, args, outputs) for kind, place in plan.getters])
+        if override:
+            saved = tuple(override.get(name, value) for name, value in zip(plan.names, saved, strict=True))
+        name = self.node_name
+        return Node(self, name if type(name) is str else name(*args), plan, saved, tuple(edges), tuple(metas))  # type: ignore[operator]
+
+    def in_place(self, args: tuple[Any, ...]) -> Tensor:
+        """Compute into the first argument (`add_`). Raises EngineError: LEAF_IN_PLACE and the op's own."""
+        target: Tensor = args[0]
+        track = self._tracks_in_place(args)
+        if track:
+            _check_in_place(target)
+        arrays = tuple(_array_of(value) for value in args)
+        _check_writable(target.array)
+        result = self.compute(arrays)
+        _check_result(self.name, target, result)
+        override = None
+        first = self.params[0].name
+        if track and any(first in names for _, names in self.formulas.values()):
+            kept = Tensor(target.array.copy(), target.requires_grad)
+            kept.node, kept.index = target.node, target.index
+            override = {first: Saved(kept, -1)}
+        # Recorded before the change, so that edges and saved versions are those of the old value.
+        others = (target, *args[1:])
+        node = self.record(others, (target,), override) if track else None
+        _write(target.array, result)
+        target.storage.version += 1
+        if node is not None:
+            self._rewrite_history(target, node)
+        return target
+
+    def _rewrite_history(self, target: Tensor, node: Node) -> None:
+        node.saved = tuple(
+            Saved(target, 0) if kind == "output" else value
+            for value, (kind, _) in zip(node.saved, node.plan.getters, strict=True)
+        )
+        target.node, target.index, target.requires_grad = node, 0, True
+        target.storage.history += 1
+        retain_after_in_place(target)
+
+    def _tracks_in_place(self, args: tuple[Any, ...]) -> bool:
+        if not CURRENT.get().grad_enabled:
+            return False
+        for place in self.tensor_places:
+            value = args[place]
+            for item in value if place == self.list_place else (value,):
+                if type(item) is Tensor:
+                    edge_of(item) if item.view is not None else None
+                    if item.requires_grad:
+                        return True
+        return False
+
+    def _promoted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments with their arrays in the common dtype. Numbers stay numbers where NumPy treats them so."""
+        if len(self.tensor_places) == 2 and self.list_place < 0:
+            a, b = args[self.tensor_places[0]], args[self.tensor_places[1]]
+            if type(a) is np.ndarray and a.dtype in _FLOATS:
+                if type(b) is float or (type(b) is np.ndarray and b.dtype is a.dtype):
+                    return args
+        values = []
+        for place in self.tensor_places:
+            value = args[place]
+            if place == self.list_place:
+                values.extend(value)
+            elif value is not None:
+                values.append(value)
+        first = values[0]
+        dtype: DType = first.dtype if hasattr(first, "dtype") else dtypes.of_number(first)
+        float_kind = dtypes.category(dtype)
+        for value in values[1:]:
+            if hasattr(value, "dtype"):
+                if value.dtype is not dtype and value.dtype != dtype:
+                    break
+            elif type(value) is not float or float_kind < dtypes.FLOAT:
+                break
+        else:
+            if float_kind >= dtypes.FLOAT or self.promotes == "same":
+                return args
+        dtype = dtypes.result_type(*values)
+        if self.promotes == "float" and dtypes.category(dtype) < dtypes.FLOAT:
+            dtype = dtypes.float32
+        changed = list(args)
+        for place in self.tensor_places:
+            value = args[place]
+            if place == self.list_place:
+                changed[place] = [cast_array(item, dtype) for item in value]
+            elif value is not None:
+                changed[place] = cast_array(value, dtype)
+        return tuple(changed)
+
+
+class Composite(Signature):
+    """An op made of others: it records nothing itself and is differentiated through its parts."""
+
+    differentiable = True
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        in_place: bool = False,
+        data_dependent: bool | Callable[..., bool] = False,
+        outputs: tuple[str, ...] = (),
+    ) -> None:
+        """Declare a composite; the options are those of Op."""
+        super().__init__(function, name, skip=0)
+        self.has_in_place = in_place
+        self.data_dependent = data_dependent
+        self.outputs = outputs
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Apply it; see its signature."""
+        if kwargs or len(args) != self.arity:
+            args = self.bind(args, kwargs)
+        return self.apply(args)
+
+    def apply(self, args: tuple[Any, ...]) -> Any:
+        """Apply it to complete arguments."""
+        named = dict(zip(self.keywords, args[self.positional :], strict=True))
+        return self.function(*args[: self.positional], **named)
+
+    def in_place(self, args: tuple[Any, ...]) -> Tensor:
+        """Apply it to a copy of the first argument, and give that one the result and its history."""
+        target: Tensor = args[0]
+        track = CURRENT.get().grad_enabled and any(
+            type(value) is Tensor and edge_of(value) is not None for value in args
+        )
+        if track:
+            _check_in_place(target)
+        _check_writable(target.array)
+        kept = Tensor(target.array.copy(), target.requires_grad)
+        kept.node, kept.index = target.node, target.index
+        result = self.apply((kept, *args[1:]))
+        _check_result(self.name, target, result)
+        _write(target.array, result.array)
+        target.storage.version += 1
+        if track:
+            target.node, target.index, target.requires_grad = result.node, result.index, result.requires_grad
+            target.storage.history += 1
+            retain_after_in_place(target)
+        return target
+
+
+_FLOATS = frozenset((dtypes.float32, dtypes.float64))
+
+
+def op(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Declare an op: `@op` or `@op(promote="float", ...)`; see Op."""
+    return Op(function) if function is not None else lambda function: Op(function, **options)
+
+
+def composite(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Declare an op made of others: `@composite` or `@composite(in_place=True, ...)`; see Composite."""
+    return Composite(function) if function is not None else lambda function: Composite(function, **options)
+
+
+def cast_array(value: Any, dtype: DType) -> Any:
+    """An array in a dtype, or a number as a 0-d array of it; complex to real drops the imaginary part."""
+    if not hasattr(value, "dtype"):
+        return np.asarray(value).astype(dtype)
+    if value.dtype == dtype:
+        return value
+    if value.dtype.kind == "c" and dtype.kind != "c" and dtype != dtypes.bool_:
+        value = value.real
+    return value.astype(dtype)
+
+
+def explain(op: Op, args: tuple[Any, ...], error: Exception) -> EngineError:
+    """PyTorch's refusal for what the array module refused."""
+    given = [value for value in args if hasattr(value, "shape")]
+    shapes = [list(value.shape) for value in given]
+    details = {"op": op.name, "shapes": shapes}
+    if isinstance(error, MemoryError):
+        return EngineError(Reason.MEMORY_LIMIT, f"{op.name}: not enough memory: {error}", **details)
+    if isinstance(error, np.exceptions.AxisError):
+        return EngineError(Reason.DIM_OUT_OF_RANGE, f"{op.name}: Dimension out of range: {error}", **details)
+    if isinstance(error, IndexError):
+        return EngineError(Reason.INDEX_OUT_OF_RANGE, f"{op.name}: index out of range: {error}", **details)
+    if isinstance(error, _NoLoop):
+        names = ", ".join(dtypes.TITLES.get(value.dtype, str(value.dtype)) for value in given)
+        return EngineError(Reason.NOT_SUPPORTED, f"\"{op.name}\" not implemented for '{names}'", **details)
+    if op.promotes and len(given) > 1:
+        for a, b in itertools.combinations(given, 2):
+            for back in range(1, min(a.ndim, b.ndim) + 1):
+                m, n = a.shape[-back], b.shape[-back]
+                if m != n and 1 not in (m, n):
+                    return EngineError(
+                        Reason.SHAPE,
+                        f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton dimension "
+                        f"{max(a.ndim, b.ndim) - back}: {op.name} was given shapes {shapes[0]} and {shapes[1]}",
+                        **details,
+                    )
+    return EngineError(Reason.RUNTIME, f"{op.name}: {error} (shapes {shapes})", **details)
+
+
+def _meta(item: Tensor) -> Meta:
+    array = item.array
+    return Meta(array.shape, array.dtype, device_of(array))
+
+
+def _save(kind: str, place: int, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> Any:
+    if kind == "output":
+        return Saved(outputs[place], place)
+    value = args[place]
+    if kind == "argument":
+        return value
+    if kind == "inputs":
+        return [Saved(item, -1) if type(item) is Tensor else item for item in value]
+    if kind == "metas":
+        return [_meta(item) if type(item) is Tensor else item for item in value]
+    if type(value) is not Tensor:
+        return value
+    return Saved(value, -1) if kind == "input" else _meta(value)
+
+
+def _array_of(value: Any) -> Any:
+    if type(value) is Tensor:
+        return value.array
+    return [_array_of(item) for item in value] if type(value) is list else value
+
+
+def _shares_memory(array: Array, source: Array) -> bool:
+    if array is source:
+        return True
+    if isinstance(array, np.ndarray):
+        return bool(array.size) and np.may_share_memory(array, source) and array.base is not None
+    xp: Any = module_of(array)
+    return bool(xp.may_share_memory(array, source))
+
+
+def _check_in_place(target: Tensor) -> None:
+    """PyTorch's refusals of an in-place change that the graph would have to record."""
+    view = target.view
+    if target.requires_grad and target.is_leaf and view is None:
+        raise EngineError(
+            Reason.LEAF_IN_PLACE, "a leaf Variable that requires grad is being used in an in-place operation."
+        )
+    if view is None:
+        return
+    if view.base.is_leaf and view.base.requires_grad:
+        raise EngineError(
+            Reason.LEAF_IN_PLACE,
+            "a view of a leaf Variable that requires grad is being used in an in-place operation.",
+        )
+    raise EngineError(
+        Reason.NOT_SUPPORTED,
+        "an in-place operation on a view that the graph must record is not supported yet: change the base "
+        "itself, or build the result out of place",
+    )
+
+
+def _check_writable(array: Array) -> None:
+    if any(size > 1 and stride == 0 for size, stride in zip(array.shape, array.strides, strict=True)):
+        raise EngineError(
+            Reason.RUNTIME,
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+            "location. Please clone() the tensor before performing the operation.",
+        )
+
+
+def _check_result(name: str, target: Tensor, result: Any) -> None:
+    shape, wanted = tuple(getattr(result, "shape", ())), target.shape
+    if shape != wanted:
+        raise EngineError(
+            Reason.SHAPE,
+            f"output with shape {list(wanted)} doesn't match the broadcast shape {list(shape)} in {name}_()",
+            op=f"{name}_",
+        )
+    dtype = getattr(result, "dtype", target.dtype)
+    if dtypes.category(dtype) > dtypes.category(target.dtype):
+        raise EngineError(
+            Reason.DTYPE,
+            f"result type {dtypes.TITLES[dtype]} can't be cast to the desired output type "
+            f"{dtypes.TITLES[target.dtype]} in {name}_()",
+            op=f"{name}_",
+        )
+
+
+def _write(array: Array, result: Any) -> None:
+    array[...] = result
+
+
+

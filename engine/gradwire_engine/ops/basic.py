@@ -1,0 +1,220 @@
+"""The ops that differentiation itself is written with: arithmetic, casts, and the pair sum_to_size / expand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import device as devices
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import DType, Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import op
+
+Ints = tuple[int, ...]
+Device = str
+
+
+def conj(value: Any) -> Any:
+    """The complex conjugate; anything real itself, unrecorded, so that real formulas pay nothing for it."""
+    if hasattr(value, "dtype"):
+        return _conj(value) if dtypes.category(value.dtype) == dtypes.COMPLEX else value
+    return value.conjugate() if isinstance(value, complex) else value
+
+
+@op(node="ConjBackward0")
+def _conj(xp: Any, input: Array) -> Array:
+    return xp.conj(input)
+
+
+_conj.grad(input=lambda g: conj(g))
+
+
+def _check_alpha(input: Array, alpha: Number) -> None:
+    if isinstance(alpha, float) and dtypes.category(input.dtype) < dtypes.FLOAT:
+        raise EngineError(Reason.RUNTIME, "For integral input tensors, argument alpha must not be a floating point number.")
+
+
+@op(promote="same")
+def add(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number = 1) -> Array:
+    """input + alpha * other (torch.add)."""
+    if alpha != 1:
+        _check_alpha(input, alpha)
+        other = other * alpha
+    return xp.add(input, other)
+
+
+add.grad(input=lambda g: g, other=lambda g, alpha: g if alpha == 1 else g * conj(alpha))
+
+
+@op(promote="same")
+def sub(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number = 1) -> Array:
+    """input - alpha * other (torch.sub)."""
+    if getattr(input, "dtype", None) == dtypes.bool_ or getattr(other, "dtype", None) == dtypes.bool_:
+        raise EngineError(
+            Reason.DTYPE,
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use "
+            "the `~` or `logical_not()` operator instead.",
+        )
+    if alpha != 1:
+        _check_alpha(input, alpha)
+        other = other * alpha
+    return xp.subtract(input, other)
+
+
+sub.grad(input=lambda g: g, other=lambda g, alpha: neg(g) if alpha == 1 else g * -conj(alpha))
+
+
+@op(promote="same")
+def mul(xp: Any, input: Array | Number, other: Array | Number) -> Array:
+    """input * other (torch.mul)."""
+    return xp.multiply(input, other)
+
+
+mul.grad(input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input))
+
+
+@op(in_place=True)
+def neg(xp: Any, input: Array) -> Array:
+    """-input (torch.neg)."""
+    if input.dtype == dtypes.bool_:
+        raise EngineError(
+            Reason.DTYPE,
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the "
+            "`~` or `logical_not()` operator instead.",
+        )
+    return xp.negative(input)
+
+
+neg.grad(input=lambda g: neg(g))
+
+
+@op(name="_cast", node="ToCopyBackward0")
+def cast(xp: Any, input: Array, dtype: DType) -> Array:
+    """The values in another dtype, always a copy. Complex to real drops the imaginary part."""
+    if input.dtype.kind == "c" and dtype.kind != "c" and dtype != dtypes.bool_:
+        input = input.real
+    return input.astype(dtype)
+
+
+cast.grad(input=lambda g: g)  # fit() casts it back
+
+
+@op(name="_to_device", node="ToCopyBackward0")
+def to_device(xp: Any, input: Array, device: Device) -> Array:
+    """The values on another device."""
+    return devices.to_device(input, device)
+
+
+to_device.grad(input=lambda g, input_meta: to_device(g, input_meta.device))
+
+
+@op(name="real", view=True, node="SelectBackward0")
+def _real_view(xp: Any, input: Array) -> Array:
+    """The real part (torch.real), a view; a real tensor itself."""
+    return input.real
+
+
+@op(name="_real_copy", node="RealBackward0")
+def real(xp: Any, input: Array) -> Array:
+    """The real part as a copy: what `fit` takes of a complex gradient for a real input."""
+    return input.real.copy()
+
+
+def _as_complex(value: Any) -> Any:
+    return cast(value, dtypes.to_complex(value.dtype))
+
+
+_real_view.grad(input=lambda g: _as_complex(g))
+real.grad(input=lambda g: _as_complex(g))
+
+
+@op(name="sum_to_size", node="SumBackward1")
+def sum_to_size(xp: Any, input: Array, size: Ints) -> Array:
+    """Sum over the dimensions that broadcasting to the input's shape would add or stretch (torch.Tensor.sum_to_size)."""
+    size = tuple(size)
+    lead = input.ndim - len(size)
+    stretched = tuple(lead + axis for axis, length in enumerate(size) if length == 1 and input.shape[lead + axis] != 1)
+    axes = tuple(range(lead)) + stretched
+    if lead < 0 or any(n not in (1, input.shape[lead + axis]) for axis, n in enumerate(size)):
+        raise EngineError(Reason.SHAPE, f"size {list(size)} is not expandable to size {list(input.shape)}.")
+    if not axes:
+        return input.copy()
+    return sum_axes(xp, input, axes, keepdims=True).reshape(size)
+
+
+sum_to_size.grad(input=lambda g, input_meta: expand(g, input_meta.shape))
+
+
+def sum_axes(xp: Any, array: Array, axes: Ints, keepdims: bool) -> Array:
+    """A sum in the array's dtype. NumPy adds the rows of a tall matrix one by one where a product with ones is faster."""
+    if array.dtype.kind == "f" and array.ndim == 2 and axes == (0,) and array.flags.c_contiguous and array.dtype.itemsize > 2:
+        summed = xp.ones(array.shape[0], array.dtype) @ array
+        return summed[None, :] if keepdims else summed
+    return array.sum(axes, keepdims=keepdims, dtype=array.dtype)
+
+
+@op(name="expand", view=True)
+def expand(xp: Any, input: Array, size: Ints) -> Array:
+    """A view with size-1 dimensions stretched and leading ones added; -1 keeps a size (torch.Tensor.expand)."""
+    lead = len(size) - input.ndim
+    target = tuple(
+        input.shape[axis - lead] if length == -1 and axis >= lead else length for axis, length in enumerate(size)
+    )
+    fits = lead >= 0 and all(
+        length >= 0 and (axis < lead or input.shape[axis - lead] in (1, length)) for axis, length in enumerate(target)
+    )
+    if not fits:
+        raise EngineError(
+            Reason.SHAPE,
+            f"The expanded size of the tensor {list(size)} must match the existing size {list(input.shape)} "
+            "at non-singleton dimensions",
+        )
+    if input.ndim == 0 and not target:
+        return input.view()
+    shown = xp.broadcast_to(input, target)
+    if isinstance(shown, np.ndarray) and isinstance(input, np.ndarray) and input.flags.writeable:
+        # broadcast_to answers read-only; whether writing is safe is decided by the strides, where it is tried.
+        shown = np.lib.stride_tricks.as_strided(input, shown.shape, shown.strides)
+    return shown
+
+
+expand.grad(input=lambda g: g)  # fit() sums it back
+
+
+@op(promote="same", node=lambda input, other, rounding_mode: "DivBackward1" if rounding_mode else "DivBackward0")
+def div(xp: Any, input: Array | Number, other: Array | Number, *, rounding_mode: str | None = None) -> Array:
+    """input / other, or rounded down ("floor") or towards zero ("trunc") (torch.div)."""
+    if rounding_mode is None:
+        return xp.true_divide(_as_float(input), _as_float(other))
+    if rounding_mode not in ("floor", "trunc"):
+        raise EngineError(
+            Reason.RUNTIME,
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'",
+        )
+    whole = dtypes.category(dtypes.result_type(input, other)) < dtypes.FLOAT
+    if whole and bool(xp.any(xp.asarray(other) == 0)):
+        raise EngineError(Reason.RUNTIME, "ZeroDivisionError")
+    if rounding_mode == "floor":
+        return xp.floor_divide(input, other)
+    if whole:
+        quotient = xp.floor_divide(input, other)
+        return quotient + ((quotient < 0) & (xp.multiply(quotient, other) != input))
+    return xp.trunc(xp.true_divide(input, other))
+
+
+div.grad(
+    input=lambda g, other, rounding_mode: g * 0 if rounding_mode else g / conj(other),
+    other=lambda g, input, other, rounding_mode: (
+        g * 0 if rounding_mode else neg(g) * conj(input / other / other)
+    ),
+)
+
+
+def _as_float(value: Any) -> Any:
+    """Whole numbers as the default float."""
+    if hasattr(value, "dtype") and dtypes.category(value.dtype) < dtypes.FLOAT:
+        return value.astype(dtypes.float32)
+    return value

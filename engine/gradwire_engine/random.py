@@ -1,0 +1,53 @@
+"""A session's random numbers: one generator per device kind, reproducible from a seed."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+
+
+class Generator:
+    """Draws random arrays (torch.Generator). The same seed gives the same numbers on the same kind of device."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._cuda: Any = None
+        self.manual_seed(np.random.SeedSequence().generate_state(1, np.uint64).item() if seed is None else seed)
+
+    def manual_seed(self, seed: int) -> None:
+        """Start over from a seed; any int, taken modulo 2**64."""
+        self.seed = seed % 2**64
+        self._numpy = np.random.Generator(np.random.PCG64(self.seed))
+        self._cuda = None
+
+    def of(self, xp: Any) -> Any:
+        """The array module's generator: `random`, `standard_normal`, `integers`, `permutation`."""
+        if xp is np:
+            return self._numpy
+        if self._cuda is None:
+            self._cuda = xp.random.Generator(xp.random.Philox4x3210(seed=self.seed))
+        return self._cuda
+
+    def get_state(self) -> bytes:
+        """The CPU generator's state; opaque."""
+        return json.dumps({"seed": self.seed, "numpy": self._numpy.bit_generator.state}).encode()
+
+    def set_state(self, state: bytes) -> None:
+        """Go on from a state that `get_state` gave. Raises ValueError for anything else."""
+        held = json.loads(state)
+        if not isinstance(held, dict) or not {"seed", "numpy"} <= held.keys():
+            raise ValueError("not a generator state")
+        restored = np.random.PCG64(0)
+        restored.state = held["numpy"]
+        self.seed = int(held["seed"])
+        self._numpy = np.random.Generator(restored)
+        self._cuda = None
+
+
+def generator_for(xp: Any) -> Any:
+    """The current context's generator for an array module."""
+    from gradwire_engine.context import CURRENT
+
+    return CURRENT.get().generator.of(xp)
+
+
