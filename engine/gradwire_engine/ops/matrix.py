@@ -1,0 +1,432 @@
+"""Products of matrices and vectors: mm, bmm, mv, dot and what is made of them.
+
+`matmul` and `linear` choose among these as PyTorch does, so the graph shows the same nodes. Half types are
+multiplied in float32 and rounded once: that is what PyTorch's kernels do, and NumPy has no half BLAS.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import DType, Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import conj
+from gradwire_engine.tensor import Tensor
+
+Ints = tuple[int, ...]
+# C++ names of element types, which PyTorch's message about mixed matrices uses.
+_C_NAMES = {
+    dtypes.bool_: "bool", dtypes.uint8: "unsigned char", dtypes.int8: "signed char", dtypes.int16: "short",
+    dtypes.int32: "int", dtypes.int64: "long", dtypes.float16: "c10::Half", dtypes.bfloat16: "c10::BFloat16",
+    dtypes.float32: "float", dtypes.float64: "double", dtypes.complex64: "c10::complex<float>",
+    dtypes.complex128: "c10::complex<double>",
+}  # fmt: skip
+
+
+def is_half(dtype: DType) -> bool:
+    """Whether a dtype is float16 or bfloat16, which are computed with in float32."""
+    return dtype.itemsize == 2 and dtypes.category(dtype) == dtypes.FLOAT
+
+
+def product(xp: Any, a: Array, b: Array) -> Array:
+    """a @ b, of half types through float32 (but for the plain matrices that cuBLAS takes)."""
+    if is_half(a.dtype) and (xp is np or a.ndim > 2 or b.ndim > 2 or a.dtype == dtypes.bfloat16):
+        return xp.matmul(a.astype(dtypes.float32), b.astype(dtypes.float32)).astype(a.dtype)
+    return xp.matmul(a, b)
+
+
+@op(
+    name="_transposed", view=True,
+    node=lambda input: "TBackward0" if input.ndim == 2 else "TransposeBackward0",
+)  # fmt: skip
+def _transposed(xp: Any, input: Array) -> Array:
+    return input.swapaxes(-1, -2)
+
+
+def matrix_t(value: Any) -> Any:
+    """The matrices transposed: a recorded view of a Tensor, a bare one of an array."""
+    return _transposed(value) if type(value) is Tensor else value.swapaxes(-1, -2)
+
+
+_transposed.grad(input=lambda g: matrix_t(g))
+
+
+@op(name="_fold", view="maybe", node="ViewBackward0")
+def fold(xp: Any, input: Array, size: Ints) -> Array:
+    """The values in another shape, a view where the layout allows it."""
+    return input.reshape(size)
+
+
+fold.grad(input=lambda g, input_meta: fold(g, input_meta.shape))
+
+
+@op(name="_unsafe_view", node="UnsafeViewBackward0")
+def _unsafe_view(xp: Any, input: Array, size: Ints) -> Array:
+    """A fresh result nobody else holds, in another shape."""
+    return input.reshape(size)
+
+
+_unsafe_view.grad(input=lambda g, input_meta: fold(g, input_meta.shape))
+
+
+def _shape_error(message: str, *operands: Array) -> EngineError:
+    return EngineError(Reason.SHAPE, message, shapes=[list(operand.shape) for operand in operands])
+
+
+def _refuse_bool(kernel: str, operand: Array) -> None:
+    if operand.dtype == dtypes.bool_:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for 'Bool'")
+
+
+def _check_matrices(mat1: Array, mat2: Array) -> None:
+    """PyTorch's conditions for the product of two matrices."""
+    if mat1.ndim != 2 or mat2.ndim != 2:
+        raise _shape_error(f"{'self' if mat1.ndim != 2 else 'mat2'} must be a matrix", mat1, mat2)
+    if mat1.shape[1] != mat2.shape[0]:
+        (n, k), (j, m) = mat1.shape, mat2.shape
+        raise _shape_error(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {j}x{m})", mat1, mat2)
+    if mat1.dtype != mat2.dtype:
+        a, b = _C_NAMES[mat1.dtype], _C_NAMES[mat2.dtype]
+        raise EngineError(Reason.DTYPE, f"expected m1 and m2 to have the same dtype, but got: {a} != {b}")
+    _refuse_bool("addmm_impl_cpu_", mat1)
+
+
+@op
+def mm(xp: Any, input: Array, mat2: Array) -> Array:
+    """The product of two matrices (torch.mm).
+
+    input: (n, k); mat2: (k, m) of the same dtype. Raises EngineError: SHAPE, DTYPE.
+    """
+    _check_matrices(input, mat2)
+    return product(xp, input, mat2)
+
+
+def _left(g: Any, right: Any) -> Any:
+    """The gradient of the left factor of a product of matrices."""
+    return (mm if g.ndim == 2 else bmm)(g, matrix_t(conj(right)))
+
+
+def _right(g: Any, left: Any) -> Any:
+    """The gradient of the right factor of a product of matrices."""
+    return (mm if g.ndim == 2 else bmm)(matrix_t(conj(left)), g)
+
+
+mm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right(g, input))
+
+
+def _added(input: Array, multiplied: Array, beta: Number, alpha: Number) -> Array:
+    """beta * input + alpha * multiplied, written into `multiplied`."""
+    if len(input.shape) > multiplied.ndim or any(
+        a not in (1, b) for a, b in zip(input.shape[::-1], multiplied.shape[::-1], strict=False)
+    ):
+        raise _shape_error(
+            f"The expanded size of the tensor {list(multiplied.shape)} must match the existing size {list(input.shape)} "
+            "at non-singleton dimensions",
+            input,
+            multiplied,
+        )
+    if alpha != 1:
+        multiplied *= multiplied.dtype.type(alpha)
+    if beta == 0:  # then whatever is in `input` does not count, not even nan
+        return multiplied
+    multiplied += input if beta == 1 else input * multiplied.dtype.type(beta)
+    return multiplied
+
+
+def _addmm(xp: Any, input: Array, mat1: Array, mat2: Array, beta: Number, alpha: Number) -> Array:
+    if input.dtype != mat2.dtype:
+        a, b = dtypes.TITLES[input.dtype], dtypes.TITLES[mat2.dtype]
+        raise EngineError(Reason.DTYPE, f"self and mat2 must have the same dtype, but got {a} and {b}")
+    _check_matrices(mat1, mat2)
+    if is_half(mat1.dtype):
+        wide = xp.matmul(mat1.astype(dtypes.float32), mat2.astype(dtypes.float32))
+        return _added(input.astype(dtypes.float32), wide, beta, alpha).astype(mat1.dtype)
+    return _added(input, xp.matmul(mat1, mat2), beta, alpha)
+
+
+@op(in_place=True)
+def addmm(xp: Any, input: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Number = 1) -> Array:
+    """beta * input + alpha * (mat1 @ mat2) (torch.addmm).
+
+    input: broadcasts to (n, m); mat1: (n, k); mat2: (k, m); all of one dtype. Raises EngineError: SHAPE, DTYPE.
+    """
+    return _addmm(xp, input, mat1, mat2, beta, alpha)
+
+
+def _times(value: Any, factor: Number) -> Any:
+    return value if factor == 1 else value * conj(factor)
+
+
+addmm.grad(
+    input=lambda g, beta: _times(g, beta),
+    mat1=lambda g, mat2, alpha: _times(_left(g, mat2), alpha),
+    mat2=lambda g, mat1, alpha: _times(_right(g, mat1), alpha),
+)
+
+
+# The two products of `linear`. They differ from addmm and mm in the layout of one gradient: the weight comes
+# transposed, so its gradient is computed transposed too and arrives row-major at the weight.
+@op(name="_linear_addmm", node="AddmmBackward0")
+def _linear_addmm(xp: Any, input: Array, mat1: Array, mat2: Array) -> Array:
+    return _addmm(xp, input, mat1, mat2, 1, 1)
+
+
+@op(name="_linear_mm", node="MmBackward0")
+def _linear_mm(xp: Any, input: Array, mat2: Array) -> Array:
+    _check_matrices(input, mat2)
+    return product(xp, input, mat2)
+
+
+def _right_column_major(g: Any, left: Any) -> Any:
+    return matrix_t(mm(matrix_t(g), conj(left)))
+
+
+_linear_addmm.grad(
+    input=lambda g: g,
+    mat1=lambda g, mat2: _left(g, mat2),
+    mat2=lambda g, mat1: _right_column_major(g, mat1),
+)
+_linear_mm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right_column_major(g, input))
+
+
+@composite
+def linear(input: Array, weight: Array, bias: Array | None = None) -> Any:
+    """input @ weight.T + bias (torch.nn.functional.linear).
+
+    input: (..., k); weight: (m, k) or (k,); bias: (m,). Raises EngineError: SHAPE, DTYPE.
+    """
+    if weight.ndim == 1:
+        applied = matmul(input, weight)
+        return applied if bias is None else applied + bias
+    weight = matrix_t(weight)
+    if input.ndim == 2:
+        return _linear_mm(input, weight) if bias is None else _linear_addmm(bias, input, weight)
+    rows = fold(input, (-1, input.shape[-1]) if input.size else (_count(input.shape[:-1]), input.shape[-1]))
+    applied = _linear_mm(rows, weight) if bias is None else _linear_addmm(bias, rows, weight)
+    shape = (*input.shape[:-1], weight.shape[1])
+    return _unsafe_view(applied, shape) if bias is None else fold(applied, shape)
+
+
+def _count(shape: Ints) -> int:
+    count = 1
+    for length in shape:
+        count *= length
+    return count
+
+
+@op
+def bmm(xp: Any, input: Array, mat2: Array) -> Array:
+    """The products of two batches of matrices (torch.bmm).
+
+    input: (b, n, k); mat2: (b, k, m) of the same dtype. Raises EngineError: SHAPE, DTYPE.
+    """
+    _check_batches(input, mat2)
+    return product(xp, input, mat2)
+
+
+def _check_batches(batch1: Array, batch2: Array) -> None:
+    for place, batch in enumerate((batch1, batch2), 1):
+        if batch.ndim != 3:
+            raise _shape_error(f"batch{place} must be a 3D tensor", batch1, batch2)
+    expected = [batch1.shape[0], batch1.shape[2]]
+    if [*batch2.shape[:2]] != expected:
+        raise _shape_error(
+            f"Expected size for first two dimensions of batch2 tensor to be: {expected} but got: "
+            f"{[*batch2.shape[:2]]}.",
+            batch1,
+            batch2,
+        )
+    _check_scalar_type("bmm", batch1, batch2)
+
+
+def _check_scalar_type(kernel: str, a: Array, b: Array) -> None:
+    if a.dtype != b.dtype:
+        expected, found = dtypes.TITLES[a.dtype], dtypes.TITLES[b.dtype]
+        raise EngineError(Reason.DTYPE, f"expected scalar type {expected} but found {found}")
+    _refuse_bool(kernel, a)
+
+
+bmm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right(g, input))
+
+
+@op(in_place=True)
+def baddbmm(xp: Any, input: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alpha: Number = 1) -> Array:
+    """beta * input + alpha * bmm(batch1, batch2) (torch.baddbmm).
+
+    input: broadcasts to (b, n, m); batch1: (b, n, k); batch2: (b, k, m). Raises EngineError: SHAPE, DTYPE.
+    """
+    _check_batches(batch1, batch2)
+    _check_scalar_type("baddbmm", batch1, input)
+    if is_half(batch1.dtype):
+        wide = xp.matmul(batch1.astype(dtypes.float32), batch2.astype(dtypes.float32))
+        return _added(input.astype(dtypes.float32), wide, beta, alpha).astype(batch1.dtype)
+    return _added(input, xp.matmul(batch1, batch2), beta, alpha)
+
+
+baddbmm.grad(
+    input=lambda g, beta: _times(g, beta),
+    batch1=lambda g, batch2, alpha: _times(_left(g, batch2), alpha),
+    batch2=lambda g, batch1, alpha: _times(_right(g, batch1), alpha),
+)
+
+
+@op
+def mv(xp: Any, input: Array, vec: Array) -> Array:
+    """The product of a matrix and a vector (torch.mv).
+
+    input: (n, k); vec: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
+    """
+    if input.ndim != 2 or vec.ndim != 1:
+        raise _shape_error(f"vector + matrix @ vector expected, got 1, {input.ndim}, {vec.ndim}", input, vec)
+    if input.shape[1] != vec.shape[0]:
+        n, k = input.shape
+        raise _shape_error(f"size mismatch, got input ({n}), mat ({n}x{k}), vec ({vec.shape[0]})", input, vec)
+    if input.dtype != vec.dtype:
+        a, b = dtypes.TITLES[input.dtype], dtypes.TITLES[vec.dtype]
+        raise EngineError(Reason.DTYPE, f"addmv input tensors must have the same dtype, but got {b}, {a}, and {b}")
+    _refuse_bool("addmv_impl_cpu", input)
+    return product(xp, input, vec)
+
+
+mv.grad(
+    input=lambda g, vec: fold(g, (-1, 1)) * fold(conj(vec), (1, -1)),
+    vec=lambda g, input: mv(matrix_t(conj(input)), g),
+)
+
+
+@op
+def dot(xp: Any, input: Array, tensor: Array) -> Array:
+    """The sum of the products of two vectors (torch.dot).
+
+    input, tensor: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
+    """
+    if input.ndim != 1 or tensor.ndim != 1:
+        raise _shape_error(f"1D tensors expected, but got {input.ndim}D and {tensor.ndim}D tensors", input, tensor)
+    if input.dtype != tensor.dtype:
+        a, b = dtypes.TITLES[input.dtype], dtypes.TITLES[tensor.dtype]
+        raise EngineError(Reason.DTYPE, f"dot : expected both vectors to have same dtype, but found {a} and {b}")
+    if input.shape != tensor.shape:
+        a, b = input.shape[0], tensor.shape[0]
+        raise _shape_error(
+            f"inconsistent tensor size, expected tensor [{a}] and src [{b}] to have the same number of elements, "
+            f"but got {a} and {b} elements respectively",
+            input,
+            tensor,
+        )
+    _refuse_bool("dot", input)
+    return product(xp, input, tensor)
+
+
+dot.grad(input=lambda g, tensor: g * conj(tensor), tensor=lambda g, input: g * conj(input))
+
+
+def _broadcast_node(input: Any, other: Any) -> str:
+    """PyTorch folds a batch on the right of one matrix into it and ends with a copy."""
+    folds = input.ndim == 2 and getattr(other, "requires_grad", False)
+    return "CloneBackward0" if folds else "UnsafeViewBackward0"
+
+
+@op(name="_matmul_batched", node=_broadcast_node)
+def _matmul_batched(xp: Any, input: Array, other: Array) -> Array:
+    """Products over batches that broadcast; each operand has two dimensions or more."""
+    if input.shape[-1] != other.shape[-2]:
+        (n, k), (j, m) = input.shape[-2:], other.shape[-2:]
+        if input.ndim == 2:
+            raise _shape_error(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {j}x{m})", input, other)
+        batch = np.broadcast_shapes(input.shape[:-2], other.shape[:-2])
+        raise _shape_error(
+            f"Expected size for first two dimensions of batch2 tensor to be: {[_count(batch), k]} but got: "
+            f"{[_count(batch), j]}.",
+            input,
+            other,
+        )
+    for back in range(3, min(input.ndim, other.ndim) + 1):
+        m, n = input.shape[-back], other.shape[-back]
+        if m != n and 1 not in (m, n):
+            raise _shape_error(
+                f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton dimension "
+                f"{max(input.ndim, other.ndim) - back}",
+                input,
+                other,
+            )
+    _check_scalar_type("bmm", input, other)
+    return product(xp, input, other)
+
+
+_matmul_batched.grad(
+    input=lambda g, other: _matmul_batched(g, matrix_t(conj(other))),
+    other=lambda g, input: _matmul_batched(matrix_t(conj(input)), g),
+)
+
+
+@composite
+def matmul(input: Array, other: Array) -> Any:
+    """input @ other: vectors, matrices, or batches of them that broadcast (torch.matmul).
+
+    Raises EngineError: SHAPE where the sizes do not go together, DTYPE where the dtypes differ.
+    """
+    left, right = input.ndim, other.ndim
+    if left == 2 and right == 2:
+        return mm(input, other)
+    if not left or not right:
+        raise _shape_error(
+            f"both arguments to matmul need to be at least 1D, but they are {left}D and {right}D", input, other
+        )
+    if left == 1 and right == 1:
+        return dot(input, other)
+    if left == 2 and right == 1:
+        return mv(input, other)
+    if left == 1:
+        row = fold(input, (1, -1))
+        if right == 2:
+            return _squeezed(mm(row, other))
+        return _unsafe_view(_matmul_batched(row, other), (*other.shape[:-2], other.shape[-1]))
+    if right <= 2:  # the batch folds into the rows of one product
+        rows = fold(input, (_count(input.shape[:-1]), input.shape[-1]))
+        multiplied = mm(rows, other) if right == 2 else mv(rows, other)
+        return _unsafe_view(multiplied, (*input.shape[:-1], *other.shape[1:]))
+    return _matmul_batched(input, other)
+
+
+@op(name="_squeezed", view=True, node="SqueezeBackward4")
+def _squeezed(xp: Any, input: Array) -> Array:
+    """A matrix of one row as a vector."""
+    return input[0]
+
+
+_squeezed.grad(input=lambda g: fold(g, (1, -1)))
+
+
+@composite
+def outer(input: Array, vec2: Array) -> Any:
+    """All products of the elements of two vectors (torch.outer).
+
+    input: (n,); vec2: (m,). Raises EngineError: SHAPE.
+    """
+    for name, operand in (("self", input), ("vec2", vec2)):
+        if operand.ndim != 1:
+            raise _shape_error(f"outer: Expected 1-D argument {name}, but got {operand.ndim}-D", input, vec2)
+    return fold(input, (-1, 1)) * vec2
+
+
+@op
+def trace(xp: Any, input: Array) -> Array:
+    """The sum of a matrix's diagonal (torch.trace). input: (n, m). Raises EngineError: SHAPE."""
+    if input.ndim != 2:
+        raise _shape_error(f"trace: expected a matrix, but got tensor with dim {input.ndim}", input)
+    whole = dtypes.category(input.dtype) < dtypes.FLOAT
+    return xp.trace(input, dtype=dtypes.int64 if whole else input.dtype)
+
+
+@op(name="_trace_backward")
+def _trace_backward(xp: Any, grad: Array, size: Ints) -> Array:
+    return xp.eye(*size, dtype=grad.dtype) * grad
+
+
+trace.grad(input=lambda g, input_meta: _trace_backward(g, input_meta.shape))
+_trace_backward.grad(grad=lambda g: trace(g))
