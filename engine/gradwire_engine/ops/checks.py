@@ -1,0 +1,79 @@
+"""What ops check of their arguments before they compute, with PyTorch's phrases: dims, sizes, memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gradwire_engine.context import CURRENT
+from gradwire_engine.dtypes import DType
+from gradwire_engine.errors import EngineError, Reason
+
+# No array can be larger: NumPy counts bytes in a signed 64-bit number.
+MOST_ELEMENTS = 1 << 62
+
+
+def ints(value: int | Sequence[int] | None) -> tuple[int, ...]:
+    """An argument that takes one int or several, as a tuple; None gives the empty one."""
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, int) else tuple(value)
+
+
+def normalize_dim(dim: int, ndim: int) -> int:
+    """A dimension counted from the front. A 0-d tensor has dimensions 0 and -1. Raises EngineError: DIM_OUT_OF_RANGE."""
+    span = ndim or 1
+    if not -span <= dim < span:
+        raise EngineError(
+            Reason.DIM_OUT_OF_RANGE,
+            f"Dimension out of range (expected to be in range of [{-span}, {span - 1}], but got {dim})",
+            dim=dim,
+            ndim=ndim,
+        )
+    return dim + span if dim < 0 else dim
+
+
+def normalize_dims(dims: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """Several dimensions, each once; for none given (or an empty list) all of them, as reductions take it."""
+    given = ints(dims)
+    if not given:
+        return tuple(range(ndim))
+    normal = tuple(normalize_dim(dim, ndim) for dim in given)
+    if len(set(normal)) != len(normal):
+        twice = next(dim for dim in normal if normal.count(dim) > 1)
+        raise EngineError(Reason.RUNTIME, f"dim {twice} appears multiple times in the list of dims", dims=dims)
+    return normal if ndim else ()
+
+
+def check_index(index: int, dim: int, size: int) -> int:
+    """A position along a dimension, counted from the front. Raises EngineError: INDEX_OUT_OF_RANGE."""
+    if not -size <= index < size:
+        raise EngineError(
+            Reason.INDEX_OUT_OF_RANGE,
+            f"index {index} is out of bounds for dimension {dim} with size {size}",
+            index=index,
+            dim=dim,
+            size=size,
+        )
+    return index + size if index < 0 else index
+
+
+def admit(shape: Sequence[int], dtype: DType) -> None:
+    """Refuse an array that would not fit the account, before it is allocated. Raises EngineError: MEMORY_LIMIT."""
+    for size in shape:
+        if size < 0:
+            raise EngineError(
+                Reason.RUNTIME, f"Trying to create tensor with negative dimension {size}: {list(shape)}", shape=list(shape)
+            )
+    count = math.prod(shape)
+    if count * dtype.itemsize >= MOST_ELEMENTS:
+        raise EngineError(
+            Reason.MEMORY_LIMIT, f"{list(shape)} is too large: {count} elements overflow what can be addressed"
+        )
+    CURRENT.get().account.admit(count * dtype.itemsize)
+
+
+def refuse(reason: Reason, message: str, **metadata: Any) -> None:
+    """Raise EngineError; an expression, for lambdas."""
+    raise EngineError(reason, message, **metadata)

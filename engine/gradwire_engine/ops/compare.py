@@ -1,0 +1,157 @@
+"""Comparison and logic: results are bool and carry no gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import op
+
+
+@op(promote="same")
+def eq(xp: Any, input: Array, other: Array | Number) -> Array:
+    """input == other, elementwise (torch.eq)."""
+    return xp.equal(input, other)
+
+
+@op(promote="same")
+def ne(xp: Any, input: Array, other: Array | Number) -> Array:
+    """input != other, elementwise (torch.ne)."""
+    return xp.not_equal(input, other)
+
+
+@op(promote="same")
+def lt(xp: Any, input: Array, other: Array | Number) -> Array:
+    """input < other, elementwise (torch.lt)."""
+    return xp.less(input, other)
+
+
+@op(promote="same")
+def le(xp: Any, input: Array, other: Array | Number) -> Array:
+    """input <= other, elementwise (torch.le)."""
+    return xp.less_equal(input, other)
+
+
+@op(promote="same")
+def gt(xp: Any, input: Array, other: Array | Number) -> Array:
+    """input > other, elementwise (torch.gt)."""
+    return xp.greater(input, other)
+
+
+@op(promote="same")
+def ge(xp: Any, input: Array, other: Array | Number) -> Array:
+    """input >= other, elementwise (torch.ge)."""
+    return xp.greater_equal(input, other)
+
+
+@op(in_place=True)
+def logical_not(xp: Any, input: Array) -> Array:
+    """True where input is zero (torch.logical_not)."""
+    return xp.logical_not(input)
+
+
+@op(in_place=True)
+def logical_and(xp: Any, input: Array, other: Array) -> Array:
+    """True where both are nonzero (torch.logical_and)."""
+    return xp.logical_and(input, other)
+
+
+@op(in_place=True)
+def logical_or(xp: Any, input: Array, other: Array) -> Array:
+    """True where either is nonzero (torch.logical_or)."""
+    return xp.logical_or(input, other)
+
+
+@op(in_place=True)
+def logical_xor(xp: Any, input: Array, other: Array) -> Array:
+    """True where exactly one is nonzero (torch.logical_xor)."""
+    return xp.logical_xor(input, other)
+
+
+def _whole(name: str, *values: Any) -> None:
+    """Bits are those of bools and whole numbers."""
+    dtype = dtypes.result_type(*values)
+    if dtypes.category(dtype) >= dtypes.FLOAT:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}_cpu\" not implemented for '{dtypes.TITLES[dtype]}'", op=name)
+
+
+@op(promote="same")
+def bitwise_and(xp: Any, input: Array | Number, other: Array | Number) -> Array:
+    """Bits set in both (torch.bitwise_and)."""
+    _whole("bitwise_and", input, other)
+    return xp.bitwise_and(input, other)
+
+
+@op(promote="same")
+def bitwise_or(xp: Any, input: Array | Number, other: Array | Number) -> Array:
+    """Bits set in either (torch.bitwise_or)."""
+    _whole("bitwise_or", input, other)
+    return xp.bitwise_or(input, other)
+
+
+@op(promote="same")
+def bitwise_xor(xp: Any, input: Array | Number, other: Array | Number) -> Array:
+    """Bits set in exactly one (torch.bitwise_xor)."""
+    _whole("bitwise_xor", input, other)
+    return xp.bitwise_xor(input, other)
+
+
+@op(in_place=True)
+def bitwise_not(xp: Any, input: Array) -> Array:
+    """All bits flipped; for bools, not (torch.bitwise_not)."""
+    _whole("bitwise_not", input)
+    return xp.bitwise_not(input)
+
+
+@op
+def isclose(
+    xp: Any, input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Array:
+    """Where |input - other| <= atol + rtol * |other| (torch.isclose)."""
+    _same_dtype(input, other)
+    if rtol < 0 or atol < 0:
+        name = "rtol" if rtol < 0 else "atol"
+        raise EngineError(Reason.RUNTIME, f"{name} must be greater than or equal to zero, but got {min(rtol, atol)}")
+    close = input == other
+    if equal_nan:
+        close = close | ((input != input) & (other != other))
+    if rtol == 0 and atol == 0:
+        return close
+    wide = dtypes.float64 if dtypes.category(input.dtype) < dtypes.FLOAT else dtypes.promote_types(input.dtype, dtypes.float32)
+    input, other = input.astype(wide), other.astype(wide)
+    with dtypes_quiet():
+        difference = xp.abs(input - other)
+        return close | (xp.isfinite(difference) & (difference <= atol + xp.abs(rtol * other)))
+
+
+def dtypes_quiet() -> Any:
+    """inf - inf is nan, as PyTorch has it, without NumPy's warning."""
+    import numpy as np
+
+    return np.errstate(invalid="ignore")
+
+
+@op
+def allclose(
+    xp: Any, input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Array:
+    """Whether all elements are close, a 0-d bool (torch.allclose)."""
+    return isclose(input, other, rtol, atol, equal_nan).all()
+
+
+@op
+def equal(xp: Any, input: Array, other: Array) -> Array:
+    """Whether shapes and all elements are equal, a 0-d bool (torch.equal)."""
+    _same_dtype(input, other)
+    return xp.asarray(input.shape == other.shape and bool((input == other).all()))
+
+
+def _same_dtype(input: Array, other: Array) -> None:
+    if input.dtype != other.dtype:
+        raise EngineError(
+            Reason.DTYPE,
+            f"{dtypes.TITLES[input.dtype]} did not match {dtypes.TITLES[other.dtype]}: the tensors must have the same dtype",
+        )
