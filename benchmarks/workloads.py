@@ -1,0 +1,67 @@
+"""The workloads, written once against PyTorch's API: `torch` is PyTorch or gradwire.
+
+W1 is pure per-op overhead, W2 a small training step, W3 one that the matrix products dominate; RTT is one tiny op
+and the read of its value.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Run = Callable[[], float]
+
+
+def chain(torch: Any, length: int = 1000) -> Run:
+    """W1: `length` dependent elementwise ops on 32 floats, their backward, and the read of one gradient."""
+
+    def run() -> float:
+        x = torch.ones(32, requires_grad=True)
+        y = x
+        for _ in range(length // 2):
+            y = y * 1.0001
+            y = y + 0.001
+        y.sum().backward()
+        return float(x.grad[0])
+
+    return run
+
+
+def training(torch: Any, batch: int, sizes: tuple[int, ...], steps: int) -> Run:
+    """W2, W3: `steps` SGD steps of a ReLU MLP with cross-entropy; the loss is read once, at the end."""
+    rng = np.random.default_rng(0)
+    inputs = torch.tensor(rng.standard_normal((batch, sizes[0]), dtype=np.float32))
+    labels = torch.tensor(rng.integers(0, sizes[-1], batch))
+    params = []
+    for rows, columns in zip(sizes, sizes[1:], strict=False):
+        weight = rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(rows**-0.5)
+        params.append(torch.tensor(weight, requires_grad=True))
+        params.append(torch.zeros(columns, requires_grad=True))
+    functional = torch.nn.functional
+
+    def run() -> float:
+        for _ in range(steps):
+            hidden = inputs
+            for i in range(0, len(params), 2):
+                hidden = hidden @ params[i] + params[i + 1]
+                if i < len(params) - 2:
+                    hidden = torch.relu(hidden)
+            loss = functional.cross_entropy(hidden, labels)
+            loss.backward()
+            with torch.no_grad():
+                for p in params:
+                    p -= 0.01 * p.grad
+                    p.grad = None
+        return float(loss.item())
+
+    return run
+
+
+def round_trip(torch: Any) -> Run:
+    """RTT: one tiny op and the read of its value."""
+    x = torch.ones(1)
+
+    def run() -> float:
+        return float((x + 1.0).item())
+
+    return run

@@ -1,0 +1,257 @@
+"""The reverse pass: what it computes, what it refuses, and that it holds for any depth and width."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from gradwire_engine import (
+    Context,
+    EngineError,
+    Reason,
+    Tensor,
+    activate,
+    backward,
+    call,
+    detach,
+    grad_mode,
+    gradients,
+    retain_grad,
+    tensor,
+)
+
+
+def leaf(*values: float, grad: bool = True) -> Tensor:
+    return tensor(np.array(values, np.float64), grad)
+
+
+
+def test_gradients_accumulate_over_passes_until_the_graph_is_freed() -> None:
+    a = leaf(3.0)
+    b = a * a
+    seen = []
+    for retain in (True, True, False):
+        backward([b], retain_graph=retain)
+        seen.append(a.grad.array.item())
+    assert seen == [6.0, 12.0, 18.0]
+    with pytest.raises(EngineError, match="Trying to backward through the graph a second time") as refusal:
+        backward([b])
+    assert refusal.value.reason is Reason.GRAPH_FREED
+    assert a.grad.array.item() == 18.0
+
+
+def test_a_graph_that_saved_nothing_can_be_walked_again() -> None:
+    x = leaf(1.0)
+    y = call("sum", (x + x + 2.0,))
+    backward([y])
+    backward([y])
+    assert x.grad.array.tolist() == [4.0]
+
+
+def test_accumulation_keeps_the_gradient_object() -> None:
+    x = leaf(2.0)
+    backward([x * x])
+    first = x.grad
+    backward([x * x])
+    assert x.grad is first
+    assert first.array.tolist() == [8.0]
+
+
+def test_third_derivative_of_a_cube() -> None:
+    a = leaf(3.0)
+    results = []
+    value = a * a * a
+    for _ in range(3):
+        (value,), _ = gradients([value], [a], create_graph=True)
+        results.append(value.array.item())
+    assert results == [27.0, 18.0, 6.0]
+
+
+def test_a_constant_gradient_does_not_require_grad_with_create_graph() -> None:
+    a = leaf(3.0)
+    b = a * a
+    retain_grad(b)
+    backward([b], create_graph=True)
+    assert a.grad.requires_grad
+    assert not b.grad.requires_grad
+
+
+def test_retained_gradients_arrive_at_non_leaves() -> None:
+    a = leaf(3.0)
+    b = a * 2.0
+    retain_grad(b)
+    backward([b * b])
+    assert b.retains_grad
+    assert b.grad.array.tolist() == [12.0]
+
+
+def test_retain_grad_follows_the_tensor_through_an_in_place_op() -> None:
+    a = leaf(3.0)
+    b = a * 1.0
+    retain_grad(b)
+    call("mul_", (b, 5.0))
+    backward([b * 2.0])
+    assert b.grad.array.tolist() == [2.0]
+    assert a.grad.array.tolist() == [10.0]
+
+
+def test_in_place_on_a_non_leaf_differentiates_to_second_order() -> None:
+    a = leaf(3.0)
+    b = a * 1.0
+    call("mul_", (b, a))
+    (first,), _ = gradients([b], [a], create_graph=True)
+    (second,), _ = gradients([first], [a])
+    assert (b.array.item(), first.array.item(), second.array.item()) == (9.0, 6.0, 2.0)
+
+
+def test_in_place_on_the_base_is_seen_through_an_older_view() -> None:
+    x, w = leaf(1.0, 2.0), leaf(5.0, 7.0)
+    base = x * 1.0
+    view = base[0:1]
+    call("mul_", (base, w))
+    backward([call("sum", (view,))])
+    assert w.grad.array.tolist() == [1.0, 0.0]
+    assert x.grad.array.tolist() == [5.0, 0.0]
+
+
+def test_in_place_on_a_view_with_history_is_refused_and_changes_nothing() -> None:
+    base = leaf(1.0, 2.0) * 2.0
+    with pytest.raises(EngineError, match="not supported yet") as refusal:
+        call("mul_", (base[0:1], 3.0))
+    assert refusal.value.reason is Reason.NOT_SUPPORTED
+    assert base.array.tolist() == [2.0, 4.0]
+
+
+@pytest.mark.parametrize("through", ["the tensor", "a detached alias"])
+def test_a_changed_saved_value_is_refused(through: str) -> None:
+    x = leaf(1.0, 2.0)
+    y = x * 2.0
+    z = y * y
+    call("add_", (y if through == "the tensor" else detach(y), 1.0))
+    with pytest.raises(EngineError, match=r"modified by an inplace operation.*\[2\].*version 1; expected version 0"):
+        backward([call("sum", (z,))])
+    assert x.grad is None
+
+
+def test_in_place_on_a_leaf_that_requires_grad_is_refused_but_allowed_without_grad_mode() -> None:
+    x = leaf(1.0)
+    with pytest.raises(EngineError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+        call("add_", (x, 1.0))
+    with grad_mode(False):
+        call("add_", (x, 1.0))
+    assert x.array.tolist() == [2.0]
+    assert x.is_leaf and x.requires_grad
+
+
+def test_in_place_on_a_view_of_a_leaf_is_refused() -> None:
+    with pytest.raises(EngineError, match="a view of a leaf Variable that requires grad"):
+        call("add_", (leaf(1.0, 2.0)[0:1], 1.0))
+
+
+def test_writing_a_tensor_into_a_plain_one_makes_it_a_non_leaf() -> None:
+    z, w = leaf(0.0, 0.0, grad=False), leaf(4.0)
+    call("setitem_", (z, (0,), call("sum", (w,))))
+    assert not z.is_leaf
+    backward([call("sum", (z * z,))])
+    assert w.grad.array.tolist() == [8.0]
+
+
+def test_backward_refuses_what_has_no_graph_and_what_is_no_scalar() -> None:
+    with pytest.raises(EngineError, match="element 0 of tensors does not require grad and does not have a grad_fn"):
+        backward([leaf(1.0, grad=False)])
+    with pytest.raises(EngineError, match="grad can be implicitly created only for scalar outputs"):
+        backward([leaf(1.0, 2.0) * 2.0])
+
+
+def test_unused_inputs_are_refused_or_none_or_zeros() -> None:
+    x, unused = leaf(1.0), leaf(1.0, 2.0)
+    with pytest.raises(EngineError, match="appears to not have been used in the graph"):
+        gradients([x * x], [unused])
+    assert gradients([x * x], [unused], allow_unused=True)[0] == [None]
+    zeros = gradients([x * x], [unused], materialize_grads=True)[0][0]
+    assert zeros.array.tolist() == [0.0, 0.0]
+
+
+def test_backward_with_inputs_reaches_only_those() -> None:
+    x, y = leaf(2.0), leaf(3.0)
+    z = x * y
+    backward([z * z], inputs=[y, z])
+    assert x.grad is None
+    assert y.grad.array.tolist() == [24.0]
+    assert z.grad.array.tolist() == [12.0]
+
+
+def test_a_backward_that_fails_midway_leaves_every_gradient_alone() -> None:
+    good, bad = leaf(1.0), leaf(2.0)
+    spoiled = bad * 2.0
+    product = spoiled * spoiled
+    call("add_", (spoiled, 1.0))
+    total = product + good * 3.0
+    with pytest.raises(EngineError, match="modified by an inplace operation"):
+        backward([total])
+    assert good.grad is None
+    assert bad.grad is None
+
+
+def test_several_roots_that_share_nodes_add_up() -> None:
+    x = leaf(2.0)
+    y = x * x
+    backward([y, y * 3.0, y], [None, leaf(2.0, grad=False), None])
+    assert x.grad.array.tolist() == [4.0 * (1 + 6 + 1)]
+
+
+def test_a_chain_of_100_000_ops_goes_forward_and_back() -> None:
+    x = leaf(1.0)
+    y = x
+    for _ in range(50_000):
+        y = (y + 1.0) * 1.0
+    backward([y])
+    assert x.grad.array.tolist() == [1.0]
+    del y
+
+
+def test_ten_thousand_consumers_of_one_tensor_add_up() -> None:
+    x = leaf(1.0)
+    y = x * 1.0
+    total = call("sum", (call("stack", ([y * 2.0 for _ in range(10_000)],)),))
+    backward([total])
+    assert x.grad.array.tolist() == [20_000.0]
+
+
+def test_graphs_are_freed_by_reference_counts_alone(context: Context) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        x = leaf(1.0, 2.0)
+        before = context.account.bytes
+        y = call("exp", (x * 2.0,))
+        node = weakref.ref(y.node)
+        backward([call("sum", (y,))])
+        x.grad = None
+        del y
+        assert node() is None
+        assert context.account.bytes == before == 16
+    finally:
+        gc.enable()
+
+
+def test_views_and_detached_tensors_are_counted_once(context: Context) -> None:
+    x = tensor(np.zeros((10, 10), np.float32))
+    views = [call("transpose", (x, 0, 1)), detach(x), x[0]]
+    assert context.account.bytes == 400
+    del x
+    assert context.account.bytes == 400
+    del views
+    assert context.account.bytes == 0
+
+
+def test_a_cancelled_backward_stops_between_nodes_and_changes_no_gradient() -> None:
+    x = leaf(1.0)
+    y = x
+    for _ in range(100):
+        y = y * 1.5
+    polls = iter([False] * 5 + [True] * 1000)
+    with activate(Context(cancelled=lambda: next(polls))), pytest.raises(EngineError) as refusal:
+        backward([y])
+    assert refusal.value.reason is Reason.CANCELLED
+    assert x.grad is None
