@@ -1,0 +1,32 @@
+# The server as an image: `docker build .` for the CPU, `--build-arg EXTRA=cuda12` or `cuda13` for a GPU.
+ARG PYTHON_VERSION=3.12
+
+# Installs into a virtual environment; pip, its cache and the sources stay behind in this stage.
+FROM python:${PYTHON_VERSION}-slim AS build
+ARG EXTRA=server
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY client client
+COPY engine engine
+COPY server server
+RUN python -m venv /opt/gradwire
+RUN /opt/gradwire/bin/pip install --no-cache-dir ".[${EXTRA}]"
+
+FROM python:${PYTHON_VERSION}-slim
+RUN useradd --system --uid 10001 --home-dir /var/lib/gradwire --create-home gradwire
+COPY --from=build /opt/gradwire /opt/gradwire
+# CuPy keeps its compiled kernels below CUPY_CACHE_DIR; a volume there saves compiling after each start.
+ENV PATH=/opt/gradwire/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    GRADWIRE_PORT=50051 \
+    CUPY_CACHE_DIR=/var/lib/gradwire/cupy
+USER gradwire
+WORKDIR /var/lib/gradwire
+EXPOSE 50051
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=6s --start-period=30s --retries=3 \
+    CMD ["python", "-m", "gradwire_server.healthcheck"]
+# There is no authentication yet, so serving on all of the container's interfaces must be asked for by name.
+# Publish the port on the host's loopback only, as docker-compose.yml does.
+CMD ["gradwire", "serve", "--host", "0.0.0.0", "--insecure-bind"]

@@ -1,0 +1,1 @@
+"""Scripts of the repository; the tests import what they check."""
