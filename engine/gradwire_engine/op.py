@@ -143,6 +143,7 @@ class Op(Signature):
         self.formulas: dict[str, tuple[Formula, tuple[str, ...]]] = {}
         self.plans: dict[tuple[bool, ...], Plan] = {}
         self.has_in_place = bool(promote) if in_place is None else in_place
+        self.writer: Callable[..., Any] | None = None
 
     @property
     def differentiable(self) -> bool:
@@ -155,6 +156,11 @@ class Op(Signature):
             if name not in self.positions:
                 raise ValueError(f"{self.name} has no input {name}")
             self.formulas[name] = (formula, tuple(inspect.signature(formula).parameters)[1:])
+        return self
+
+    def into(self, writer: Callable[..., Any]) -> "Op":
+        """Give a forward that writes its result into the first argument, for in-place use without a temporary."""
+        self.writer = writer
         return self
 
     def getter(self, name: str) -> tuple[str, Any]:
@@ -307,8 +313,10 @@ class Op(Signature):
             _check_in_place(target)
         arrays = tuple(_array_of(value) for value in args)
         _check_writable(target.array)
-        result = self.compute(arrays)
-        _check_result(self.name, target, result)
+        direct = self.writer is not None and _fits_into(target.array, arrays, self.tensor_places)
+        result = None if direct else self.compute(arrays)
+        if not direct:
+            _check_result(self.name, target, result)
         override = None
         first = self.params[0].name
         if track and any(first in names for _, names in self.formulas.values()):
@@ -318,7 +326,10 @@ class Op(Signature):
         # Recorded before the change, so that edges and saved versions are those of the old value.
         others = (target, *args[1:])
         node = self.record(others, (target,), override) if track else None
-        _write(target.array, result)
+        if direct:
+            self.writer(np if cupy() is None else self._module(arrays), *arrays)  # type: ignore[misc]
+        else:
+            _write(target.array, result)
         target.storage.version += 1
         if node is not None:
             self._rewrite_history(target, node)
@@ -552,6 +563,24 @@ def _check_writable(array: Array) -> None:
             "unsupported operation: more than one element of the written-to tensor refers to a single memory "
             "location. Please clone() the tensor before performing the operation.",
         )
+
+
+def _fits_into(target: Array, arrays: tuple[Any, ...], places: tuple[int, ...]) -> bool:
+    """Whether the result has the target's dtype and shape without a doubt, so that it may be written directly."""
+    shape, dtype = target.shape, target.dtype
+    if dtype not in _FLOATS:
+        return False
+    for place in places:
+        value = arrays[place]
+        if type(value) is float:
+            continue
+        if getattr(value, "dtype", None) != dtype or len(value.shape) > len(shape):
+            return False
+        if value.shape != shape and any(
+            n not in (1, m) for n, m in zip(reversed(value.shape), reversed(shape), strict=False)
+        ):
+            return False
+    return True
 
 
 def _check_result(name: str, target: Tensor, result: Any) -> None:

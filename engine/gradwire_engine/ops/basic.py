@@ -46,6 +46,7 @@ def add(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number 
     return xp.add(input, other)
 
 
+add.into(lambda xp, input, other, alpha: xp.add(input, other if alpha == 1 else other * alpha, out=input))
 add.grad(input=lambda g: g, other=lambda g, alpha: g if alpha == 1 else g * conj(alpha))
 
 
@@ -64,6 +65,7 @@ def sub(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number 
     return xp.subtract(input, other)
 
 
+sub.into(lambda xp, input, other, alpha: xp.subtract(input, other if alpha == 1 else other * alpha, out=input))
 sub.grad(input=lambda g: g, other=lambda g, alpha: neg(g) if alpha == 1 else g * -conj(alpha))
 
 
@@ -73,6 +75,7 @@ def mul(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     return xp.multiply(input, other)
 
 
+mul.into(lambda xp, input, other: xp.multiply(input, other, out=input))
 mul.grad(input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input))
 
 
