@@ -29,7 +29,7 @@ from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import Edge, Fit, Meta, Node, Saved
 from gradwire_engine.schema import REQUIRED, TENSOR_KINDS, Kind, Param, read_signature
-from gradwire_engine.tensor import Tensor, ViewOf, edge_of, refresh, retain_after_in_place
+from gradwire_engine.tensor import Tensor, ViewOf, edge_of, move_to, refresh
 
 Formula: TypeAlias = Callable[..., Any]
 # NumPy and CuPy refuse a dtype they have no loop for with this child of TypeError.
@@ -340,9 +340,9 @@ class Op(Signature):
             Saved(target, 0) if kind == "output" else value
             for value, (kind, _) in zip(node.saved, node.plan.getters, strict=True)
         )
-        target.node, target.index, target.requires_grad = node, 0, True
+        move_to(target, node, 0)
+        target.requires_grad = True
         target.storage.history += 1
-        retain_after_in_place(target)
 
     def _tracks_in_place(self, args: tuple[Any, ...]) -> bool:
         if not CURRENT.get().grad_enabled:
@@ -442,9 +442,9 @@ class Composite(Signature):
         _write(target.array, result.array)
         target.storage.version += 1
         if track:
-            target.node, target.index, target.requires_grad = result.node, result.index, result.requires_grad
+            move_to(target, result.node, result.index)
+            target.requires_grad = result.requires_grad
             target.storage.history += 1
-            retain_after_in_place(target)
         return target
 
 

@@ -192,15 +192,20 @@ def refresh(view: Tensor) -> None:
         for op, args, output in held.chain:
             made = op(fresh, *args[1:])
             fresh = made[output] if isinstance(made, tuple | list) else made
-    view.node, view.index, view.requires_grad = fresh.node, fresh.index, fresh.requires_grad
+    move_to(view, fresh.node, fresh.index)
+    view.requires_grad = fresh.requires_grad
     held.history = view.storage.history
-    retain_after_in_place(view)
 
 
-def retain_after_in_place(changed: Tensor) -> None:
-    """A tensor that retains its gradient goes on doing so at its new node."""
-    if changed.state is not None and changed.state.retains_grad and changed.node is not None:
-        changed.node.retain(changed.index, changed)
+def move_to(changed: Tensor, node: Node | None, index: int) -> None:
+    """Give a tensor that was rewritten in place its new node; one that retains its gradient does so there."""
+    old = changed.node
+    if changed.state is not None and changed.state.retains_grad:
+        if old is not None and old.retained is not None:
+            old.retained.pop(changed.index, None)
+        if node is not None:
+            node.retain(index, changed)
+    changed.node, changed.index = node, index
 
 
 def edge_of(source: Tensor) -> "Edge | None":
