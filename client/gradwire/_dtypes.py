@@ -1,0 +1,218 @@
+"""What describes a tensor: its dtype, its device, its size. Pure values; nothing here knows of a server.
+
+They print as PyTorch's do (`torch.float32`, `device(type='cpu')`, `torch.Size([2, 3])`), so that what a
+program prints stays what it was when its import line changes.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Iterable
+from typing import Any, SupportsIndex, overload
+
+import numpy as np
+
+from gradwire.v1 import types_pb2 as pb
+
+
+class dtype:
+    """An element type (torch.dtype). There is one object per type, so `is` compares them."""
+
+    __slots__ = ("code", "is_complex", "is_floating_point", "itemsize", "name", "numpy", "title")
+
+    def __init__(self, name: str, code: int, numpy: str | None, itemsize: int, title: str) -> None:
+        self.name = name
+        self.code = code
+        # NumPy has no bfloat16: its values travel as the upper halves of float32.
+        self.numpy: np.dtype[Any] | None = None if numpy is None else np.dtype(numpy)
+        self.itemsize = itemsize
+        self.is_floating_point = "float" in name
+        self.is_complex = name.startswith("complex")
+        self.title = title
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+    def __copy__(self) -> dtype:
+        return self
+
+    def __deepcopy__(self, memo: object) -> dtype:
+        return self
+
+    @property
+    def is_signed(self) -> builtins.bool:
+        """Whether it has negative values."""
+        return self.name not in ("uint8", "bool")
+
+    def to_complex(self) -> dtype:
+        """The complex dtype whose parts are of this one."""
+        return complex128 if self.itemsize == 8 else complex64
+
+    def to_real(self) -> dtype:
+        """The dtype of a complex dtype's parts; a real one itself."""
+        return {complex64: float32, complex128: float64}.get(self, self)
+
+
+float32 = dtype("float32", pb.DTYPE_FLOAT32, "<f4", 4, "Float")
+float64 = dtype("float64", pb.DTYPE_FLOAT64, "<f8", 8, "Double")
+float16 = dtype("float16", pb.DTYPE_FLOAT16, "<f2", 2, "Half")
+bfloat16 = dtype("bfloat16", pb.DTYPE_BFLOAT16, None, 2, "BFloat16")
+int8 = dtype("int8", pb.DTYPE_INT8, "<i1", 1, "Char")
+int16 = dtype("int16", pb.DTYPE_INT16, "<i2", 2, "Short")
+int32 = dtype("int32", pb.DTYPE_INT32, "<i4", 4, "Int")
+int64 = dtype("int64", pb.DTYPE_INT64, "<i8", 8, "Long")
+uint8 = dtype("uint8", pb.DTYPE_UINT8, "<u1", 1, "Byte")
+bool_ = bool = dtype("bool", pb.DTYPE_BOOL, "?", 1, "Bool")
+complex64 = dtype("complex64", pb.DTYPE_COMPLEX64, "<c8", 8, "ComplexFloat")
+complex128 = dtype("complex128", pb.DTYPE_COMPLEX128, "<c16", 16, "ComplexDouble")
+
+ALL = (float32, float64, float16, bfloat16, int8, int16, int32, int64, uint8, bool_, complex64, complex128)
+BY_CODE = {item.code: item for item in ALL}
+BY_NAME = {item.name: item for item in ALL}
+BY_TITLE = {item.title: item for item in ALL}
+BY_NUMPY = {item.numpy: item for item in ALL if item.numpy is not None}
+#: Python's types where a dtype is expected: torch.zeros(2, dtype=float).
+BY_PYTHON = {float: float64, int: int64, builtins.bool: bool_, complex: complex128}
+
+
+def as_dtype(value: object) -> dtype:
+    """A dtype from a dtype or from Python's float, int, bool or complex. Raises TypeError for anything else."""
+    if isinstance(value, dtype):
+        return value
+    if isinstance(value, type) and value in BY_PYTHON:
+        return BY_PYTHON[value]
+    raise TypeError(f"dtype must be a gradwire.dtype such as gradwire.float32, not {value!r}")
+
+
+class device:
+    """A place where tensors live: device("cuda:0"), device("cuda", 0) (torch.device)."""
+
+    __slots__ = ("index", "type")
+
+    def __init__(self, type: str | device, index: int | None = None) -> None:
+        if isinstance(type, device):
+            self.type: str = type.type
+            self.index: int | None = type.index
+            return
+        kind, _, number = type.partition(":")
+        if number:
+            if index is not None:
+                raise RuntimeError(f"type (string) must not include an index because index was passed: {type}")
+            if not number.isdecimal():
+                raise RuntimeError(f"Invalid device string: '{type}'")
+            index = int(number)
+        if kind not in ("cpu", "cuda"):
+            raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {kind}")
+        self.type = kind
+        self.index = index
+
+    def __repr__(self) -> str:
+        index = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{index})"
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other: object) -> builtins.bool:
+        return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+
+def device_name(value: device | str | int | None) -> str:
+    """The name a server knows: "cpu", "cuda", "cuda:0". A number is a CUDA device; None is the CPU."""
+    if value is None:
+        return "cpu"
+    if isinstance(value, int):
+        return f"cuda:{value}"
+    named = device(value)
+    return named.type if named.type == "cpu" else str(named)
+
+
+class Size(tuple[int, ...]):
+    """A tensor's sizes, a tuple of ints (torch.Size)."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """The number of elements of a tensor of this size."""
+        return math.prod(self)
+
+    def __repr__(self) -> str:
+        return f"torch.Size([{', '.join(map(str, self))}])"
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> Size: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> int | Size:
+        found = tuple.__getitem__(self, index)
+        return Size(found) if isinstance(found, tuple) else found
+
+    def __add__(self, other: Iterable[Any]) -> Size:  # type: ignore[override]
+        if not isinstance(other, tuple):
+            raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to gradwire.Size")
+        return Size(tuple.__add__(self, other))
+
+    def __radd__(self, other: tuple[Any, ...]) -> Size:
+        return Size(tuple.__add__(other, self))
+
+    def __mul__(self, count: SupportsIndex) -> Size:
+        return Size(tuple.__mul__(self, count))
+
+    __rmul__ = __mul__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Size, (tuple(self),)
+
+
+_default_dtype = float32
+
+
+def get_default_dtype() -> dtype:
+    """The dtype of a tensor made of Python floats (torch.get_default_dtype)."""
+    return _default_dtype
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Set the dtype of tensors made of Python floats (torch.set_default_dtype). Raises TypeError unless floating."""
+    global _default_dtype
+    if not isinstance(d, dtype) or not d.is_floating_point:
+        raise TypeError(f"only floating-point types are supported as the default type, not {d!r}")
+    _default_dtype = d
+
+
+class finfo:
+    """The limits of a floating-point dtype (torch.finfo): eps, max, min, tiny, smallest_normal, resolution, bits."""
+
+    def __init__(self, type: dtype | None = None) -> None:
+        of = _default_dtype if type is None else type
+        if not (of.is_floating_point or of.is_complex):
+            raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{of}'")
+        real = of.to_real()
+        self.dtype = real.name
+        self.bits = real.itemsize * 8
+        if real.numpy is None:  # bfloat16: float32's exponents with seven bits of fraction
+            self.eps, self.max, self.tiny, self.resolution = 2.0**-7, (2 - 2.0**-7) * 2.0**127, 2.0**-126, 0.01
+        else:
+            known: Any = np.finfo(real.numpy)
+            self.eps, self.max = float(known.eps), float(known.max)
+            self.tiny, self.resolution = float(known.smallest_normal), float(known.resolution)
+        self.min = -self.max
+        self.smallest_normal = self.tiny
+
+
+class iinfo:
+    """The limits of an integer dtype (torch.iinfo): max, min, bits."""
+
+    def __init__(self, type: dtype) -> None:
+        if type.is_floating_point or type.is_complex or type is bool_ or type.numpy is None:
+            raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
+        known = np.iinfo(type.numpy)
+        self.dtype, self.bits = type.name, type.itemsize * 8
+        self.max, self.min = int(known.max), int(known.min)

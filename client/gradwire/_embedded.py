@@ -1,0 +1,119 @@
+"""A server of one's own: a child process on a private Unix socket, for who named no address.
+
+It lives as long as this process and no longer. Its standard input is a pipe that nobody writes to: when this process
+ends, in whatever way, the pipe closes and the server takes that as its signal to go.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import IO
+
+from gradwire._errors import make_error
+from gradwire.v1 import errors_pb2 as pb
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 10.0
+
+
+class EmbeddedServer:
+    """The child process. `address` is where it listens."""
+
+    def __init__(self) -> None:
+        # Unix socket paths are short; a temporary folder deep in a tree would not do.
+        self._folder = tempfile.mkdtemp(prefix="gradwire-", dir=_short_folder())
+        self._errors = open(os.path.join(self._folder, "stderr"), "w+b")  # noqa: SIM115 - kept while it runs
+        self.pid = os.getpid()
+        command = [sys.executable, "-m", "gradwire_server", "--embedded", "--socket"]
+        self._process = subprocess.Popen(
+            [*command, os.path.join(self._folder, "socket")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,  # Ctrl-C in the terminal is for the program, not for its server
+        )
+        atexit.register(self.stop)
+        try:
+            self.address = self._read_address()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _read_address(self) -> str:
+        assert self._process.stdout is not None
+        lines: queue.Queue[bytes] = queue.Queue()
+        reader = threading.Thread(target=_read_line, args=(self._process.stdout, lines), daemon=True)
+        reader.start()
+        try:
+            line = lines.get(timeout=_START_SECONDS)
+        except queue.Empty:
+            raise make_error(
+                pb.REASON_UNAVAILABLE, f"the embedded server did not start within {_START_SECONDS:.0f} seconds", 14
+            ) from None
+        if not line:
+            raise self._start_error()
+        return str(json.loads(line)["address"])
+
+    def _start_error(self) -> Exception:
+        status = self._process.wait(_STOP_SECONDS)
+        self._errors.seek(0)
+        text = self._errors.read().decode("utf-8", "replace").strip()
+        if "No module named" in text:
+            missing = text.rsplit("No module named", 1)[1].strip().strip("'\"")
+            return make_error(
+                pb.REASON_UNAVAILABLE,
+                f"no server address was given and the embedded server cannot start, for {missing} is not installed: "
+                "`pip install gradwire[server]`, or name a server by GRADWIRE_ADDRESS=host:port or "
+                "gradwire.connect('host:port')",
+                14,
+            )
+        return make_error(pb.REASON_UNAVAILABLE, f"the embedded server ended with status {status}:\n{text}", 14)
+
+    def why_dead(self) -> str | None:
+        """A sentence if the process has ended; else None."""
+        status = self._process.poll()
+        if status is None:
+            return None
+        return f"the embedded server has ended with status {status}; its tensors are gone"
+
+    def forget(self) -> None:
+        """In a forked child: let go of the pipe, so that the server sees its parent's end and not ours."""
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream is not None:
+                stream.close()
+
+    def stop(self) -> None:
+        """End the process and remove its folder. Does nothing in a forked child."""
+        if os.getpid() != self.pid:
+            return
+        atexit.unregister(self.stop)
+        process = self._process
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        self._errors.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _read_line(stream: IO[bytes], lines: queue.Queue[bytes]) -> None:
+    lines.put(stream.readline())
+
+
+def _short_folder() -> str | None:
+    return "/tmp" if len(tempfile.gettempdir()) > 60 and os.access("/tmp", os.W_OK) else None

@@ -1,0 +1,140 @@
+"""What can go wrong, as Python exceptions: one base, and below it a class per Python exception that PyTorch raises.
+
+`EXCEPTIONS` maps each reason of the contract to its class; a status code alone could not tell an IndexError
+from a ValueError. No gRPC type leaves the library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gradwire.v1 import errors_pb2 as pb
+
+
+class GradwireError(Exception):
+    """The base of all errors that a server or the connection to one causes.
+
+    `reason` is the contract's word without its prefix ("SHAPE"), `code` the gRPC status number,
+    `metadata` details for a program: op, shapes, limits.
+    """
+
+    reason: str = "RUNTIME"
+    code: int = 2
+    metadata: Mapping[str, str] = {}
+
+
+class GradwireRuntimeError(GradwireError, RuntimeError):
+    """A refusal that PyTorch answers with a RuntimeError."""
+
+
+class GradwireIndexError(GradwireError, IndexError):
+    """A dimension or an index out of range."""
+
+
+class GradwireTypeError(GradwireError, TypeError):
+    """An argument of the wrong kind."""
+
+
+class GradwireValueError(GradwireError, ValueError):
+    """An argument's value is not allowed."""
+
+
+class GradwireNotImplementedError(GradwireRuntimeError, NotImplementedError):
+    """An op, dtype or case that the server does not have."""
+
+
+class GradwireMemoryError(GradwireRuntimeError, MemoryError):
+    """The result would pass the session's or the server's limit of bytes."""
+
+
+class GradwireTimeoutError(GradwireError, TimeoutError):
+    """A deadline passed before the work was done."""
+
+
+class GradwireConnectionError(GradwireError, ConnectionError):
+    """The server is shutting down or cannot be reached."""
+
+
+class GradwirePermissionError(GradwireError, PermissionError):
+    """The server does not know the caller or does not allow it this."""
+
+
+EXCEPTIONS: dict[int, type[GradwireError]] = {
+    pb.REASON_SESSION_NOT_FOUND: GradwireRuntimeError,
+    pb.REASON_SESSION_EXPIRED: GradwireRuntimeError,
+    pb.REASON_SESSION_MOVED: GradwireRuntimeError,
+    pb.REASON_SESSION_LIMIT: GradwireRuntimeError,
+    pb.REASON_TENSOR_NOT_FOUND: GradwireRuntimeError,
+    pb.REASON_TENSOR_EXISTS: GradwireRuntimeError,
+    pb.REASON_TRANSFER_NOT_FOUND: GradwireRuntimeError,
+    pb.REASON_OP_UNKNOWN: GradwireNotImplementedError,
+    pb.REASON_NOT_SUPPORTED: GradwireNotImplementedError,
+    pb.REASON_ARGUMENT_TYPE: GradwireTypeError,
+    pb.REASON_ARGUMENT_VALUE: GradwireValueError,
+    pb.REASON_SHAPE: GradwireRuntimeError,
+    pb.REASON_DTYPE: GradwireRuntimeError,
+    pb.REASON_DIM_OUT_OF_RANGE: GradwireIndexError,
+    pb.REASON_INDEX_OUT_OF_RANGE: GradwireIndexError,
+    pb.REASON_DEVICE_UNAVAILABLE: GradwireRuntimeError,
+    pb.REASON_DEVICE_MISMATCH: GradwireRuntimeError,
+    pb.REASON_PAYLOAD_SIZE: GradwireValueError,
+    pb.REASON_GRADIENT_NEEDS_SCALAR: GradwireRuntimeError,
+    pb.REASON_NO_GRAD_FN: GradwireRuntimeError,
+    pb.REASON_GRAPH_FREED: GradwireRuntimeError,
+    pb.REASON_VERSION_CONFLICT: GradwireRuntimeError,
+    pb.REASON_LEAF_IN_PLACE: GradwireRuntimeError,
+    pb.REASON_UNUSED_INPUT: GradwireRuntimeError,
+    pb.REASON_REQUIRES_GRAD: GradwireRuntimeError,
+    pb.REASON_MEMORY_LIMIT: GradwireMemoryError,
+    pb.REASON_TENSOR_LIMIT: GradwireRuntimeError,
+    pb.REASON_MESSAGE_TOO_LARGE: GradwireValueError,
+    pb.REASON_DEADLINE_EXCEEDED: GradwireTimeoutError,
+    pb.REASON_CANCELLED: GradwireRuntimeError,
+    pb.REASON_DEPENDENCY_FAILED: GradwireRuntimeError,
+    pb.REASON_SEQUENCE_GAP: GradwireRuntimeError,
+    pb.REASON_EPOCH_MISMATCH: GradwireRuntimeError,
+    pb.REASON_PROTOCOL_VERSION: GradwireRuntimeError,
+    pb.REASON_MALFORMED: GradwireValueError,
+    pb.REASON_UNAVAILABLE: GradwireConnectionError,
+    pb.REASON_INTERNAL: GradwireRuntimeError,
+    pb.REASON_RESULT_FORGOTTEN: GradwireRuntimeError,
+    pb.REASON_RUNTIME: GradwireRuntimeError,
+    pb.REASON_UNAUTHENTICATED: GradwirePermissionError,
+    pb.REASON_PERMISSION_DENIED: GradwirePermissionError,
+}
+
+# For a refusal that carries no reason (a proxy's, gRPC's own): its status code decides.
+_BY_CODE = {
+    1: pb.REASON_CANCELLED,
+    3: pb.REASON_MALFORMED,
+    4: pb.REASON_DEADLINE_EXCEEDED,
+    7: pb.REASON_PERMISSION_DENIED,
+    8: pb.REASON_MESSAGE_TOO_LARGE,
+    12: pb.REASON_NOT_SUPPORTED,
+    14: pb.REASON_UNAVAILABLE,
+    16: pb.REASON_UNAUTHENTICATED,
+}
+
+
+def make_error(reason: int, message: str, code: int = 2, metadata: Mapping[str, str] | None = None) -> GradwireError:
+    """The exception for a reason of the contract; a reason this client does not know becomes a RuntimeError."""
+    error = EXCEPTIONS.get(reason, GradwireRuntimeError)(message)
+    error.reason = pb.Reason.Name(reason).removeprefix("REASON_") if reason in pb.Reason.values() else str(reason)
+    error.code = code
+    error.metadata = dict(metadata or {})
+    return error
+
+
+def from_message(error: pb.Error) -> GradwireError:
+    """The exception for a refusal in a batch."""
+    return make_error(error.reason, error.message, error.code, error.metadata)
+
+
+def reason_of_code(code: int) -> int:
+    """The reason that stands for a bare status code."""
+    return _BY_CODE.get(code, pb.REASON_INTERNAL)
+
+
+def refuse(message: str, reason: int = pb.REASON_RUNTIME) -> GradwireError:
+    """The exception for a refusal that the client itself decides."""
+    return make_error(reason, message, code=9)

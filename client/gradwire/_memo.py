@@ -1,0 +1,132 @@
+"""What the client remembers, so that it need not ask: descriptions of tensors, and what commands answered before.
+
+A `Spec` is one object per process for each different description, so it is compared and hashed by identity. An
+`Entry` is made when a command at some place of the user's program has succeeded: the next time the same command
+comes by with operands of the same specs, the entry tells the result's spec and packs the command's bytes, and
+nobody waits.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from types import CodeType
+
+from gradwire._dtypes import BY_CODE, Size, device, dtype
+from gradwire._wire import Template
+from gradwire.v1 import types_pb2 as pb
+
+#: Entries a session remembers before it starts over.
+MEMO_LIMIT = 65_536
+
+
+class Spec:
+    """What is known of a tensor without its values. `strides` is empty for row-major without gaps."""
+
+    __slots__ = (
+        "__weakref__",
+        "device",
+        "device_name",
+        "dtype",
+        "grad_fn",
+        "is_leaf",
+        "is_view",
+        "requires_grad",
+        "shape",
+        "strides",
+    )
+
+    def __init__(
+        self,
+        dtype: dtype,
+        shape: tuple[int, ...],
+        device_name: str,
+        requires_grad: bool,
+        is_leaf: bool,
+        grad_fn: str,
+        strides: tuple[int, ...],
+        is_view: bool,
+    ) -> None:
+        self.dtype = dtype
+        self.shape = Size(shape)
+        self.device_name = device_name
+        self.device = device(device_name)
+        self.requires_grad = requires_grad
+        self.is_leaf = is_leaf
+        self.grad_fn = grad_fn
+        self.strides = strides
+        self.is_view = is_view
+
+    def __repr__(self) -> str:
+        return f"Spec({self.dtype.name}{list(self.shape)}, {self.device_name}, grad_fn={self.grad_fn or None})"
+
+    def with_requires_grad(self, flag: bool) -> Spec:
+        """The same leaf with its flag set."""
+        return intern(self.dtype, self.shape, self.device_name, flag, True, "", self.strides, self.is_view)
+
+    def gradient(self) -> Spec:
+        """What the accumulated gradient of such a tensor is: a plain tensor of its kind."""
+        return intern(self.dtype, self.shape, self.device_name)
+
+
+_SPECS: weakref.WeakValueDictionary[tuple[object, ...], Spec] = weakref.WeakValueDictionary()
+
+
+def intern(
+    dtype: dtype,
+    shape: tuple[int, ...],
+    device_name: str,
+    requires_grad: bool = False,
+    is_leaf: bool = True,
+    grad_fn: str = "",
+    strides: tuple[int, ...] = (),
+    is_view: bool = False,
+) -> Spec:
+    """The one Spec of this description."""
+    key = (dtype, tuple(shape), device_name, requires_grad, is_leaf, grad_fn, strides, is_view)
+    found = _SPECS.get(key)
+    if found is None:
+        # Of two threads that get here at once, both must go on with the same object.
+        found = _SPECS.setdefault(key, Spec(dtype, shape, device_name, requires_grad, is_leaf, grad_fn, strides, is_view))
+    return found
+
+
+def read_spec(message: pb.TensorSpec) -> Spec:
+    """The Spec that a server's description stands for."""
+    return intern(
+        BY_CODE[message.dtype],
+        tuple(message.shape),
+        message.device or "cpu",
+        message.requires_grad,
+        message.is_leaf,
+        message.grad_fn,
+        tuple(message.strides),
+        message.is_view,
+    )
+
+
+class Entry:
+    """A command that succeeded at a place of the user's program, ready to be repeated without waiting."""
+
+    __slots__ = ("code", "fixed", "key", "name", "offset", "pack", "pieces", "spec", "specs", "template")
+
+    def __init__(
+        self,
+        key: tuple[object, ...],
+        name: str,
+        place: tuple[CodeType, int],
+        template: Template,
+        specs: tuple[Spec, ...],
+        fixed: tuple[tuple[int, float], ...] | None = None,
+    ) -> None:
+        self.key = key
+        self.name = name
+        # Holding the code object keeps its id, which the key is made of, from being used again.
+        self.code, self.offset = place
+        self.template = template
+        self.pack: Callable[..., bytes] = template.pack
+        self.pieces = template.pieces
+        self.specs = specs
+        self.spec = specs[0] if specs else None
+        # Floats that are attributes rather than operands: the entry holds for these values only.
+        self.fixed = fixed

@@ -1,0 +1,149 @@
+"""Whether operations are recorded: a mode per thread and per asyncio task, which travels with every command."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Generator
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+#: A new thread starts with the default: enabled. A task keeps its own, where PyTorch lets it leak to others.
+GRAD_ENABLED: ContextVar[bool] = ContextVar("gradwire_grad_enabled", default=True)
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations are recorded now (torch.is_grad_enabled)."""
+    return GRAD_ENABLED.get()
+
+
+class _Mode:
+    """A context manager and decorator that sets the mode to `_flag` inside."""
+
+    _flag = True
+
+    def __init__(self) -> None:
+        self._before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._before.append(GRAD_ENABLED.get())
+        GRAD_ENABLED.set(self._flag)
+
+    def __exit__(self, *exc: object) -> None:
+        GRAD_ENABLED.set(self._before.pop())
+
+    def __call__(self, function: _F) -> _F:
+        """Decorate a function, generator function or coroutine function: its body runs in this mode."""
+        flag = self._flag
+        if inspect.isgeneratorfunction(function):
+            return _decorate_generator(function, flag)  # type: ignore[return-value]
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def coroutine(*args: Any, **kwargs: Any) -> Any:
+                with _Fixed(flag):
+                    return await function(*args, **kwargs)
+
+            return coroutine  # type: ignore[return-value]
+
+        @functools.wraps(function)
+        def plain(*args: Any, **kwargs: Any) -> Any:
+            with _Fixed(flag):
+                return function(*args, **kwargs)
+
+        return plain  # type: ignore[return-value]
+
+
+class _Fixed(_Mode):
+    def __init__(self, flag: bool) -> None:
+        super().__init__()
+        self._flag = flag
+
+
+def _decorate_generator(function: Callable[..., Any], flag: bool) -> Callable[..., Any]:
+    """The mode holds while the generator runs and not between its steps, where its caller runs."""
+
+    @functools.wraps(function)
+    def steps(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        generator = function(*args, **kwargs)
+        step: Callable[[], Any] = functools.partial(next, generator)
+        try:
+            while True:
+                try:
+                    with _Fixed(flag):
+                        value = step()
+                except StopIteration as end:
+                    return end.value
+                try:
+                    sent = yield value
+                except GeneratorExit:
+                    raise
+                except BaseException as thrown:  # noqa: BLE001 - the generator's to handle
+                    step = functools.partial(generator.throw, thrown)
+                else:
+                    step = functools.partial(generator.send, sent)
+        finally:
+            with _Fixed(flag):
+                generator.close()
+
+    return steps
+
+
+class no_grad(_Mode):
+    """Record nothing inside; context manager and decorator, with or without brackets (torch.no_grad)."""
+
+    _flag = False
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        mode = super().__new__(cls)
+        if function is None:
+            return mode
+        mode.__init__()
+        return mode(function)
+
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:
+        super().__init__()
+
+
+class enable_grad(no_grad):
+    """Record inside, also within no_grad (torch.enable_grad)."""
+
+    _flag = True
+
+
+class inference_mode(_Mode):
+    """Acts as no_grad; inference_mode(False) records (torch.inference_mode)."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        made = super().__new__(cls)
+        if callable(mode):
+            made.__init__(True)
+            return made(mode)
+        return made
+
+    def __init__(self, mode: Any = True) -> None:
+        super().__init__()
+        self._flag = not mode
+
+
+class set_grad_enabled(_Mode):
+    """Set the mode from now on, or for a `with` block or a decorated function (torch.set_grad_enabled)."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self._flag = bool(mode)
+        self._called = GRAD_ENABLED.get()
+        GRAD_ENABLED.set(self._flag)
+
+    def __enter__(self) -> None:
+        GRAD_ENABLED.set(self._flag)
+
+    def __exit__(self, *exc: object) -> None:
+        GRAD_ENABLED.set(self._called)
+
+    def __call__(self, function: _F) -> _F:
+        # Only the function's body gets the mode; the line of the decorator does not change it.
+        GRAD_ENABLED.set(self._called)
+        return super().__call__(function)

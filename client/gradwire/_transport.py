@@ -1,0 +1,166 @@
+"""The one module that talks gRPC: calls in, typed errors out.
+
+Requests and responses of `Run` travel as bytes, for the session packs them itself; the rare calls use the generated
+messages. Every wait here can be interrupted by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from gradwire._errors import GradwireError, make_error, reason_of_code
+from gradwire._version import __version__
+from gradwire._wire import Details
+from gradwire.v1 import errors_pb2, service_pb2
+
+PROTOCOL = 1
+_SERVICE = "/gradwire.v1.AutogradService/"
+_MESSAGE_BYTES = 256 << 20
+_OPTIONS = [
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+    ("grpc.max_send_message_length", _MESSAGE_BYTES),
+    # A peer that is gone without a word is noticed, so that no wait is for ever.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+# How often and how patiently a call is repeated that did not reach the server: about three seconds in all.
+_RETRY_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+_M = TypeVar("_M", bound=Message)
+
+
+def to_error(error: grpc.RpcError, address: str) -> GradwireError:
+    """What a failed call says, as an exception of ours."""
+    status: Any = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
+    text = (error.details() if isinstance(error, grpc.Call) else "") or str(status)
+    trailers = (error.trailing_metadata() if isinstance(error, grpc.Call) else None) or ()
+    for key, value in trailers:
+        if key == "grpc-status-details-bin":
+            details = Details(value)
+            name = f"REASON_{details.reason}"
+            if name in errors_pb2.Reason.keys():
+                reason = errors_pb2.Reason.Value(name)
+                return make_error(reason, details.message or text, details.code, details.metadata)
+    code = status.value[0]
+    if status is grpc.StatusCode.UNAVAILABLE:
+        text = f"the server at {address} cannot be reached: {text}"
+    return make_error(reason_of_code(code), text, code, {"address": address})
+
+
+class Transport:
+    """A channel to one server."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self._run = self._channel.unary_unary(_SERVICE + "Run", request_serializer=None, response_deserializer=None)
+
+    def call(self, name: str, request: Message, answer: type[_M], timeout: float | None = 30.0) -> _M:
+        """A unary call. Raises GradwireError; repeats what did not reach the server."""
+        method = self._channel.unary_unary(
+            _SERVICE + name, request_serializer=type(request).SerializeToString, response_deserializer=answer.FromString
+        )
+        for wait in (*_RETRY_WAITS, None):
+            try:
+                # A future's wait, other than a plain call's, lets Ctrl-C through at once.
+                result: _M = method.future(request, timeout=timeout).result()
+            except grpc.RpcError as error:
+                self._refuse_unless_retriable(error, wait)
+            except grpc.FutureCancelledError:
+                raise make_error(errors_pb2.REASON_CANCELLED, f"{name} was cancelled") from None
+            else:
+                return result
+            time.sleep((wait or 0.0) * random.uniform(0.7, 1.3))
+        raise AssertionError("the last try raises")
+
+    def _refuse_unless_retriable(self, error: grpc.RpcError, wait: float | None) -> None:
+        found = to_error(error, self.address)
+        if wait is None or found.reason != "UNAVAILABLE":
+            raise found from None
+
+    def start_run(self, request: bytes) -> Any:
+        """Send a batch; the answer is a future of the serialized RunResponse."""
+        return self._run.future(request)
+
+    def finish_run(self, future: Any, restart: Callable[[], Any], alive: Callable[[], str | None]) -> bytes:
+        """Wait for a batch's answer. What did not reach the server is sent again by `restart`, a few times.
+
+        A batch applies once however often it is sent. `alive` says why trying again makes no sense.
+        """
+        for wait in (*_RETRY_WAITS, None):
+            try:
+                data: bytes = future.result()
+            except grpc.RpcError as error:
+                if (dead := alive()) is not None:
+                    raise make_error(errors_pb2.REASON_UNAVAILABLE, dead, 14) from None
+                self._refuse_unless_retriable(error, wait)
+            except grpc.FutureCancelledError:
+                raise make_error(errors_pb2.REASON_UNAVAILABLE, "the session was closed", 14) from None
+            else:
+                return data
+            time.sleep((wait or 0.0) * random.uniform(0.7, 1.3))
+            future = restart()
+        raise AssertionError("the last try raises")
+
+    def upload(self, session_id: str, data: memoryview, chunk: int) -> str:
+        """Send a large tensor's bytes; the answer is the transfer's id. Raises GradwireError."""
+        method = self._channel.stream_unary(
+            _SERVICE + "Upload",
+            request_serializer=service_pb2.UploadRequest.SerializeToString,
+            response_deserializer=service_pb2.UploadResponse.FromString,
+        )
+
+        def parts() -> Iterator[service_pb2.UploadRequest]:
+            start = service_pb2.UploadStart(session_id=session_id, total_bytes=data.nbytes)
+            yield service_pb2.UploadRequest(start=start)
+            for begin in range(0, data.nbytes, chunk):
+                yield service_pb2.UploadRequest(data=bytes(data[begin : begin + chunk]))
+
+        try:
+            answer: service_pb2.UploadResponse = method.future(parts()).result()
+        except grpc.RpcError as error:
+            raise to_error(error, self.address) from None
+        if answer.received_bytes != data.nbytes:
+            self._broken(f"the server received {answer.received_bytes} of {data.nbytes} bytes")
+        return answer.transfer_id
+
+    def download(self, session_id: str, transfer_id: str, into: memoryview) -> None:
+        """Fetch a large tensor's bytes; goes on where a broken call stopped. Raises GradwireError."""
+        method = self._channel.unary_stream(
+            _SERVICE + "Download",
+            request_serializer=service_pb2.DownloadRequest.SerializeToString,
+            response_deserializer=service_pb2.DownloadResponse.FromString,
+        )
+        received = 0
+        for wait in (*_RETRY_WAITS, None):
+            request = service_pb2.DownloadRequest(session_id=session_id, transfer_id=transfer_id, offset=received)
+            try:
+                for part in method(request):
+                    data = part.data
+                    into[part.offset : part.offset + len(data)] = data
+                    received = part.offset + len(data)
+            except grpc.RpcError as error:
+                self._refuse_unless_retriable(error, wait)
+            else:
+                break
+            time.sleep((wait or 0.0) * random.uniform(0.7, 1.3))
+        if received != into.nbytes:
+            self._broken(f"the server sent {received} of {into.nbytes} bytes")
+
+    def _broken(self, message: str) -> NoReturn:
+        raise make_error(errors_pb2.REASON_INTERNAL, message, 13)
+
+    def close(self) -> None:
+        """Close the channel; calls under way are cancelled."""
+        self._channel.close()
+
+
+def client_name() -> str:
+    """What the client calls itself in the server's log."""
+    return f"gradwire-python/{__version__}"
