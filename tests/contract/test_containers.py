@@ -1,0 +1,196 @@
+"""The image and the compose file, as far as they can be tried without a container engine.
+
+The Dockerfile's own install, start and health commands run in a clean virtual environment: its paths are replaced by a
+temporary folder's and nothing else. The compose file is read by a compose parser where there is one.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGE_PATHS = {"/opt/gradwire": "opt", "/var/lib/gradwire": "state"}
+
+
+def instructions() -> list[tuple[str, str]]:
+    """(keyword, rest) of the Dockerfile, comments dropped and continued lines joined."""
+    lines = [line for line in (ROOT / "Dockerfile").read_text().splitlines() if not line.lstrip().startswith("#")]
+    text = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    return [(keyword, rest) for keyword, _, rest in (line.partition(" ") for line in text.splitlines() if line)]
+
+
+def arguments_of(keyword: str) -> str:
+    """What the last `keyword` of the Dockerfile says; in a Dockerfile the last one counts."""
+    return [rest for name, rest in instructions() if name == keyword][-1]
+
+
+def health_command() -> list[str]:
+    command: list[str] = json.loads(arguments_of("HEALTHCHECK").partition("CMD ")[2])
+    return command
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    return document
+
+
+def test_compose_file_passes_a_compose_parser() -> None:
+    parser = shutil.which("docker-compose")
+    if parser is None:
+        pytest.skip("needs a compose parser: docker-compose is not on the PATH")
+    answer = subprocess.run(
+        [parser, "--file", ROOT / "docker-compose.yml", "--profile", "gpu", "config"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert answer.returncode == 0, answer.stderr
+    services = yaml.safe_load(answer.stdout)["services"]
+    assert set(services) == {"cpu", "gpu"}
+    assert services["gpu"]["build"]["args"] == {"EXTRA": "cuda12"}
+
+
+def test_cpu_is_the_default_and_gpu_a_profile_with_a_device(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    assert set(services) == {"cpu", "gpu"}
+    assert "profiles" not in services["cpu"]
+    assert services["gpu"]["profiles"] == ["gpu"]
+    (device,) = services["gpu"]["deploy"]["resources"]["reservations"]["devices"]
+    assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+
+
+def test_services_are_published_on_loopback_only(compose: dict[str, Any]) -> None:
+    ports = [port for service in compose["services"].values() for port in service["ports"]]
+    assert all(port.startswith("127.0.0.1:") and port.endswith(f":{arguments_of('EXPOSE')}") for port in ports)
+    assert len(set(ports)) == len(compose["services"])
+
+
+def test_services_run_with_as_few_rights_as_they_need(compose: dict[str, Any]) -> None:
+    for service in compose["services"].values():
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["read_only"] is True
+        assert "mem_limit" in service and "pids_limit" in service
+        assert "network_mode" not in service and "privileged" not in service
+
+
+def test_every_volume_is_declared_and_named(compose: dict[str, Any]) -> None:
+    used = {volume.partition(":")[0] for service in compose["services"].values() for volume in service["volumes"]}
+    assert used == set(compose["volumes"])
+    assert all(volume["name"].startswith("gradwire-") for volume in compose["volumes"].values())
+
+
+def test_compose_asks_the_same_health_question_as_the_image(compose: dict[str, Any]) -> None:
+    for service in compose["services"].values():
+        assert service["healthcheck"]["test"] == ["CMD", *health_command()]
+
+
+def test_image_runs_as_a_user_without_rights() -> None:
+    last_stage = " ".join(f"{name} {rest}\n" for name, rest in instructions()).rpartition("FROM ")[2]
+    user = arguments_of("USER")
+    assert f"USER {user}" in last_stage
+    assert re.search(rf"useradd --system .*\b{user}\b", last_stage)
+
+
+def copied_sources() -> list[list[str]]:
+    return [rest.split() for name, rest in instructions() if name == "COPY" and "--from" not in rest]
+
+
+def test_build_context_holds_what_the_image_copies_and_no_more() -> None:
+    ignore = (ROOT / ".dockerignore").read_text().splitlines()
+    admitted = {line.removeprefix("!") for line in ignore if line.startswith("!")}
+    assert "*" in ignore
+    assert {source for *sources, _ in copied_sources() for source in sources} == admitted
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_image_installs_starts_and_reports_health_in_a_clean_environment(
+    tmp_path: Path, launch: Callable[..., Any]
+) -> None:
+    for image, local in IMAGE_PATHS.items():
+        assert image in (ROOT / "Dockerfile").read_text()
+        (tmp_path / local).mkdir()
+    env = clean_environment(tmp_path)
+    install_image(tmp_path, env)
+
+    env |= image_environment(tmp_path) | {"GRADWIRE_PORT": "0"}
+    state = tmp_path / "state"
+    command = json.loads(arguments_of("CMD"))
+    command[0] = shutil.which(command[0], path=env["PATH"])
+    assert command[0] == str(tmp_path / "opt/bin/gradwire")
+    server = launch(command, env=env, cwd=state)
+
+    probe = [str(tmp_path / "opt/bin" / health_command()[0]), *health_command()[1:]]
+    env["GRADWIRE_PORT"] = server.address.rpartition(":")[2]
+    healthy = subprocess.run(probe, env=env, cwd=state, capture_output=True, text=True, timeout=60)
+    assert healthy.returncode == 0, healthy.stderr
+    assert healthy.stdout.endswith("SERVING\n")
+
+    assert server.stop() == 0
+    ended = subprocess.run(probe, env=env, cwd=state, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert "UNAVAILABLE" in ended.stderr
+
+
+def localised(text: str, folder: Path) -> str:
+    for image, local in IMAGE_PATHS.items():
+        text = text.replace(image, str(folder / local))
+    return text
+
+
+def clean_environment(folder: Path) -> dict[str, str]:
+    """This environment without what would let its packages or settings through, and with `python` on the PATH."""
+    programs = folder / "programs"
+    programs.mkdir()
+    python = programs / "python"
+    python.write_text(f"#!/bin/sh\nexec '{sys.executable}' \"$@\"\n")
+    python.chmod(0o755)
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "GRADWIRE_", "PYTEST_", "COV_")) and name != "VIRTUAL_ENV"
+    }
+    return kept | {"PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin"}
+
+
+def install_image(folder: Path, env: dict[str, str]) -> None:
+    """Does what the build stage does: COPY the sources, then RUN its commands with the default build arguments."""
+    source = folder / "src"
+    source.mkdir()
+    for *names, _ in copied_sources():
+        for name in names:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(ROOT / name, source / name)
+    defaults = dict(rest.split("=") for name, rest in instructions() if name == "ARG" and "=" in rest)
+    commands = [rest for name, rest in instructions() if name == "RUN" and not rest.startswith("useradd")]
+    assert any("pip install" in command for command in commands)
+    for command in commands:
+        answer = subprocess.run(
+            ["sh", "-euc", localised(command, folder)],
+            env=env | defaults,
+            cwd=source,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+def image_environment(folder: Path) -> dict[str, str]:
+    """The ENV of the image."""
+    settings = dict(pair.split("=", 1) for pair in arguments_of("ENV").split())
+    path = localised(settings.pop("PATH"), folder).replace("$PATH", os.environ["PATH"])
+    return {"PATH": path} | {name: localised(value, folder) for name, value in settings.items()}
