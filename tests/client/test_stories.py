@@ -1,0 +1,33 @@
+"""Scripts written for PyTorch print the same with `torch` replaced by gradwire: through the socket, deferred and not."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STORIES = sorted(Path(__file__).with_name("stories").glob("*.py"))
+
+
+def printed(command: list[str], **environment: str) -> str:
+    """What a script prints, addresses left out."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return re.sub(r"0x[0-9a-f]+", "0x", done.stdout)
+
+
+@pytest.mark.parametrize("sync", ["0", "1"], ids=["deferred", "synchronous"])
+@pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
+def test_story_prints_what_pytorch_prints(story: Path, sync: str) -> None:
+    pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
+    expected = printed([str(story)])
+    assert printed(["-m", "gradwire", "run", str(story)], GRADWIRE_SYNC=sync) == expected
