@@ -194,16 +194,23 @@ class Op(Signature):
         try:
             if self.promotes:
                 args = self._promoted(args)
+                if getattr(args[self.tensor_places[0]], "dtype", None) == dtypes.bfloat16:
+                    return self._rounded(xp, args)
             if self.keywords:
                 return self.function(xp, *args[: self.positional], **dict(zip(self.keywords, args[self.positional :], strict=True)))
             return self.function(xp, *args)
         except (ValueError, IndexError, MemoryError, _NoLoop) as error:
             raise explain(self, args, error) from error
 
+    def _rounded(self, xp: Any, args: tuple[Any, ...]) -> Any:
+        """Of bfloat16 and a Python number NumPy makes float32; rounding that once is what PyTorch computes."""
+        result = self.function(xp, *args[: self.positional], **dict(zip(self.keywords, args[self.positional :], strict=True)))
+        return result.astype(dtypes.bfloat16) if result.dtype == dtypes.float32 else result
+
     def _module(self, args: tuple[Any, ...]) -> Any:
         for place in self.tensor_places:
             value = args[place]
-            xp = module_of(value[0] if place == self.list_place else value)
+            xp = module_of(value[0] if place == self.list_place and value else value)
             if xp is not np:
                 return xp
         return np
@@ -398,8 +405,6 @@ class Op(Signature):
 class Composite(Signature):
     """An op made of others: it records nothing itself and is differentiated through its parts."""
 
-    differentiable = True
-
     def __init__(
         self,
         function: Callable[..., Any],
@@ -408,9 +413,11 @@ class Composite(Signature):
         in_place: bool = False,
         data_dependent: bool | Callable[..., bool] = False,
         outputs: tuple[str, ...] = (),
+        differentiable: bool = True,
     ) -> None:
-        """Declare a composite; the options are those of Op."""
+        """Declare a composite; the options are those of Op. Those that make tensors of nothing are not differentiable."""
         super().__init__(function, name, skip=0)
+        self.differentiable = differentiable
         self.has_in_place = in_place
         self.data_dependent = data_dependent
         self.outputs = outputs
