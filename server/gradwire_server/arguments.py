@@ -1,0 +1,259 @@
+"""An op's arguments: from the wire's Argument list to the tuple that the engine's op takes.
+
+What a parameter takes is decided once per op, from its kind: a table from the wire's kind to a reader. So a
+float where a whole number belongs finds no reader and is refused, whatever the op.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from gradwire.v1 import service_pb2, types_pb2
+from gradwire_engine import Composite, Op, Tensor, lookup
+from gradwire_engine.schema import REQUIRED, Kind, Param
+from gradwire_server.errors import Refusal
+from gradwire_server.payload import dtype_of
+
+if TYPE_CHECKING:
+    from gradwire_server.session import Session
+
+Argument: TypeAlias = types_pb2.Argument
+Reader: TypeAlias = "Callable[[Argument, Session], Any]"
+
+_ARTICLES = {
+    "tensor": "a tensor", "float": "a float", "integer": "an int", "boolean": "a bool", "string": "a str",
+    "dtype": "a dtype", "integers": "a list of ints", "tensors": "a list of tensors", "index": "an index",
+    "complex": "a complex number", "floats": "a list of floats", "none": "None",
+}  # fmt: skip
+
+
+def _read_dtype(argument: Argument, session: "Session") -> Any:
+    return dtype_of(argument.dtype)
+
+
+def _read_index(argument: Argument, session: "Session") -> tuple[Any, ...]:
+    return tuple([_read_item(item, session) for item in argument.index.items])
+
+
+def _read_item(item: types_pb2.IndexItem, session: "Session") -> Any:
+    kind = item.WhichOneof("item")
+    if kind == "integer":
+        return item.integer
+    if kind == "slice":
+        part = item.slice
+        start = part.start if part.HasField("start") else None
+        stop = part.stop if part.HasField("stop") else None
+        return slice(start, stop, part.step if part.HasField("step") else None)
+    if kind == "tensor":
+        return session.tensor(item.tensor)
+    if kind == "ellipsis":
+        return Ellipsis
+    if kind == "new_axis":
+        return None
+    if kind == "boolean":
+        return item.boolean
+    raise Refusal("MALFORMED", "an item of an index says nothing")
+
+
+_FLOAT: dict[str, Reader] = {
+    "float": lambda argument, session: argument.float,
+    "integer": lambda argument, session: float(argument.integer),
+}
+_INTEGER: dict[str, Reader] = {"integer": lambda argument, session: argument.integer}
+_BOOLEAN: dict[str, Reader] = {"boolean": lambda argument, session: argument.boolean}
+_STRING: dict[str, Reader] = {"string": lambda argument, session: argument.string}
+_TENSOR: dict[str, Reader] = {"tensor": lambda argument, session: session.tensor(argument.tensor)}
+_NUMBER: dict[str, Reader] = {
+    "float": lambda argument, session: argument.float,
+    "complex": lambda argument, session: complex(argument.complex.real, argument.complex.imag),
+    **_INTEGER,
+    **_BOOLEAN,
+}
+_READERS: dict[Kind, dict[str, Reader]] = {
+    Kind.TENSOR: _TENSOR,
+    Kind.TENSOR_OR_NUMBER: {**_TENSOR, **_NUMBER},
+    Kind.TENSORS: {"tensors": lambda argument, session: session.tensors(argument.tensors.ids)},
+    Kind.NUMBER: _NUMBER,
+    Kind.FLOAT: _FLOAT,
+    Kind.INTEGER: _INTEGER,
+    Kind.BOOLEAN: _BOOLEAN,
+    Kind.STRING: _STRING,
+    Kind.DTYPE: {"dtype": _read_dtype},
+    Kind.DEVICE: _STRING,
+    Kind.INTEGERS: {
+        "integers": lambda argument, session: tuple(argument.integers.values),
+        "integer": lambda argument, session: (argument.integer,),
+    },
+    Kind.FLOATS: {
+        "floats": lambda argument, session: list(argument.floats.values),
+        "integers": lambda argument, session: [float(value) for value in argument.integers.values],
+    },
+    Kind.INDEX: {"index": _read_index},
+}
+_NONE: dict[str, Reader] = {"none": lambda argument, session: None}
+
+
+def readers_of(param: Param) -> dict[str, Reader]:
+    """What a parameter takes, by the wire's kind."""
+    readers = _READERS[param.kind]
+    return {**readers, **_NONE} if param.optional or param.default is None else readers
+
+
+class Call:
+    """An op as clients call it, under one name: decodes its arguments and applies it, in place or not."""
+
+    def __init__(self, name: str) -> None:
+        """Raises EngineError: OP_UNKNOWN."""
+        self.op: Op | Composite
+        self.op, self.in_place = lookup(name)
+        self.name = name
+        params = self.op.params
+        self.apply: Callable[[tuple[Any, ...]], Any] = self.op.in_place if self.in_place else self.op.apply
+        self.params = params
+        self.readers = [readers_of(param) for param in params]
+        self.takes_tensor = ["tensor" in readers for readers in self.readers]
+        self.defaults = list(self.op.defaults)
+        self.positional = sum(not param.keyword_only for param in params)
+        self.required = max((place + 1 for place, param in enumerate(params) if param.default is REQUIRED), default=0)
+        self.positions = self.op.positions
+        flag = self.op.data_dependent
+        self.data_dependent: Callable[..., bool] | None = flag if callable(flag) else None
+        self.always_data_dependent = flag is True
+
+    def decode(self, arguments: "Iterable[Argument]", session: "Session") -> tuple[Any, ...]:
+        """The arguments, complete and in order. Raises Refusal: ARGUMENT_TYPE, TENSOR_NOT_FOUND, DTYPE, MALFORMED."""
+        values = self.defaults.copy()
+        store = session.store
+        place = 0
+        for argument in arguments:
+            if argument.name:
+                return self._decode_named(arguments, session)
+            if place >= self.positional:
+                self._refuse_count(sum(1 for _ in arguments))
+            kind = argument.WhichOneof("kind")
+            if kind == "tensor" and self.takes_tensor[place]:
+                found = store.get(argument.tensor)
+                values[place] = session.tensor(argument.tensor) if found is None else found
+            else:
+                reader = self.readers[place].get(kind)
+                values[place] = reader(argument, session) if reader else self._refuse_kind(place, argument, kind)
+            place += 1
+        if place < self.required:
+            self._check_complete(values)
+        return tuple(values)
+
+    def _decode_named(self, arguments: "Iterable[Argument]", session: "Session") -> tuple[Any, ...]:
+        values = self.defaults.copy()
+        given: set[int] = set()
+        named = False
+        for number, argument in enumerate(arguments):
+            place = number
+            if argument.name:
+                named = True
+                place = self._place(argument.name)
+            elif named:
+                self._refuse("positional argument follows keyword argument")
+            elif number >= self.positional:
+                self._refuse_count(number + 1)
+            if place in given:
+                self._refuse(f"got multiple values for argument '{self.params[place].name}'", self.params[place].name)
+            given.add(place)
+            kind = argument.WhichOneof("kind")
+            reader = self.readers[place].get(kind)
+            values[place] = reader(argument, session) if reader else self._refuse_kind(place, argument, kind)
+        self._check_complete(values)
+        return tuple(values)
+
+    def _place(self, name: str) -> int:
+        place = self.positions.get(name)
+        if place is None:
+            self._refuse(f"got an unexpected keyword argument '{name}'; it has {', '.join(self.positions)}", name)
+        return place
+
+    def _check_complete(self, values: list[Any]) -> None:
+        for place, value in enumerate(values):
+            if value is REQUIRED:
+                name = self.params[place].name
+                self._refuse(f"missing 1 required argument: '{name}'", name)
+
+    def _refuse_count(self, given: int) -> NoReturn:
+        self._refuse(f"takes {self.positional} positional arguments but {given} were given")
+
+    def _refuse_kind(self, place: int, argument: Argument, kind: str | None) -> NoReturn:
+        name = self.params[place].name
+        if kind is None:
+            raise Refusal("MALFORMED", f"{self.name}(): argument '{name}' has no value", op=self.name, argument=name)
+        allowed = " or ".join(_ARTICLES[each] for each in self.readers[place])
+        shown = {"float": f" ({argument.float!r})", "string": f" ({argument.string!r})"}.get(kind, "")
+        self._refuse(f"argument '{name}' must be {allowed}, not {_ARTICLES[kind]}{shown}", name)
+
+    def _refuse(self, what: str, argument: str = "") -> NoReturn:
+        details = {"argument": argument} if argument else {}
+        raise Refusal("ARGUMENT_TYPE", f"{self.name}() {what}", op=self.name, **details)
+
+
+CALLS: dict[str, Call] = {}
+MAX_OP_NAME = 200
+
+
+def call_of(name: str) -> Call:
+    """The op of that name, ready to be called. Raises Refusal: OP_UNKNOWN; EngineError: the same."""
+    found = CALLS.get(name)
+    if found is None:
+        if len(name) > MAX_OP_NAME:
+            raise Refusal("OP_UNKNOWN", f"there is no op {name[:MAX_OP_NAME]!r}…")
+        found = CALLS[name] = Call(name)
+    return found
+
+
+def fill_argument(argument: Argument, value: Any, kind: Kind) -> None:
+    """Write a parameter's default as ListOps tells it."""
+    if value is None:
+        argument.none.SetInParent()
+    elif isinstance(value, bool):
+        argument.boolean = value
+    elif isinstance(value, int):
+        argument.integer = value
+    elif isinstance(value, float):
+        argument.float = value
+    elif isinstance(value, complex):
+        argument.complex.real, argument.complex.imag = value.real, value.imag
+    elif isinstance(value, str):
+        argument.string = value
+    elif kind is Kind.INTEGERS:
+        argument.integers.values.extend(value)
+        argument.integers.SetInParent()
+    elif kind is Kind.FLOATS:
+        argument.floats.values.extend(value)
+        argument.floats.SetInParent()
+    elif isinstance(value, Tensor) or not hasattr(value, "itemsize"):
+        raise TypeError(f"a default of {value!r} cannot be told")
+    else:
+        from gradwire_server.payload import TO_WIRE
+
+        argument.dtype = TO_WIRE[value]  # type: ignore[assignment]
+
+
+def schemas(registry: "dict[str, Op | Composite]") -> service_pb2.ListOpsResponse:
+    """All ops, sorted by name, an op's in-place form after it."""
+    response = service_pb2.ListOpsResponse()
+    for name in sorted(registry):
+        op = registry[name]
+        for in_place in (False, True) if op.has_in_place else (False,):
+            schema = response.ops.add(
+                name=f"{name}_" if in_place else name,
+                doc=op.doc,
+                differentiable=op.differentiable,
+                in_place=in_place,
+                data_dependent=bool(op.data_dependent),
+                outputs=op.outputs,
+            )
+            for param in op.params:
+                told = schema.parameters.add(
+                    name=param.name,
+                    kind=service_pb2.ParameterKind.Value(f"PARAMETER_KIND_{param.kind.name}"),
+                    optional=param.optional,
+                    keyword_only=param.keyword_only,
+                )
+                if param.default is not REQUIRED:
+                    fill_argument(told.default, param.default, param.kind)
+    return response

@@ -1,0 +1,347 @@
+"""The commands: one handler each, the same whether the command came alone or in a batch.
+
+A handler takes the session, the request and the response to fill, which is None where nobody wants to know
+("quiet"). It either does all of its work or raises and has changed nothing; batch.py adds what is common.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from google.protobuf.message import Message
+
+from gradwire.v1 import commands_pb2, types_pb2
+from gradwire_engine import (
+    Tensor,
+    backward,
+    gradients,
+    retain_grad,
+    set_data,
+    set_grad,
+    set_requires_grad,
+    tensor,
+)
+from gradwire_engine.context import CURRENT
+from gradwire_engine.device import canonical, selected, to_device
+from gradwire_server.arguments import CALLS, call_of
+from gradwire_server.errors import Refusal
+from gradwire_server.graphs import graph
+from gradwire_server.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, contiguous_copy, dtype_of
+from gradwire_server.specs import fill_spec
+
+if TYPE_CHECKING:
+    from gradwire_server.session import Session
+
+Handler: TypeAlias = "Callable[[Session, Any, Any], None]"
+MAX_DESCRIBED = 10_000
+_GRAD_MODE_DISABLED = types_pb2.GRAD_MODE_DISABLED
+
+
+def create(
+    session: "Session", request: commands_pb2.CreateRequest, answer: commands_pb2.CreateResponse | None
+) -> None:
+    """Make a leaf. The values are checked against dtype and shape before anything is allocated."""
+    session.check_new(request.id)
+    source = request.WhichOneof("source")
+    if source is None:
+        raise Refusal("MALFORMED", "create needs a payload or a transfer")
+    described: Any = request.payload if source == "payload" else request.transfer
+    dtype = dtype_of(described.dtype)
+    wanted = checked_bytes(described.shape, dtype)
+    limits = session.limits
+    if wanted > limits.max_tensor_bytes:
+        raise Refusal(
+            "PAYLOAD_SIZE",
+            f"a tensor has at most {limits.max_tensor_bytes} bytes, not {wanted}",
+            limit=limits.max_tensor_bytes,
+            given=wanted,
+        )
+    device = canonical(request.device or None)
+    if source == "payload":
+        data: Any = request.payload.data
+        check_size(described.shape, dtype, len(data))
+        if wanted > limits.max_inline_bytes:
+            raise Refusal(
+                "MESSAGE_TOO_LARGE",
+                f"a payload in a message has at most {limits.max_inline_bytes} bytes, not {wanted}; use Upload",
+                limit=limits.max_inline_bytes,
+                given=wanted,
+            )
+        session.account.admit(wanted)
+    else:
+        upload = session.transfers.finished(described.transfer_id)
+        check_size(described.shape, dtype, upload.total)
+        data = upload.buffer
+    array = array_of(data, dtype, described.shape, copy=source == "payload")
+    made = tensor(to_device(array, device), request.requires_grad)
+    if source == "transfer":
+        session.transfers.forget(described.transfer_id)
+    made_id = session.bind(request.id, made)
+    if answer is not None:
+        fill_spec(answer.tensor, made, made_id)
+
+
+def op(session: "Session", request: commands_pb2.OpRequest, answer: commands_pb2.OpResponse | None) -> None:
+    """Apply an op and bind its results."""
+    name = request.op
+    call = CALLS.get(name) or call_of(name)
+    args = call.decode(request.args, session)
+    ids = request.outputs
+    context = session.not_recording if request.grad_mode == _GRAD_MODE_DISABLED else session.recording
+    if context is not session.current:
+        CURRENT.set(context)
+        session.current = context
+    if call.in_place:
+        _apply_in_place(session, request, answer, call, args)
+        return
+    if len(ids) == 1:
+        session.check_new(ids[0])
+    else:
+        session.check_all_new(ids)
+    result = call.apply(args)
+    if type(result) is Tensor:
+        if len(ids) > 1:
+            raise _too_many(name, 1, ids)
+        tensor_id = session.bind(ids[0] if ids else 0, result)
+        if answer is not None:
+            fill_spec(answer.outputs.add(), result, tensor_id, _flag(call, args))
+        return
+    if len(ids) > len(result):
+        raise _too_many(name, len(result), ids)
+    flag = answer is not None and _flag(call, args)
+    for number, item in enumerate(result):
+        tensor_id = session.bind(ids[number] if number < len(ids) else 0, item)
+        if answer is not None:
+            fill_spec(answer.outputs.add(), item, tensor_id, flag)
+
+
+def _apply_in_place(
+    session: "Session",
+    request: commands_pb2.OpRequest,
+    answer: commands_pb2.OpResponse | None,
+    call: Any,
+    args: tuple[Any, ...],
+) -> None:
+    if request.outputs:
+        raise Refusal("ARGUMENT_VALUE", f"{call.name}() works in place and makes no new tensor", argument="outputs")
+    if type(args[0]) is not Tensor:
+        first = call.params[0].name
+        raise Refusal("ARGUMENT_TYPE", f"{call.name}() works in place: '{first}' must be a tensor", argument=first)
+    changed = call.apply(args)
+    if answer is not None:
+        first_id = next((item.tensor for item in request.args if item.name in ("", call.params[0].name)), 0)
+        fill_spec(answer.outputs.add(), changed, first_id)
+
+
+def _flag(call: Any, args: tuple[Any, ...]) -> bool:
+    return bool(call.data_dependent(*args)) if call.data_dependent is not None else call.always_data_dependent
+
+
+def _too_many(name: str, made: int, ids: Sequence[int]) -> Refusal:
+    return Refusal("ARGUMENT_VALUE", f"{name}() has {made} results, but {len(ids)} ids were given", argument="outputs")
+
+
+def run_backward(
+    session: "Session", request: commands_pb2.BackwardRequest, answer: commands_pb2.BackwardResponse | None
+) -> None:
+    """Add gradients to the leaves."""
+    received = backward(
+        session.tensors(request.tensors),
+        _optional(session, request.gradients),
+        request.retain_graph if request.HasField("retain_graph") else None,
+        request.create_graph,
+        session.tensors(request.inputs) or None,
+    )
+    if answer is not None:
+        answer.accumulated.extend(session.ids_of(received))
+
+
+def run_gradients(
+    session: "Session", request: commands_pb2.GradientsRequest, answer: commands_pb2.GradientsResponse | None
+) -> None:
+    """Compute gradients and bind them."""
+    ids = request.results
+    session.check_all_new(ids)
+    if len(ids) > len(request.inputs):
+        raise _too_many("gradients", len(request.inputs), ids)
+    made, received = gradients(
+        session.tensors(request.outputs),
+        session.tensors(request.inputs),
+        _optional(session, request.grad_outputs),
+        request.retain_graph if request.HasField("retain_graph") else None,
+        request.create_graph,
+        request.allow_unused,
+        request.materialize_grads,
+    )
+    for number, item in enumerate(made):
+        tensor_id = 0 if item is None else session.bind(ids[number] if number < len(ids) else 0, item)
+        if answer is not None:
+            spec = answer.gradients.add()
+            if item is not None:
+                fill_spec(spec, item, tensor_id)
+    if answer is not None:
+        answer.accumulated.extend(session.ids_of(received))
+
+
+def _optional(session: "Session", ids: Iterable[int]) -> list[Tensor | None]:
+    return [session.tensor(tensor_id) if tensor_id else None for tensor_id in ids]
+
+
+def run_retain_grad(
+    session: "Session", request: commands_pb2.RetainGradRequest, answer: commands_pb2.RetainGradResponse | None
+) -> None:
+    """Let a non-leaf keep its gradient."""
+    target = session.tensor(request.tensor)
+    retain_grad(target)
+    if answer is not None:
+        fill_spec(answer.tensor, target, request.tensor)
+
+
+def grad(session: "Session", request: commands_pb2.GradRequest, answer: commands_pb2.GradResponse | None) -> None:
+    """Give a gradient an id, or tell the one it has."""
+    session.check_new(request.id)
+    found = session.tensor(request.tensor).grad
+    if found is None:
+        return
+    known = 0 if request.id else session.names.get(found, 0)
+    grad_id = known or session.bind(request.id, found)
+    if answer is not None:
+        fill_spec(answer.grad, found, grad_id)
+
+
+def run_set_grad(
+    session: "Session", request: commands_pb2.SetGradRequest, answer: commands_pb2.SetGradResponse | None
+) -> None:
+    """Set or clear a gradient."""
+    target = session.tensor(request.tensor)
+    set_grad(target, session.tensor(request.grad) if request.grad else None)
+
+
+def run_set_requires_grad(
+    session: "Session",
+    request: commands_pb2.SetRequiresGradRequest,
+    answer: commands_pb2.SetRequiresGradResponse | None,
+) -> None:
+    """Set a leaf's flag."""
+    target = session.tensor(request.tensor)
+    set_requires_grad(target, request.requires_grad)
+    if answer is not None:
+        fill_spec(answer.tensor, target, request.tensor)
+
+
+def run_set_data(
+    session: "Session", request: commands_pb2.SetDataRequest, answer: commands_pb2.SetDataResponse | None
+) -> None:
+    """Let a tensor share another's values."""
+    target = session.tensor(request.tensor)
+    set_data(target, session.tensor(request.data))
+    if answer is not None:
+        fill_spec(answer.tensor, target, request.tensor)
+
+
+def manual_seed(
+    session: "Session", request: commands_pb2.ManualSeedRequest, answer: commands_pb2.ManualSeedResponse | None
+) -> None:
+    """Seed, restore or read the random generator."""
+    generator = session.recording.generator
+    which = request.WhichOneof("set")
+    if which == "seed":
+        generator.manual_seed(request.seed)
+    elif which == "state":
+        try:
+            generator.set_state(request.state)
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            raise Refusal("ARGUMENT_VALUE", "these bytes are no generator state", argument="state") from error
+    if answer is not None:
+        answer.seed = generator.seed
+        answer.state = generator.get_state()
+
+
+def describe(
+    session: "Session", request: commands_pb2.DescribeRequest, answer: commands_pb2.DescribeResponse | None
+) -> None:
+    """Describe tensors and the session."""
+    if len(request.tensors) > MAX_DESCRIBED:
+        raise Refusal(
+            "ARGUMENT_VALUE",
+            f"at most {MAX_DESCRIBED} tensors are described at once, not {len(request.tensors)}",
+            argument="tensors",
+        )
+    found = session.tensors(request.tensors)
+    if answer is not None:
+        for tensor_id, item in zip(request.tensors, found, strict=True):
+            fill_spec(answer.tensors.add(), item, tensor_id)
+        answer.tensor_count = len(session.store)
+        answer.bytes = session.account.bytes
+
+
+def read(session: "Session", request: commands_pb2.ReadRequest, answer: commands_pb2.ReadResponse | None) -> None:
+    """Answer with a tensor's values, or pin them for Download where they or the batch's together are too large."""
+    source = session.tensor(request.tensor)
+    array = source.array
+    if answer is None:
+        return
+    if array.nbytes <= min(session.limits.max_inline_bytes, session.inline_left):
+        session.inline_left -= array.nbytes
+        payload = answer.payload
+        with selected(source.device):
+            payload.data = bytes_of(array)
+    else:
+        session.account.admit(array.nbytes)
+        payload = answer.transfer  # type: ignore[assignment]
+        with selected(source.device):
+            pinned = contiguous_copy(array)
+        answer.transfer.transfer_id = session.transfers.pin(pinned)
+        answer.transfer.total_bytes = pinned.nbytes
+    payload.dtype = TO_WIRE[array.dtype]  # type: ignore[assignment]
+    payload.shape.extend(array.shape)
+
+
+def release(
+    session: "Session", request: commands_pb2.ReleaseRequest, answer: commands_pb2.ReleaseResponse | None
+) -> None:
+    """Forget ids."""
+    released = sum(map(session.release, request.tensors))
+    if answer is not None:
+        answer.released = released
+
+
+HANDLERS: dict[str, Handler] = {
+    "create": create,
+    "op": op,
+    "backward": run_backward,
+    "retain_grad": run_retain_grad,
+    "grad": grad,
+    "gradients": run_gradients,
+    "set_grad": run_set_grad,
+    "set_requires_grad": run_set_requires_grad,
+    "set_data": run_set_data,
+    "manual_seed": manual_seed,
+    "describe": describe,
+    "read": read,
+    "release": release,
+    "graph": graph,
+}
+
+
+def new_ids(which: str, request: Any) -> Sequence[int]:
+    """The ids that a command was to give to new tensors."""
+    if which == "op":
+        return () if request.op.endswith("_") and request.op in CALLS and CALLS[request.op].in_place else request.outputs
+    if which in ("create", "grad"):
+        return (request.id,)
+    return request.results if which == "gradients" else ()
+
+
+def method_of(which: str) -> str:
+    """The RPC of a command: "retain_grad" is RetainGrad."""
+    return "".join(part.capitalize() for part in which.split("_"))
+
+
+MESSAGES: dict[str, tuple[str, type[Message], type[Message]]] = {
+    method_of(which): (
+        which,
+        getattr(commands_pb2, f"{method_of(which)}Request"),
+        getattr(commands_pb2, f"{method_of(which)}Response"),
+    )
+    for which in HANDLERS
+}

@@ -1,0 +1,89 @@
+"""The embedded server: a child of the client's process on a private socket, which ends when its parent does.
+
+Its parent holds the other end of its stdin. End of file there, or another parent, means that the parent is gone,
+also when it was killed; a thread of its own looks for both, so that no computation keeps the child alive.
+"""
+
+import asyncio
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from gradwire_server import blas
+
+_POLL_SECONDS = 0.5
+_LAST_SECONDS = 2.0
+_GRACE_SECONDS = 1.0
+_PREFIX = "gradwire-"
+_MAX_SOCKET_PATH = 100  # the kernel's limit is 107 bytes
+
+
+def main(socket: str | None) -> None:
+    """Serve at a unix socket, one of its own in a private folder if none is given, until the parent is gone."""
+    parent = os.getppid()
+    blas.prepare(["--embedded", *([f"--socket={socket}"] if socket else [])])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which shares the terminal
+    path = Path(socket) if socket else Path(tempfile.mkdtemp(prefix=_PREFIX)) / "socket"
+    if len(str(path)) > _MAX_SOCKET_PATH:
+        raise SystemExit(f"the socket's path is too long for a unix socket: {path}")
+    try:
+        asyncio.run(_serve(path, parent))
+    finally:
+        _remove(path)
+
+
+async def _serve(path: Path, parent: int) -> None:
+    from gradwire_server.backend import InProcessBackend
+    from gradwire_server.limits import Limits, memory_bytes
+    from gradwire_server.logging import configure
+    from gradwire_server.server import Server
+
+    configure("plain", os.environ.get("GRADWIRE_LOG_LEVEL", "warning"))
+    sys.setswitchinterval(0.001)
+    memory = memory_bytes()
+    # One user, whose memory it is: the session may take what the machine has.
+    limits = Limits(
+        max_tensor_bytes=memory,
+        max_session_bytes=memory * 9 // 10,
+        max_bytes=memory * 9 // 10,
+        max_session_tensors=10_000_000,
+        lease_seconds=86_400.0,
+        max_lease_seconds=31_536_000.0,
+    )
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, ended.set)
+    _watch(parent, lambda: loop.call_soon_threadsafe(ended.set), lambda: _remove(path))
+    server = Server(InProcessBackend(limits, owns_process=True))
+    address = await server.start(f"unix:{path}")
+    path.chmod(0o600)
+    print(json.dumps({"address": address}), flush=True)
+    await ended.wait()
+    await server.drain(_GRACE_SECONDS)
+
+
+def _watch(parent: int, end: Callable[[], object], clean: Callable[[], None]) -> None:
+    """Call `end` when the parent is gone, and end the process if that is not enough."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            readable, _, _ = select.select([sys.stdin], [], [], _POLL_SECONDS)
+            if readable and not os.read(sys.stdin.fileno(), 4096):
+                break
+        threading.Timer(_GRACE_SECONDS + _LAST_SECONDS, lambda: (clean(), os._exit(0))).start()
+        end()
+
+    threading.Thread(target=watch, name="gradwire-parent", daemon=True).start()
+
+
+def _remove(path: Path) -> None:
+    """Remove the socket, and its folder if it is one that was made for it."""
+    path.unlink(missing_ok=True)
+    if path.parent.name.startswith(_PREFIX):
+        shutil.rmtree(path.parent, ignore_errors=True)

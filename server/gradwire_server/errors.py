@@ -1,0 +1,149 @@
+"""Refusals: one exception for everything a client may be told, and the table from a reason to its status code.
+
+`refusal_of` turns whatever a command raised into one. What nobody foresaw becomes INTERNAL with a sentence that
+gives nothing away; the stack goes to the log.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+import grpc
+from google.protobuf import any_pb2
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+from gradwire.v1 import errors_pb2
+from gradwire_engine.errors import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from google.protobuf.message import Message
+
+DOMAIN = "gradwire"
+PREFIX = "REASON_"
+# HTTP/2 peers commonly refuse trailers over 8 KiB, and the text travels in them twice, once in base64.
+MAX_TEXT = 1500
+MAX_DETAIL = 300
+MAX_DETAILS = 8
+
+log = logging.getLogger("gradwire.server")
+_Code = grpc.StatusCode
+
+CODES: dict[str, grpc.StatusCode] = {
+    "SESSION_NOT_FOUND": _Code.NOT_FOUND,
+    "SESSION_EXPIRED": _Code.NOT_FOUND,
+    "SESSION_MOVED": _Code.UNAVAILABLE,
+    "SESSION_LIMIT": _Code.RESOURCE_EXHAUSTED,
+    "TENSOR_NOT_FOUND": _Code.NOT_FOUND,
+    "TENSOR_EXISTS": _Code.ALREADY_EXISTS,
+    "TRANSFER_NOT_FOUND": _Code.NOT_FOUND,
+    "OP_UNKNOWN": _Code.UNIMPLEMENTED,
+    "NOT_SUPPORTED": _Code.UNIMPLEMENTED,
+    "ARGUMENT_TYPE": _Code.INVALID_ARGUMENT,
+    "ARGUMENT_VALUE": _Code.INVALID_ARGUMENT,
+    "SHAPE": _Code.INVALID_ARGUMENT,
+    "DTYPE": _Code.INVALID_ARGUMENT,
+    "DIM_OUT_OF_RANGE": _Code.INVALID_ARGUMENT,
+    "INDEX_OUT_OF_RANGE": _Code.OUT_OF_RANGE,
+    "DEVICE_UNAVAILABLE": _Code.UNIMPLEMENTED,
+    "DEVICE_MISMATCH": _Code.INVALID_ARGUMENT,
+    "PAYLOAD_SIZE": _Code.INVALID_ARGUMENT,
+    "GRADIENT_NEEDS_SCALAR": _Code.INVALID_ARGUMENT,
+    "NO_GRAD_FN": _Code.FAILED_PRECONDITION,
+    "GRAPH_FREED": _Code.FAILED_PRECONDITION,
+    "VERSION_CONFLICT": _Code.FAILED_PRECONDITION,
+    "LEAF_IN_PLACE": _Code.FAILED_PRECONDITION,
+    "UNUSED_INPUT": _Code.FAILED_PRECONDITION,
+    "REQUIRES_GRAD": _Code.FAILED_PRECONDITION,
+    "MEMORY_LIMIT": _Code.RESOURCE_EXHAUSTED,
+    "TENSOR_LIMIT": _Code.RESOURCE_EXHAUSTED,
+    "MESSAGE_TOO_LARGE": _Code.RESOURCE_EXHAUSTED,
+    "DEADLINE_EXCEEDED": _Code.DEADLINE_EXCEEDED,
+    "CANCELLED": _Code.CANCELLED,
+    "DEPENDENCY_FAILED": _Code.FAILED_PRECONDITION,
+    "SEQUENCE_GAP": _Code.FAILED_PRECONDITION,
+    "EPOCH_MISMATCH": _Code.FAILED_PRECONDITION,
+    "PROTOCOL_VERSION": _Code.FAILED_PRECONDITION,
+    "MALFORMED": _Code.INVALID_ARGUMENT,
+    "UNAVAILABLE": _Code.UNAVAILABLE,
+    "INTERNAL": _Code.INTERNAL,
+    "RESULT_FORGOTTEN": _Code.DATA_LOSS,
+    "RUNTIME": _Code.INVALID_ARGUMENT,
+    "UNAUTHENTICATED": _Code.UNAUTHENTICATED,
+    "PERMISSION_DENIED": _Code.PERMISSION_DENIED,
+}
+# How long a client should wait before it tries again, in seconds.
+RETRY_AFTER = {"UNAVAILABLE": 1.0, "SESSION_LIMIT": 5.0}
+
+
+class Refusal(Exception):
+    """A command refused: a reason of errors.proto without its prefix, a sentence, details for a program."""
+
+    def __init__(self, reason: str, message: str, /, root_seq: int = 0, **metadata: object) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.metadata = {key: str(value) for key, value in metadata.items()}
+        self.root_seq = root_seq
+
+    @property
+    def code(self) -> grpc.StatusCode:
+        """The gRPC status code that goes with the reason."""
+        return CODES[self.reason]
+
+    def fill(self, error: errors_pb2.Error) -> None:
+        """Write it into a batch's result."""
+        error.code = self.code.value[0]
+        error.reason = errors_pb2.Reason.Value(PREFIX + self.reason)
+        error.message = self.message
+        error.root_seq = self.root_seq
+        for key, value in self.metadata.items():
+            error.metadata[key] = value
+
+    def status(self) -> status_pb2.Status:
+        """As google.rpc.Status with its details, cut to what trailers can hold."""
+        status = status_pb2.Status(code=self.code.value[0], message=_cut(self.message, MAX_TEXT))
+        status.details.extend(_packed(detail) for detail in self._details())
+        return status
+
+    def _details(self) -> "Iterator[Message]":
+        pairs = list(self.metadata.items())[:MAX_DETAILS]
+        kept = {key: _cut(value, MAX_DETAIL) for key, value in pairs}
+        yield error_details_pb2.ErrorInfo(reason=self.reason, domain=DOMAIN, metadata=kept)
+        if "argument" in kept:
+            violation = error_details_pb2.BadRequest.FieldViolation(
+                field=kept["argument"], description=_cut(self.message, MAX_DETAIL)
+            )
+            yield error_details_pb2.BadRequest(field_violations=[violation])
+        if self.reason in RETRY_AFTER:
+            delay = Duration()
+            delay.FromMilliseconds(int(RETRY_AFTER[self.reason] * 1000))
+            yield error_details_pb2.RetryInfo(retry_delay=delay)
+
+
+def refusal_of(error: BaseException, doing: str) -> Refusal:
+    """What to tell the client of an exception raised while `doing` something."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, EngineError):
+        refusal = Refusal(error.reason.value, error.message)
+        refusal.metadata = error.metadata
+        return refusal
+    if isinstance(error, MemoryError):
+        return Refusal("MEMORY_LIMIT", f"out of memory in {doing}: the server has not that much ({error})")
+    if isinstance(error, DecodeError):
+        return Refusal("MALFORMED", f"the message of {doing} cannot be parsed")
+    log.error("unexpected error in %s", doing, exc_info=error)
+    return Refusal("INTERNAL", f"internal error in {doing}; the server's log tells more")
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _packed(detail: "Message") -> any_pb2.Any:
+    packed = any_pb2.Any()
+    packed.Pack(detail)
+    return packed

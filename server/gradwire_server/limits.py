@@ -1,0 +1,63 @@
+"""What the server allows: sizes, counts and times, with defaults that suit a server shared by several users."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gradwire.v1 import service_pb2
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+# No response passes this unless asked for more: it is what a gRPC client takes when nobody told it otherwise.
+RESPONSE_BYTES = 4 * MIB
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bytes, counts and seconds. `max_session_bytes` and `max_bytes` of 0 mean a share of the machine's memory."""
+
+    max_message_bytes: int = 8 * MIB
+    max_inline_bytes: int = MIB
+    max_tensor_bytes: int = 4 * GIB
+    max_session_bytes: int = 0
+    max_bytes: int = 0
+    max_session_tensors: int = 1_000_000
+    max_sessions: int = 10_000
+    max_batch_commands: int = 10_000
+    chunk_bytes: int = MIB
+    lease_seconds: float = 300.0
+    max_lease_seconds: float = 86_400.0
+    gap_seconds: float = 5.0
+    remembered_bytes: int = 32 * MIB
+    remembered_responses: int = 4096
+    tombstones: int = 100_000
+    writers: int = 256
+
+    def resolved(self) -> "Limits":
+        """With the memory shares filled in: half of it for a session, four fifths for all."""
+        memory = memory_bytes()
+        total = self.max_bytes or memory * 4 // 5
+        return replace(self, max_bytes=total, max_session_bytes=min(self.max_session_bytes or memory // 2, total))
+
+    def message(self) -> service_pb2.Limits:
+        """As ServerInfo and OpenSession tell it."""
+        return service_pb2.Limits(
+            max_message_bytes=self.max_message_bytes,
+            max_inline_bytes=self.max_inline_bytes,
+            max_tensor_bytes=self.max_tensor_bytes,
+            max_session_bytes=self.max_session_bytes,
+            max_session_tensors=self.max_session_tensors,
+            max_sessions=self.max_sessions,
+            max_batch_commands=self.max_batch_commands,
+            chunk_bytes=self.chunk_bytes,
+        )
+
+
+def memory_bytes() -> int:
+    """Memory that this process may use: the machine's, or its container's if that is less."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")):
+        if path.exists():
+            text = path.read_text().strip()
+            if text.isdecimal():
+                physical = min(physical, int(text))
+    return physical

@@ -1,0 +1,88 @@
+"""What was answered: so that a repeated request is answered again instead of applied again.
+
+`Memory` keeps unary responses by request_id, the newest up to a cap. `Recall` keeps a writer's results by
+seq until the client says that it has them.
+"""
+
+from collections import OrderedDict, deque
+
+from gradwire.v1 import service_pb2
+from gradwire_server.errors import Refusal
+
+
+class Memory:
+    """Responses by request_id, the oldest forgotten first. Bounded in bytes and in number."""
+
+    def __init__(self, max_bytes: int, max_count: int) -> None:
+        self.max_bytes = max_bytes
+        self.max_count = max_count
+        self.bytes = 0
+        self.held: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+
+    def find(self, request_id: str, method: str) -> bytes | None:
+        """The response that this request had. Raises Refusal: ARGUMENT_VALUE if another method had the id."""
+        found = self.held.get(request_id)
+        if found is None:
+            return None
+        if found[0] != method:
+            raise Refusal(
+                "ARGUMENT_VALUE", f"request_id {request_id!r} was used for {found[0]} already", argument="request_id"
+            )
+        return found[1]
+
+    def keep(self, request_id: str, method: str, response: bytes) -> None:
+        """Remember a response."""
+        self.held[request_id] = (method, response)
+        self.bytes += len(response) + len(request_id)
+        while self.bytes > self.max_bytes or len(self.held) > self.max_count:
+            old, (_, forgotten) = self.held.popitem(last=False)
+            self.bytes -= len(forgotten) + len(old)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.held.clear()
+        self.bytes = 0
+
+
+class Recall:
+    """A writer's responses, a batch each, from seq `start` on. Bounded in bytes and in number."""
+
+    def __init__(self, max_bytes: int, max_count: int) -> None:
+        self.max_bytes = max_bytes
+        self.max_count = max_count
+        self.bytes = 0
+        self.start = 1
+        self.held: deque[tuple[int, bytes]] = deque()  # the batch's last seq, its serialized results
+
+    def keep(self, last: int, response: bytes) -> None:
+        """Remember what the batch that ends with seq `last` answered."""
+        self.held.append((last, response))
+        self.bytes += len(response)
+        while self.held and (self.bytes > self.max_bytes or len(self.held) > self.max_count):
+            self._forget()
+
+    def acknowledge(self, seq: int) -> None:
+        """Forget batches that end with `seq` or before."""
+        while self.held and self.held[0][0] <= seq:
+            self._forget()
+
+    def results(self, first: int, last: int) -> list[service_pb2.Result]:
+        """What the commands from `first` to `last` answered. Raises Refusal: RESULT_FORGOTTEN."""
+        if first < self.start:
+            raise Refusal(
+                "RESULT_FORGOTTEN",
+                f"commands from {first} on were applied, but answers before {self.start} are no longer held",
+                first_seq=first,
+                oldest_seq=self.start,
+            )
+        found: list[service_pb2.Result] = []
+        for end, response in self.held:
+            if end >= first:
+                results = service_pb2.RunResponse.FromString(response).results
+                found.extend(result for result in results if first <= result.seq <= last)
+        return found
+
+    def _forget(self) -> None:
+        last, response = self.held.popleft()
+        self.bytes -= len(response)
+        self.start = last + 1

@@ -1,0 +1,90 @@
+"""A running server: the front, the health service and reflection on one grpc.aio server, and how it ends."""
+
+import asyncio
+import ipaddress
+import logging
+from contextlib import suppress
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from gradwire_server.backend import SessionBackend
+from gradwire_server.service import SERVICE, Front
+
+# gRPC itself refuses what is over its cap without our details, after it has read the length. Up to this many times
+# our cap it is let through, for the front to refuse by name.
+_SLACK = 4
+_PING_SECONDS = 10
+
+log = logging.getLogger("gradwire.server")
+
+
+class Server:
+    """Listens at an address, "host:port" or "unix:path", until `drain`."""
+
+    def __init__(self, backend: SessionBackend) -> None:
+        self.backend = backend
+        self.front = Front(backend)
+        self.health = health.aio.HealthServicer()
+        self._server: grpc.aio.Server
+
+    async def start(self, address: str) -> str:
+        """Begin to serve; the address with the port that was chosen. Raises OSError if it cannot be listened at."""
+        await self.backend.start()
+        self._server = grpc.aio.server(options=_options(self.backend.limits.max_message_bytes))
+        self._server.add_generic_rpc_handlers((self.front.handlers(),))
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
+        reflection.enable_server_reflection(
+            (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+        )
+        try:
+            port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            await self.backend.stop(0)
+            raise OSError(f"cannot listen at {address}") from error
+        await self._server.start()
+        for name in ("", SERVICE):
+            await self.health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
+
+    async def drain(self, grace: float) -> None:
+        """Take no new work, let what is running finish within the grace, and end."""
+        await self.health.enter_graceful_shutdown()
+        self.front.draining = True
+        log.info("draining", extra={"active": self.front.active})
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.front.idle.wait(), grace)
+        await self.backend.stop(grace)
+        await self._server.stop(min(grace, 1.0))
+        log.info("stopped")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the host's address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def address_of(host: str, port: int) -> str:
+    """Host and port as one address; IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
+def _options(max_message_bytes: int) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_receive_message_length", _SLACK * max_message_bytes),
+        ("grpc.max_send_message_length", _SLACK * max_message_bytes),
+        # Clients may ping without calls, and often: idle sessions are what the server is for.
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", _PING_SECONDS * 1000),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", _PING_SECONDS * 1000),
+        ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.so_reuseport", 0),
+    ]

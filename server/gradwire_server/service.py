@@ -1,0 +1,226 @@
+"""The front: AutogradService over grpc.aio. It moves bytes, and hands sessions' requests to a backend unparsed.
+
+Handlers are registered without serializers: a request is peeked at for its session_id and goes on as bytes, so that
+the event loop neither parses a large message nor computes.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from gradwire.v1 import service_pb2
+from gradwire_server.backend import SessionBackend
+from gradwire_server.commands import MESSAGES
+from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.wire import peek_data, peek_session
+
+SERVICE = service_pb2.DESCRIPTOR.services_by_name["AutogradService"].full_name
+UPLOAD_ID_HEADER = "gradwire-transfer-id"
+_MAX_CONTROL = 1 << 16  # bytes of a request that is parsed on the event loop
+_DATA_FIELD = service_pb2.UploadRequest.DATA_FIELD_NUMBER
+_ALLOWED_IN_DRAIN = frozenset(("KeepAlive", "CloseSession", "Cancel", "ServerInfo", "ListOps"))
+
+log = logging.getLogger("gradwire.server")
+M = TypeVar("M", bound=Message)
+Context = grpc.aio.ServicerContext
+Answer = Callable[[bytes, Context], Awaitable[bytes]]
+
+
+class Front:
+    """The RPCs. `draining` refuses new work; `active` counts calls that are being answered."""
+
+    def __init__(self, backend: SessionBackend) -> None:
+        self.backend = backend
+        self.draining = False
+        self.active = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """All methods of the service, bytes in and bytes out."""
+        unary: dict[str, Answer] = {
+            "OpenSession": self._open_session,
+            "CloseSession": self._close_session,
+            "KeepAlive": self._keep_alive,
+            "Cancel": self._cancel,
+            "ServerInfo": self._server_info,
+            "ListOps": self._list_ops,
+        }
+        for method in (*MESSAGES, "Run"):
+            unary[method] = self._forward(method)
+        table = {
+            method: grpc.unary_unary_rpc_method_handler(self._answering(method, answer))
+            for method, answer in unary.items()
+        }
+        table["Upload"] = grpc.stream_unary_rpc_method_handler(self._upload)
+        table["Download"] = grpc.unary_stream_rpc_method_handler(self._download)
+        return grpc.method_handlers_generic_handler(SERVICE, table)
+
+    def _answering(self, method: str, answer: Answer) -> Answer:
+        """Count the call, check the message's size, and turn refusals into statuses."""
+        cap = self.backend.limits.max_message_bytes
+
+        async def handle(raw: bytes, context: Context) -> bytes:
+            self._enter()
+            try:
+                self._admit(method)
+                if len(raw) > cap:
+                    raise _over_cap(len(raw), cap)
+                return await answer(raw, context)
+            except Exception as error:  # noqa: BLE001: becomes a status; the unforeseen is logged
+                await _abort(context, error, method)
+            finally:
+                self._leave()
+
+        return handle
+
+    def _enter(self) -> None:
+        self.active += 1
+        self.idle.clear()
+
+    def _leave(self) -> None:
+        self.active -= 1
+        if not self.active:
+            self.idle.set()
+
+    def _admit(self, method: str) -> None:
+        if self.draining and method not in _ALLOWED_IN_DRAIN:
+            raise Refusal("UNAVAILABLE", "the server is shutting down")
+
+    def _forward(self, method: str) -> Answer:
+        request_type = service_pb2.RunRequest if method == "Run" else MESSAGES[method][1]
+        call = self.backend.call
+
+        async def forward(raw: bytes, context: Context) -> bytes:
+            session_id = peek_session(raw)
+            if session_id is None:
+                session_id = await _parsed_session(request_type, raw)
+            remaining = context.time_remaining()
+            return await call(method, session_id, raw, None if remaining is None else time.monotonic() + remaining)
+
+        return forward
+
+    async def _open_session(self, raw: bytes, context: Context) -> bytes:
+        response = await self.backend.open_session(_small(service_pb2.OpenSessionRequest, raw))
+        return response.SerializeToString()
+
+    async def _close_session(self, raw: bytes, context: Context) -> bytes:
+        request = _small(service_pb2.CloseSessionRequest, raw)
+        freed = await self.backend.close_session(request.session_id)
+        return service_pb2.CloseSessionResponse(freed_bytes=freed).SerializeToString()
+
+    async def _keep_alive(self, raw: bytes, context: Context) -> bytes:
+        response = await self.backend.keep_alive(_small(service_pb2.KeepAliveRequest, raw).session_id)
+        return response.SerializeToString()
+
+    async def _cancel(self, raw: bytes, context: Context) -> bytes:
+        response = await self.backend.cancel(_small(service_pb2.CancelRequest, raw))
+        return response.SerializeToString()
+
+    async def _server_info(self, raw: bytes, context: Context) -> bytes:
+        _small(service_pb2.ServerInfoRequest, raw)
+        return (await self.backend.server_info()).SerializeToString()
+
+    async def _list_ops(self, raw: bytes, context: Context) -> bytes:
+        return await self.backend.list_ops(_small(service_pb2.ListOpsRequest, raw).prefix)
+
+    async def _upload(self, requests: AsyncIterator[bytes], context: Context) -> bytes:
+        """Take chunks in. The transfer's id goes out with the headers, so that a broken first call can be gone on with."""
+        self._enter()
+        try:
+            self._admit("Upload")
+            arrival: Any = None
+            async for raw in requests:
+                if arrival is None:
+                    arrival = await self._begin_upload(raw)
+                    await context.send_initial_metadata(((UPLOAD_ID_HEADER, arrival.transfer_id),))
+                    continue
+                await self.backend.append(arrival, await self._part(raw))
+            if arrival is None:
+                raise Refusal("MALFORMED", "an upload begins with a message that has start")
+            response = service_pb2.UploadResponse(
+                transfer_id=arrival.transfer_id, received_bytes=arrival.upload.received
+            )
+            return response.SerializeToString()
+        except Exception as error:  # noqa: BLE001: becomes a status; the unforeseen is logged
+            await _abort(context, error, "Upload")
+        finally:
+            self._leave()
+
+    async def _begin_upload(self, raw: bytes) -> Any:
+        first = _small(service_pb2.UploadRequest, raw)
+        if first.WhichOneof("part") != "start":
+            raise Refusal("MALFORMED", "an upload begins with a message that has start")
+        return await self.backend.begin_upload(first.start.session_id, first.start)
+
+    async def _part(self, raw: bytes) -> memoryview:
+        cap = self.backend.limits.max_message_bytes
+        if len(raw) > cap:
+            raise _over_cap(len(raw), cap)
+        data = peek_data(raw, _DATA_FIELD)
+        if data is not None:
+            return data
+        message = await _parsed(service_pb2.UploadRequest, raw)
+        if message.WhichOneof("part") != "data":
+            raise Refusal("MALFORMED", "after start, an upload's messages have data")
+        return memoryview(message.data)
+
+    async def _download(self, raw: bytes, context: Context) -> None:
+        self._enter()
+        try:
+            self._admit("Download")
+            request = _small(service_pb2.DownloadRequest, raw)
+            offset = request.offset
+            while True:
+                message, offset = await self.backend.chunk(request.session_id, request.transfer_id, offset)
+                await context.write(message)
+                if not offset:
+                    break
+            await self.backend.forget(request.session_id, request.transfer_id)
+        except Exception as error:  # noqa: BLE001: becomes a status; the unforeseen is logged
+            await _abort(context, error, "Download")
+        finally:
+            self._leave()
+
+
+def _small(kind: type[M], raw: bytes) -> M:
+    if len(raw) > _MAX_CONTROL:
+        raise _over_cap(len(raw), _MAX_CONTROL)
+    try:
+        return kind.FromString(raw)
+    except DecodeError:
+        raise Refusal("MALFORMED", f"the message is no {kind.DESCRIPTOR.name}") from None
+
+
+async def _parsed(kind: type[M], raw: bytes) -> M:
+    """A message that may be large, parsed off the event loop."""
+    try:
+        return await asyncio.get_running_loop().run_in_executor(None, kind.FromString, raw)
+    except DecodeError:
+        raise Refusal("MALFORMED", f"the message is no {kind.DESCRIPTOR.name}") from None
+
+
+async def _parsed_session(kind: type[Message], raw: bytes) -> str:
+    message: Any = await _parsed(kind, raw)
+    return str(message.session_id)
+
+
+def _over_cap(size: int, cap: int) -> Refusal:
+    return Refusal(
+        "MESSAGE_TOO_LARGE", f"a message has at most {cap} bytes, not {size}; use Upload or a smaller batch", limit=cap
+    )
+
+
+async def _abort(context: Context, error: Exception, method: str) -> None:
+    """End the call with the refusal as its status. Always raises, as gRPC's abort does."""
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
+    refusal = refusal_of(error, method)
+    status = refusal.status()
+    details = (("grpc-status-details-bin", status.SerializeToString()),)
+    await context.abort(refusal.code, status.message, details)

@@ -1,0 +1,267 @@
+"""A session: the tensors its ids name, what failed, what each writer has applied, and the engine's surroundings.
+
+Everything here is touched by the compute thread alone, but for the few plain attributes that cancellation and
+leases need from outside: those are written whole and only grow.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from gradwire_engine import Account, Context, Generator, Tensor
+from gradwire_engine.graph import AccumulateGrad
+from gradwire_server.errors import Refusal
+from gradwire_server.graphs import Snapshots
+from gradwire_server.limits import Limits
+from gradwire_server.memory import Memory, Recall
+from gradwire_server.transfers import Transfers
+
+CLIENT_IDS = 1 << 52  # ids below are the client's to choose, those from here to twice as much the server's
+MAX_POISON = 100_000
+_MAX_QUOTE = 400
+
+
+@dataclass(slots=True)
+class Failure:
+    """Why the result that an id was to name does not exist: the command that failed first."""
+
+    seq: int
+    writer: int
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class Writer:
+    """One of the session's clients: how far its commands are applied, what they answered, what it cancelled."""
+
+    number: int
+    recall: Recall
+    applied: int = 0
+    cancel_through: int = 0
+
+
+class Brake:
+    """What runs and whether it should stop: asked by the engine between nodes, pulled by the front's thread.
+
+    `ticket` is the running call's; for a batch `writer` and `seq` are the running command's.
+    """
+
+    def __init__(self) -> None:
+        self.cancel_ticket = 0  # calls up to this one are cancelled
+        self.ticket = 1
+        self.writer: Writer | None = None
+        self.seq = 0
+        self.deadline: float | None = None
+        self.seconds: float | None = None  # the command's own time limit, for the message
+
+    def begin(self, ticket: int, deadline: float | None = None, writer: Writer | None = None) -> None:
+        """Another call runs."""
+        self.ticket, self.deadline, self.writer = ticket, deadline, writer
+        self.seconds = None
+
+    def limit(self, milliseconds: int) -> None:
+        """Give the running command a time limit of its own; 0 takes it back."""
+        self.seconds = milliseconds / 1000 if milliseconds else None
+        self.deadline = time.monotonic() + milliseconds / 1000 if milliseconds else None
+
+    def cancelled(self) -> bool:
+        """Whether the client wants it stopped."""
+        return self.cancel_ticket >= self.ticket or (
+            self.writer is not None and self.writer.cancel_through >= self.seq
+        )
+
+    def stopping(self) -> bool:
+        """Whether it should stop, for the client's sake or the deadline's."""
+        if self.cancel_ticket >= self.ticket:
+            return True
+        if self.writer is not None and self.writer.cancel_through >= self.seq:
+            return True
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    def refusal(self) -> Refusal:
+        """What to say of a command that was stopped."""
+        if self.cancelled():
+            return Refusal("CANCELLED", "cancelled by the client; nothing has changed")
+        limit = "the call's deadline" if self.seconds is None else f"the command's limit of {self.seconds} s"
+        return Refusal("DEADLINE_EXCEEDED", f"{limit} passed before the work was done; nothing has changed")
+
+
+class Session:
+    """The state behind a session id. Ids map to engine tensors; several ids may name one tensor."""
+
+    def __init__(self, session_id: str, limits: Limits, lease: float, now: float) -> None:
+        self.id = session_id
+        self.limits = limits
+        self.epoch = 1
+        self.lease = lease
+        self.expires = now + lease
+        self.closed = False
+        self.pending: set[Pending] = set()
+        self.writers: dict[int, Writer] = {}
+        self.memory = Memory(limits.remembered_bytes // 2, limits.remembered_responses)
+        self.store: dict[int, Tensor] = {}
+        self.names: dict[Tensor, int] = {}
+        self.aliases: dict[Tensor, set[int]] = {}
+        self.poison: OrderedDict[int, Failure] = OrderedDict()
+        self.next_id = CLIENT_IDS
+        self.account = Account(limit=limits.max_session_bytes)
+        self.transfers = Transfers(self.account)
+        self.snapshots = Snapshots()
+        self.brake = Brake()
+        self.inline_left = 0  # bytes of values that the response being made may still hold
+        self.recording = Context(account=self.account, generator=Generator(), cancelled=self.brake.stopping)
+        self.not_recording = replace(self.recording, grad_enabled=False)
+        self.current = self.recording
+
+    def attach(self) -> Writer:
+        """Another writer, numbered from 1. Raises Refusal: SESSION_LIMIT."""
+        if len(self.writers) >= self.limits.writers:
+            raise Refusal("SESSION_LIMIT", f"a session has at most {self.limits.writers} writers")
+        number = len(self.writers) + 1
+        recall = Recall(self.limits.remembered_bytes // 2, self.limits.remembered_responses)
+        self.writers[number] = Writer(number, recall)
+        return self.writers[number]
+
+    def writer(self, number: int) -> Writer:
+        """The writer of that number. Raises Refusal: ARGUMENT_VALUE."""
+        writer = self.writers.get(number)
+        if writer is None:
+            raise Refusal(
+                "ARGUMENT_VALUE", f"the session has no writer {number}; OpenSession gives one", argument="writer"
+            )
+        return writer
+
+    def tensor(self, tensor_id: int) -> Tensor:
+        """The tensor of that id. Raises Refusal: TENSOR_NOT_FOUND, DEPENDENCY_FAILED."""
+        found = self.store.get(tensor_id)
+        if found is None:
+            raise self.missing(tensor_id)
+        return found
+
+    def tensors(self, ids: Iterable[int]) -> list[Tensor]:
+        """The tensors of those ids. Raises Refusal as `tensor` does."""
+        return [self.tensor(tensor_id) for tensor_id in ids]
+
+    def missing(self, tensor_id: int) -> Refusal:
+        """Why there is no tensor of that id."""
+        failure = self.poison.get(tensor_id)
+        if failure is None:
+            return Refusal("TENSOR_NOT_FOUND", f"no tensor {tensor_id} in this session", tensor=tensor_id)
+        return Refusal(
+            "DEPENDENCY_FAILED",
+            f"tensor {tensor_id} was to come of command {failure.seq}, which failed: {failure.message}",
+            root_seq=failure.seq,
+            tensor=tensor_id,
+            root_reason=failure.reason,
+            root_writer=failure.writer,
+        )
+
+    def check_new(self, tensor_id: int) -> None:
+        """Whether an id can be given to a new tensor. Raises Refusal: TENSOR_EXISTS, ARGUMENT_VALUE, TENSOR_LIMIT."""
+        if tensor_id in self.store:
+            raise Refusal("TENSOR_EXISTS", f"the session has a tensor {tensor_id} already", tensor=tensor_id)
+        if tensor_id >= CLIENT_IDS:
+            raise Refusal(
+                "ARGUMENT_VALUE", f"a client chooses ids below 2^52, not {tensor_id}", argument="id", tensor=tensor_id
+            )
+        if len(self.store) >= self.limits.max_session_tensors:
+            limit = self.limits.max_session_tensors
+            raise Refusal("TENSOR_LIMIT", f"the session names {limit} tensors, its limit", limit=limit)
+
+    def check_all_new(self, ids: Iterable[int]) -> None:
+        """As `check_new`, for several that are to be given at once; 0 is left to the server."""
+        seen: set[int] = set()
+        for tensor_id in ids:
+            if tensor_id in seen:
+                raise Refusal("TENSOR_EXISTS", f"id {tensor_id} is given to two results", tensor=tensor_id)
+            self.check_new(tensor_id)
+            if tensor_id:
+                seen.add(tensor_id)
+
+    def bind(self, tensor_id: int, tensor: Tensor) -> int:
+        """Let an id, or for 0 one that the server chooses, name a tensor; `check_new` has been called."""
+        if not tensor_id:
+            tensor_id = self.next_id
+            self.next_id += 1
+        self.store[tensor_id] = tensor
+        if self.names.setdefault(tensor, tensor_id) != tensor_id:
+            self.aliases.setdefault(tensor, {self.names[tensor]}).add(tensor_id)
+        if self.poison:
+            self.poison.pop(tensor_id, None)
+        return tensor_id
+
+    def release(self, tensor_id: int) -> bool:
+        """Forget an id; tells whether it was known."""
+        tensor = self.store.pop(tensor_id, None)
+        if tensor is None:
+            if self.poison:
+                self.poison.pop(tensor_id, None)
+            return False
+        others = self.aliases.get(tensor) if self.aliases else None
+        if others is None:
+            del self.names[tensor]
+            return True
+        others.discard(tensor_id)
+        self.names[tensor] = min(others)
+        if len(others) == 1:
+            del self.aliases[tensor]
+        return True
+
+    def ids_of(self, tensors: Iterable[Tensor]) -> list[int]:
+        """All ids that name these tensors."""
+        ids: list[int] = []
+        for tensor in tensors:
+            name = self.names.get(tensor)
+            if name is not None:
+                ids.extend(sorted(self.aliases[tensor]) if tensor in self.aliases else (name,))
+        return ids
+
+    def poison_ids(self, ids: Iterable[int], refusal: Refusal, seq: int, writer: int) -> None:
+        """Remember that the results these ids were to name do not exist, and whose fault it is."""
+        if refusal.reason == "DEPENDENCY_FAILED":
+            root = int(refusal.metadata["tensor"])
+            failure = self.poison.get(root)
+        else:
+            failure = None
+        if failure is None:
+            failure = Failure(seq, writer, refusal.reason, refusal.message[:_MAX_QUOTE])
+        for tensor_id in ids:
+            if tensor_id and tensor_id not in self.store:
+                self.poison[tensor_id] = failure
+        while len(self.poison) > MAX_POISON:
+            self.poison.popitem(last=False)
+
+    def leaf_id(self, node: AccumulateGrad) -> int:
+        """The id of a leaf's node's leaf, or 0."""
+        return self.names.get(node.variable, 0)
+
+    def drop(self) -> int:
+        """Let go of everything and break the cycles that `create_graph` leaves; how many bytes were held."""
+        held = self.account.bytes
+        self.transfers.clear()
+        for tensor in self.store.values():
+            if tensor.state is not None:
+                tensor.state.grad = None
+        self.store.clear()
+        self.names.clear()
+        self.aliases.clear()
+        self.poison.clear()
+        self.snapshots.clear()
+        self.memory.clear()
+        self.writers.clear()
+        return held
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A call that has arrived and is not answered: tickets rise in the order of arrival."""
+
+    method: str
+    session: Session
+    raw: bytes
+    ticket: int
+    deadline: float | None = None
+    writer: int = 0
+    first_seq: int = 0

@@ -1,0 +1,63 @@
+"""The settings of `gradwire serve`: each a flag, an environment variable GRADWIRE_<NAME>, and a default."""
+
+from dataclasses import fields
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from gradwire_server.limits import Limits
+
+_DEFAULT = Limits()
+
+
+class Settings(BaseSettings):
+    """What can be set. Flags win over the environment, which wins over the defaults."""
+
+    model_config = SettingsConfigDict(env_prefix="GRADWIRE_", extra="ignore")
+
+    host: str = Field("127.0.0.1", description="Address to listen at; only loopback ones without --insecure-bind.")
+    port: int = Field(50051, ge=0, le=65535, description="Port to listen at; 0 picks a free one.")
+    insecure_bind: bool = Field(
+        False,
+        description="Listen at an address that others can reach, though calls are neither encrypted nor authenticated.",
+    )
+    log_format: Literal["plain", "json"] = Field("plain", description="How log lines look.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe lines to log.")
+    grace_seconds: float = Field(10.0, ge=0, description="How long running calls may take to finish at shutdown.")
+    blas_threads: int = Field(
+        0, ge=0, description="BLAS threads; 0 leaves it to OPENBLAS_NUM_THREADS and its like, else takes all cores."
+    )
+    max_message_bytes: int = Field(_DEFAULT.max_message_bytes, ge=1 << 16, description="Bytes of one message.")
+    max_inline_bytes: int = Field(
+        _DEFAULT.max_inline_bytes, ge=1 << 10, description="Bytes of a payload inside a message; larger ones are chunked."
+    )
+    max_tensor_bytes: int = Field(_DEFAULT.max_tensor_bytes, ge=1 << 10, description="Bytes of one tensor sent in.")
+    max_session_bytes: int = Field(
+        _DEFAULT.max_session_bytes, ge=0, description="Bytes one session may hold; 0 is half of the memory."
+    )
+    max_bytes: int = Field(
+        _DEFAULT.max_bytes, ge=0, description="Bytes all sessions may hold; 0 is four fifths of the memory."
+    )
+    max_session_tensors: int = Field(
+        _DEFAULT.max_session_tensors, ge=1, description="Tensors one session may name."
+    )
+    max_sessions: int = Field(_DEFAULT.max_sessions, ge=1, description="Sessions open at once.")
+    max_batch_commands: int = Field(_DEFAULT.max_batch_commands, ge=1, description="Commands of one batch.")
+    chunk_bytes: int = Field(
+        _DEFAULT.chunk_bytes, ge=1 << 10, description="Bytes of one chunk of Upload and Download."
+    )
+    lease_seconds: float = Field(
+        _DEFAULT.lease_seconds, gt=0, description="How long a session lives without traffic, unless it asks otherwise."
+    )
+    max_lease_seconds: float = Field(
+        _DEFAULT.max_lease_seconds, gt=0, description="The longest lease a session may ask for."
+    )
+    gap_seconds: float = Field(
+        _DEFAULT.gap_seconds, ge=0, description="How long a batch waits for one before it that has not arrived."
+    )
+
+    def limits(self) -> Limits:
+        """The part that sessions are held to."""
+        named = {field.name: getattr(self, field.name) for field in fields(Limits) if hasattr(self, field.name)}
+        return Limits(**named)

@@ -1,0 +1,128 @@
+"""Transfers: bytes on their way between a large tensor and the chunks of Upload and Download.
+
+An upload's bytes land in one buffer, which the tensor made of it takes over. A download's are a copy made by
+Read, so that they stay what they were. Both count as bytes of the session while they are held.
+"""
+
+import secrets
+import time
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import Account
+from gradwire_server.errors import Refusal
+
+MAX_TRANSFERS = 1024
+ABANDONED_SECONDS = 900.0  # a pinned copy nobody fetches makes room for the next
+
+
+class Upload:
+    """Bytes arriving. `taker` is the call that may append: a new call takes over from a broken one."""
+
+    def __init__(self, total: int) -> None:
+        self.buffer: np.ndarray[Any, Any] = np.empty(total, np.uint8)
+        self.total = total
+        self.received = 0
+        self.taker = 0
+
+
+class Download:
+    """Bytes leaving."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        self.total = data.nbytes
+        self.touched = time.monotonic()
+
+
+class Transfers:
+    """A session's transfers by id, counted in its account."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.held: dict[str, Upload | Download] = {}
+
+    def begin(self, total: int, limit: int) -> str:
+        """Start an upload. Raises Refusal: PAYLOAD_SIZE over the tensor limit; EngineError: MEMORY_LIMIT."""
+        if total > limit:
+            raise Refusal("PAYLOAD_SIZE", f"a tensor has at most {limit} bytes, not {total}", limit=limit, given=total)
+        self.account.admit(total)
+        return self._hold(Upload(total))
+
+    def pin(self, data: memoryview) -> str:
+        """Keep bytes for Download. Raises EngineError: MEMORY_LIMIT, which is also asked before they are copied."""
+        for transfer_id, held in list(self.held.items()):
+            if isinstance(held, Download) and time.monotonic() - held.touched > ABANDONED_SECONDS:
+                self.forget(transfer_id)
+        return self._hold(Download(data))
+
+    def _hold(self, transfer: Upload | Download) -> str:
+        if len(self.held) >= MAX_TRANSFERS:
+            raise Refusal("MEMORY_LIMIT", f"a session holds at most {MAX_TRANSFERS} transfers", limit=MAX_TRANSFERS)
+        transfer_id = secrets.token_urlsafe(16)
+        self.held[transfer_id] = transfer
+        self.account.bytes += transfer.total
+        return transfer_id
+
+    def resume(self, transfer_id: str) -> tuple[Upload, int]:
+        """An upload to go on with, and the number its new call appends under."""
+        upload = self._find(transfer_id, Upload)
+        upload.taker += 1
+        return upload, upload.taker
+
+    def append(self, upload: Upload, taker: int, offset: int, data: memoryview) -> None:
+        """Write the next bytes. Raises Refusal: ARGUMENT_VALUE, PAYLOAD_SIZE."""
+        if upload.taker != taker:
+            raise Refusal("ARGUMENT_VALUE", "another call goes on with this upload", argument="transfer_id")
+        if offset != upload.received:
+            raise Refusal(
+                "ARGUMENT_VALUE",
+                f"the upload goes on at {upload.received}, not at {offset}",
+                argument="offset",
+                received=upload.received,
+            )
+        end = offset + data.nbytes
+        if end > upload.total:
+            raise Refusal(
+                "PAYLOAD_SIZE", f"the upload was to have {upload.total} bytes, not {end}", expected=upload.total, given=end
+            )
+        upload.buffer[offset:end] = np.frombuffer(data, np.uint8)
+        upload.received = end
+
+    def finished(self, transfer_id: str) -> Upload:
+        """An upload that is complete. Raises Refusal: TRANSFER_NOT_FOUND, PAYLOAD_SIZE."""
+        upload = self._find(transfer_id, Upload)
+        if upload.received != upload.total:
+            raise Refusal(
+                "PAYLOAD_SIZE",
+                f"the upload has {upload.received} of {upload.total} bytes",
+                expected=upload.total,
+                given=upload.received,
+            )
+        return upload
+
+    def download(self, transfer_id: str) -> Download:
+        """The bytes that Read pinned. Raises Refusal: TRANSFER_NOT_FOUND."""
+        download: Download = self._find(transfer_id, Download)
+        download.touched = time.monotonic()
+        return download
+
+    def forget(self, transfer_id: str) -> None:
+        """Drop a transfer, if it is held."""
+        transfer = self.held.pop(transfer_id, None)
+        if transfer is not None:
+            self.account.bytes -= transfer.total
+
+    def clear(self) -> None:
+        """Drop them all."""
+        for transfer_id in list(self.held):
+            self.forget(transfer_id)
+
+    def _find(self, transfer_id: str, kind: type[Any]) -> Any:
+        transfer = self.held.get(transfer_id)
+        if not isinstance(transfer, kind):
+            raise Refusal(
+                "TRANSFER_NOT_FOUND", f"no {kind.__name__.lower()} {transfer_id!r} in this session, or it was consumed"
+            )
+        return transfer

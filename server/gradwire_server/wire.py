@@ -1,0 +1,87 @@
+"""The few bytes of a message that the front reads itself, so that its event loop parses no large message.
+
+A session's requests begin with session_id (field 1), a batch goes on with writer and first_seq. A sender may
+order fields otherwise; then `None` says that the message must be parsed.
+"""
+
+from dataclasses import dataclass
+
+_VARINT, _BYTES = 0, 2
+_MAX_FIELDS = 8
+
+
+@dataclass(slots=True)
+class Header:
+    """What a message begins with; 0 for fields that it leaves out."""
+
+    session_id: str = ""
+    writer: int = 0
+    first_seq: int = 0
+
+
+def peek_session(raw: bytes) -> str | None:
+    """The session_id that a message begins with; None if it does not begin with one."""
+    if len(raw) < 2 or raw[0] != 0x0A or raw[1] >= 0x80 or len(raw) < 2 + raw[1]:
+        return None
+    try:
+        return raw[2 : 2 + raw[1]].decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def peek_run(raw: bytes) -> Header | None:
+    """Session, writer and first_seq of a RunRequest; None if they are not in the first fields."""
+    header = Header()
+    place = 0
+    for _ in range(_MAX_FIELDS):
+        if place >= len(raw):
+            return header
+        key, place = _varint(raw, place)
+        if key >> 3 > 3:  # fields come in order: writer and first_seq, if at all, came before
+            return header
+        value, place = _varint(raw, place)
+        if key == (1 << 3 | _BYTES):
+            header.session_id = raw[place : place + value].decode(errors="replace")
+            place += value
+        elif key == (2 << 3 | _VARINT):
+            header.writer = value
+        elif key == (3 << 3 | _VARINT):
+            header.first_seq = value
+        else:
+            return None
+    return header
+
+
+def peek_data(raw: bytes, field: int) -> memoryview | None:
+    """The bytes of a message that is one bytes field and nothing else; None if it is anything else."""
+    key = field << 3 | _BYTES
+    if key >= 0x80 or not raw or raw[0] != key:
+        return None
+    size, place = _varint(raw, 1)
+    return memoryview(raw)[place:] if size == len(raw) - place else None
+
+
+def bytes_field(field: int, size: int) -> bytes:
+    """What precedes `size` bytes of a bytes field."""
+    return _encode(field << 3 | _BYTES) + _encode(size)
+
+
+def _varint(raw: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while place < len(raw) and shift < 70:
+        byte = raw[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    return value, place
+
+
+def _encode(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
