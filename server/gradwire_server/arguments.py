@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from gradwire.v1 import service_pb2, types_pb2
-from gradwire_engine import Composite, Op, Tensor, lookup
+from gradwire_engine import Composite, Op, lookup
 from gradwire_engine.schema import REQUIRED, Kind, Param
 from gradwire_server.errors import Refusal
-from gradwire_server.payload import dtype_of
+from gradwire_server.payload import TO_WIRE, dtype_of
 
 if TYPE_CHECKING:
     from gradwire_server.session import Session
@@ -187,8 +187,10 @@ class Call:
         self._refuse(f"argument '{name}' must be {allowed}, not {_ARTICLES[kind]}{shown}", name)
 
     def _refuse(self, what: str, argument: str = "") -> NoReturn:
-        details = {"argument": argument} if argument else {}
-        raise Refusal("ARGUMENT_TYPE", f"{self.name}() {what}", op=self.name, **details)
+        refusal = Refusal("ARGUMENT_TYPE", f"{self.name}() {what}", op=self.name)
+        if argument:
+            refusal.metadata["argument"] = argument
+        raise refusal
 
 
 CALLS: dict[str, Call] = {}
@@ -225,11 +227,9 @@ def fill_argument(argument: Argument, value: Any, kind: Kind) -> None:
     elif kind is Kind.FLOATS:
         argument.floats.values.extend(value)
         argument.floats.SetInParent()
-    elif isinstance(value, Tensor) or not hasattr(value, "itemsize"):
+    elif not hasattr(value, "itemsize"):
         raise TypeError(f"a default of {value!r} cannot be told")
     else:
-        from gradwire_server.payload import TO_WIRE
-
         argument.dtype = TO_WIRE[value]  # type: ignore[assignment]
 
 

@@ -69,9 +69,7 @@ class SessionBackend(Protocol):
 class InProcessBackend:
     """Sessions in this process, computed by one thread: one caller of BLAS at a time."""
 
-    def __init__(
-        self, limits: Limits, clock: Callable[[], float] = time.monotonic, owns_process: bool = False
-    ) -> None:
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic, owns_process: bool = False) -> None:
         self.host = Host(limits, clock)
         self.limits = self.host.limits
         self.owns_process = owns_process

@@ -45,7 +45,7 @@ def run_unary(call: Pending) -> bytes:
             if session.brake.stopping():
                 raise session.brake.refusal()
             HANDLERS[which](session, request, answer)
-        except Exception as error:  # noqa: BLE001: becomes a refusal; the unforeseen is logged
+        except Exception as error:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
             failed = _second_try(session, which, request, answer, error)
             if failed is not None:
                 raise _refusal(session, failed, call.method) from None
@@ -138,7 +138,7 @@ def _run_commands(
                 if timeout:
                     brake.limit(timeout)
                 handlers[which](session, request, answer)
-            except Exception as error:  # noqa: BLE001: becomes this command's refusal; the unforeseen is logged
+            except Exception as error:  # noqa: BLE001 - becomes this command's refusal; the unforeseen is logged
                 failed = _second_try(session, which, request, answer, error)
                 if failed is not None:
                     refusal = _refusal(session, failed, method_of(which or "command"))
@@ -167,7 +167,7 @@ def _second_try(session: Session, which: str | None, request: Any, answer: Any, 
         answer.SetInParent()
     try:
         HANDLERS[which](session, request, answer)
-    except Exception as again:  # noqa: BLE001: reported by the caller
+    except Exception as again:  # noqa: BLE001 - reported by the caller
         return again
     return None
 
@@ -200,5 +200,7 @@ def _fitting(response: service_pb2.RunResponse, session: Session) -> bytes:
 
 def _too_large(size: int, limit: int) -> Refusal:
     return Refusal(
-        "MESSAGE_TOO_LARGE", f"the command was applied, but its answer has {size} bytes and {limit} are the cap", limit=limit
+        "MESSAGE_TOO_LARGE",
+        f"the command was applied, but its answer has {size} bytes and {limit} are the cap",
+        limit=limit,
     )

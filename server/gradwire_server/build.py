@@ -17,7 +17,8 @@ from gradwire_server.limits import memory_bytes
 @cache
 def build_info() -> dict[str, str]:
     """Versions and settings by name."""
-    blas: dict[str, Any] = numpy_config(mode="dicts")["Build Dependencies"]["blas"]  # type: ignore[index]
+    config: Any = numpy_config(mode="dicts")
+    blas = config["Build Dependencies"]["blas"]
     info = {
         "python": platform.python_version(),
         "numpy": np.__version__,

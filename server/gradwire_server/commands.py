@@ -36,9 +36,7 @@ MAX_DESCRIBED = 10_000
 _GRAD_MODE_DISABLED = types_pb2.GRAD_MODE_DISABLED
 
 
-def create(
-    session: "Session", request: commands_pb2.CreateRequest, answer: commands_pb2.CreateResponse | None
-) -> None:
+def create(session: "Session", request: commands_pb2.CreateRequest, answer: commands_pb2.CreateResponse | None) -> None:
     """Make a leaf. The values are checked against dtype and shape before anything is allocated."""
     session.check_new(request.id)
     source = request.WhichOneof("source")
@@ -326,7 +324,8 @@ HANDLERS: dict[str, Handler] = {
 def new_ids(which: str, request: Any) -> Sequence[int]:
     """The ids that a command was to give to new tensors."""
     if which == "op":
-        return () if request.op.endswith("_") and request.op in CALLS and CALLS[request.op].in_place else request.outputs
+        call = CALLS.get(request.op)
+        return () if call is not None and call.in_place else request.outputs
     if which in ("create", "grad"):
         return (request.id,)
     return request.results if which == "gradients" else ()

@@ -41,7 +41,7 @@ class ComputeThread:
             error: BaseException | None = None
             try:
                 result = function(*args)
-            except BaseException as raised:  # noqa: BLE001: handed to whoever waits
+            except BaseException as raised:  # noqa: BLE001 - handed to whoever waits
                 error = raised
             loop.call_soon_threadsafe(finish, result, error)
 

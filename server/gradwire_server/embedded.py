@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,8 +77,10 @@ def _watch(parent: int, end: Callable[[], object], clean: Callable[[], None]) ->
             readable, _, _ = select.select([sys.stdin], [], [], _POLL_SECONDS)
             if readable and not os.read(sys.stdin.fileno(), 4096):
                 break
-        threading.Timer(_GRACE_SECONDS + _LAST_SECONDS, lambda: (clean(), os._exit(0))).start()
         end()
+        time.sleep(_GRACE_SECONDS + _LAST_SECONDS)  # a daemon thread: if all goes well the process has ended by then
+        clean()
+        os._exit(0)
 
     threading.Thread(target=watch, name="gradwire-parent", daemon=True).start()
 

@@ -74,6 +74,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "UNAUTHENTICATED": _Code.UNAUTHENTICATED,
     "PERMISSION_DENIED": _Code.PERMISSION_DENIED,
 }
+_NUMBERS = {reason: errors_pb2.Reason.Value(PREFIX + reason) for reason in CODES}
 # How long a client should wait before it tries again, in seconds.
 RETRY_AFTER = {"UNAVAILABLE": 1.0, "SESSION_LIMIT": 5.0}
 
@@ -96,7 +97,7 @@ class Refusal(Exception):
     def fill(self, error: errors_pb2.Error) -> None:
         """Write it into a batch's result."""
         error.code = self.code.value[0]
-        error.reason = errors_pb2.Reason.Value(PREFIX + self.reason)
+        error.reason = _NUMBERS[self.reason]  # type: ignore[assignment]
         error.message = self.message
         error.root_seq = self.root_seq
         for key, value in self.metadata.items():

@@ -80,7 +80,9 @@ class Host:
         with self._lock:
             if len(self.sessions) >= limits.max_sessions:
                 raise Refusal(
-                    "SESSION_LIMIT", f"the server holds {limits.max_sessions} sessions, its limit", limit=limits.max_sessions
+                    "SESSION_LIMIT",
+                    f"the server holds {limits.max_sessions} sessions, its limit",
+                    limit=limits.max_sessions,
                 )
             session = Session(secrets.token_urlsafe(32), limits, lease, self.clock())
             self.sessions[session.id] = session
@@ -200,11 +202,12 @@ class Host:
             if session.closed:
                 raise Refusal("SESSION_NOT_FOUND", "the session was closed")
             # What the server has left is a session's limit too, where that is less than its own.
-            session.account.limit = max(1, min(self.limits.max_session_bytes, self.limits.max_bytes - self.bytes + before))
+            left = self.limits.max_bytes - self.bytes + before
+            session.account.limit = max(1, min(self.limits.max_session_bytes, left))
             return run_batch(call) if call.method == "Run" else run_unary(call)
         except (Refusal, OutOfOrder):
             raise
-        except Exception as error:  # noqa: BLE001: a refusal too; the unforeseen is logged
+        except Exception as error:  # noqa: BLE001 - a refusal too; the unforeseen is logged
             raise refusal_of(error, call.method) from None
         finally:
             self.bytes += session.account.bytes - before

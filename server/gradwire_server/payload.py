@@ -82,4 +82,4 @@ def contiguous_copy(array: Array) -> memoryview:
     """A read-only copy of an array's values, as they travel, without passing through bytes."""
     values = host(array)
     copied = np.array(values, dtype=values.dtype.newbyteorder("<") if _SWAPPED else values.dtype, order="C")
-    return memoryview(copied.reshape(-1).view(np.uint8)).toreadonly()
+    return copied.reshape(-1).view(np.uint8).data.toreadonly()

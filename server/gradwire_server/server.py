@@ -35,9 +35,7 @@ class Server:
         self._server = grpc.aio.server(options=_options(self.backend.limits.max_message_bytes))
         self._server.add_generic_rpc_handlers((self.front.handlers(),))
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
-        reflection.enable_server_reflection(
-            (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
-        )
+        reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
         try:
             port = self._server.add_insecure_port(address)
         except RuntimeError as error:

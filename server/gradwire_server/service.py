@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -27,8 +27,8 @@ _ALLOWED_IN_DRAIN = frozenset(("KeepAlive", "CloseSession", "Cancel", "ServerInf
 
 log = logging.getLogger("gradwire.server")
 M = TypeVar("M", bound=Message)
-Context = grpc.aio.ServicerContext
-Answer = Callable[[bytes, Context], Awaitable[bytes]]
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Answer: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
 
 
 class Front:
@@ -53,7 +53,7 @@ class Front:
         }
         for method in (*MESSAGES, "Run"):
             unary[method] = self._forward(method)
-        table = {
+        table: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             method: grpc.unary_unary_rpc_method_handler(self._answering(method, answer))
             for method, answer in unary.items()
         }
@@ -72,7 +72,7 @@ class Front:
                 if len(raw) > cap:
                     raise _over_cap(len(raw), cap)
                 return await answer(raw, context)
-            except Exception as error:  # noqa: BLE001: becomes a status; the unforeseen is logged
+            except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
                 await _abort(context, error, method)
             finally:
                 self._leave()
@@ -130,7 +130,7 @@ class Front:
         return await self.backend.list_ops(_small(service_pb2.ListOpsRequest, raw).prefix)
 
     async def _upload(self, requests: AsyncIterator[bytes], context: Context) -> bytes:
-        """Take chunks in. The transfer's id goes out with the headers, so that a broken first call can be gone on with."""
+        """Take chunks in. The transfer's id goes out with the headers, so that a broken call can be gone on with."""
         self._enter()
         try:
             self._admit("Upload")
@@ -147,7 +147,7 @@ class Front:
                 transfer_id=arrival.transfer_id, received_bytes=arrival.upload.received
             )
             return response.SerializeToString()
-        except Exception as error:  # noqa: BLE001: becomes a status; the unforeseen is logged
+        except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await _abort(context, error, "Upload")
         finally:
             self._leave()
@@ -182,7 +182,7 @@ class Front:
                 if not offset:
                     break
             await self.backend.forget(request.session_id, request.transfer_id)
-        except Exception as error:  # noqa: BLE001: becomes a status; the unforeseen is logged
+        except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await _abort(context, error, "Download")
         finally:
             self._leave()
@@ -216,7 +216,7 @@ def _over_cap(size: int, cap: int) -> Refusal:
     )
 
 
-async def _abort(context: Context, error: Exception, method: str) -> None:
+async def _abort(context: Context, error: Exception, method: str) -> NoReturn:
     """End the call with the refusal as its status. Always raises, as gRPC's abort does."""
     if isinstance(error, grpc.aio.AbortError):
         raise error

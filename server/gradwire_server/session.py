@@ -68,9 +68,7 @@ class Brake:
 
     def cancelled(self) -> bool:
         """Whether the client wants it stopped."""
-        return self.cancel_ticket >= self.ticket or (
-            self.writer is not None and self.writer.cancel_through >= self.seq
-        )
+        return self.cancel_ticket >= self.ticket or (self.writer is not None and self.writer.cancel_through >= self.seq)
 
     def stopping(self) -> bool:
         """Whether it should stop, for the client's sake or the deadline's."""

@@ -30,7 +30,7 @@ class Settings(BaseSettings):
     )
     max_message_bytes: int = Field(_DEFAULT.max_message_bytes, ge=1 << 16, description="Bytes of one message.")
     max_inline_bytes: int = Field(
-        _DEFAULT.max_inline_bytes, ge=1 << 10, description="Bytes of a payload inside a message; larger ones are chunked."
+        _DEFAULT.max_inline_bytes, ge=1 << 10, description="Bytes of a payload in a message; larger ones are chunked."
     )
     max_tensor_bytes: int = Field(_DEFAULT.max_tensor_bytes, ge=1 << 10, description="Bytes of one tensor sent in.")
     max_session_bytes: int = Field(
@@ -39,14 +39,10 @@ class Settings(BaseSettings):
     max_bytes: int = Field(
         _DEFAULT.max_bytes, ge=0, description="Bytes all sessions may hold; 0 is four fifths of the memory."
     )
-    max_session_tensors: int = Field(
-        _DEFAULT.max_session_tensors, ge=1, description="Tensors one session may name."
-    )
+    max_session_tensors: int = Field(_DEFAULT.max_session_tensors, ge=1, description="Tensors one session may name.")
     max_sessions: int = Field(_DEFAULT.max_sessions, ge=1, description="Sessions open at once.")
     max_batch_commands: int = Field(_DEFAULT.max_batch_commands, ge=1, description="Commands of one batch.")
-    chunk_bytes: int = Field(
-        _DEFAULT.chunk_bytes, ge=1 << 10, description="Bytes of one chunk of Upload and Download."
-    )
+    chunk_bytes: int = Field(_DEFAULT.chunk_bytes, ge=1 << 10, description="Bytes of one chunk of Upload and Download.")
     lease_seconds: float = Field(
         _DEFAULT.lease_seconds, gt=0, description="How long a session lives without traffic, unless it asks otherwise."
     )

@@ -85,14 +85,17 @@ class Transfers:
         end = offset + data.nbytes
         if end > upload.total:
             raise Refusal(
-                "PAYLOAD_SIZE", f"the upload was to have {upload.total} bytes, not {end}", expected=upload.total, given=end
+                "PAYLOAD_SIZE",
+                f"the upload was to have {upload.total} bytes, not {end}",
+                expected=upload.total,
+                given=end,
             )
         upload.buffer[offset:end] = np.frombuffer(data, np.uint8)
         upload.received = end
 
     def finished(self, transfer_id: str) -> Upload:
         """An upload that is complete. Raises Refusal: TRANSFER_NOT_FOUND, PAYLOAD_SIZE."""
-        upload = self._find(transfer_id, Upload)
+        upload: Upload = self._find(transfer_id, Upload)
         if upload.received != upload.total:
             raise Refusal(
                 "PAYLOAD_SIZE",
