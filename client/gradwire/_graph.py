@@ -1,0 +1,293 @@
+"""A reverse graph as data, and its picture: the nodes that backward will visit, as Graphviz text or as SVG.
+
+Gradients flow from the roots at the top to the leaves at the bottom. Operations are round, leaves that require grad are
+square and show their name, shape and dtype, and a node whose saved values were freed is dashed and grey. Constants have
+no edge and are left out. The picture needs neither a program nor a library: `_graph_layout` says where things go.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+
+from gradwire._graph_layout import Layout, Route, lay_out
+
+_FONT = "-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
+_LONGEST_LABEL = 48
+
+
+@dataclass(frozen=True)
+class GraphLeaf:
+    """The tensor in which an AccumulateGrad node adds up a gradient; `name` is its parameter name, where known."""
+
+    name: str | None
+    shape: tuple[int, ...]
+    dtype: str
+    requires_grad: bool
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """A node of a reverse graph.
+
+    `edges` has a (node id, output number) per tensor input of the operation, with id 0 where it needs no gradient.
+    `leaf` is set for AccumulateGrad. `saved_bytes` is what the node keeps for backward, until `freed`.
+    """
+
+    id: int
+    name: str
+    edges: tuple[tuple[int, int], ...]
+    leaf: GraphLeaf | None
+    saved_bytes: int
+    freed: bool
+
+
+@dataclass(frozen=True)
+class _Look:
+    """How a kind of node is painted. The cards are opaque, so they read on a light page and on a dark one."""
+
+    fill: str
+    line: str
+    ink: str
+    faint: str
+    round: bool = True
+    dashed: bool = False
+
+
+_ROOT = _Look(fill="#4f56d3", line="#4f56d3", ink="#ffffff", faint="#d5d8ff")
+_OPERATION = _Look(fill="#f4f5ff", line="#7b83eb", ink="#1f2350", faint="#666c9e")
+_LEAF = _Look(fill="#e8f8f0", line="#2fa36b", ink="#0e3d27", faint="#3f7a5e", round=False)
+_FREED = _Look(fill="#f1f2f4", line="#9a9fab", ink="#5d6370", faint="#7b818d", dashed=True)
+_UNKNOWN = _Look(fill="#ffffff", line="#9a9fab", ink="#5d6370", faint="#7b818d", dashed=True)
+_EDGE = "#8a90a2"
+
+
+@dataclass(frozen=True)
+class _Card:
+    """What is written on a node, how it is painted, and what a pointer resting on it is told."""
+
+    lines: tuple[str, ...]
+    look: _Look
+    hint: str
+
+    @property
+    def size(self) -> tuple[float, float]:
+        widths = [_text_width(line, 13.0 if i == 0 else 11.0, bold=i == 0) for i, line in enumerate(self.lines)]
+        return round(max(54.0, max(widths) + 34.0)), 30.0 if len(self.lines) == 1 else 44.0
+
+
+@dataclass(frozen=True, repr=False)
+class Graph:
+    """The reverse graph behind some tensors. A notebook shows it; `save` writes it as SVG or Graphviz text.
+
+    `roots` are the ids of the tensors' nodes, 0 for a tensor without history. An edge to a node that is not among
+    `nodes` is drawn as going to an unknown one.
+    """
+
+    nodes: tuple[GraphNode, ...]
+    roots: tuple[int, ...]
+
+    def dot(self) -> str:
+        """Answers the graph in Graphviz' language."""
+        lines = [
+            "digraph autograd {",
+            '  graph [rankdir=TB, bgcolor="transparent", nodesep=0.3, ranksep=0.4];',
+            '  node [shape=box, fontname="Helvetica", fontsize=11, height=0.3];',
+            f'  edge [color="{_EDGE}", fontname="Helvetica", fontsize=9, arrowsize=0.7];',
+        ]
+        for id_, card in self._cards.items():
+            look = card.look
+            style = ",".join(["filled", *(["rounded"] if look.round else []), *(["dashed"] if look.dashed else [])])
+            lines.append(
+                f'  n{id_} [label={_quoted(chr(10).join(card.lines))}, tooltip={_quoted(card.hint)}, style="{style}", '
+                f'fillcolor="{look.fill}", color="{look.line}", fontcolor="{look.ink}"];'
+            )
+        for source, target, output in self._edges:
+            lines.append(f"  n{source} -> n{target}" + (f' [headlabel="{output}"];' if output else ";"))
+        return "\n".join([*lines, "}", ""])
+
+    def svg(self) -> str:
+        """Answers the graph as an SVG picture.
+
+        Raises ValueError where the edges form a cycle, which no recorded graph does.
+        """
+        index = {id_: i for i, id_ in enumerate(self._cards)}
+        cards = list(self._cards.values())
+        sizes = [card.size for card in cards]
+        layout = lay_out(sizes, [(index[source], index[target]) for source, target, _ in self._edges])
+        if not cards:
+            return _frame(220, 40, '<text x="110" y="25" text-anchor="middle" fill="#8a90a2">no gradient graph</text>')
+        body = [_drawn_edges(self._edges, layout)]
+        for id_, card, size, (x, y) in zip(self._cards, cards, sizes, layout.centres, strict=True):
+            body.append(_drawn_card(id_, card, size, x, y))
+        return _frame(layout.width, layout.height, "\n".join(body))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the graph to a file: SVG for the suffix .svg, Graphviz text for .dot and .gv.
+
+        Raises ValueError for any other suffix.
+        """
+        suffix = Path(path).suffix.lower()
+        if suffix not in (".svg", ".dot", ".gv"):
+            raise ValueError(f"a graph is saved as .svg, .dot or .gv, not as {suffix or 'a file without a suffix'!r}")
+        Path(path).write_text(self.svg() if suffix == ".svg" else self.dot(), encoding="utf-8")
+
+    def __str__(self) -> str:
+        return self.dot()
+
+    def __repr__(self) -> str:
+        leaves = sum(_is_leaf(node) for node in self.nodes)
+        return f"Graph({len(self.nodes)} nodes, {leaves} leaves)"
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def _repr_html_(self) -> str:
+        return f'<div style="max-width:100%;max-height:720px;overflow:auto">{self.svg()}</div>'
+
+    @cached_property
+    def _cards(self) -> dict[int, _Card]:
+        roots = set(self.roots)
+        cards = {node.id: _card(node, node.id in roots) for node in self.nodes}
+        unknown = dict.fromkeys(target for node in self.nodes for target, _ in node.edges if target not in cards)
+        unknown.pop(0, None)
+        return cards | {id_: _Card(("…",), _UNKNOWN, "a node that was not fetched") for id_ in unknown}
+
+    @cached_property
+    def _edges(self) -> list[tuple[int, int, int]]:
+        """The edges as (from, to, output number), constants left out."""
+        return [(node.id, target, output) for node in self.nodes for target, output in node.edges if target != 0]
+
+
+def _is_leaf(node: GraphNode) -> bool:
+    return node.leaf is not None or node.name == "AccumulateGrad"
+
+
+def _card(node: GraphNode, is_root: bool) -> _Card:
+    hint = [node.name]
+    if node.leaf is not None:
+        leaf = node.leaf
+        spec = f"({', '.join(map(str, leaf.shape))}{',' if len(leaf.shape) == 1 else ''}) {leaf.dtype}"
+        hint += [leaf.name or "a leaf without a name", spec]
+        if not leaf.requires_grad:
+            hint.append("no longer requires grad")
+        return _Card((_shortened(leaf.name or "leaf"), spec), _LEAF, "\n".join(hint))
+    saved = _bytes_text(node.saved_bytes)
+    if node.freed:
+        return _Card(
+            (_shortened(node.name), "freed"), _FREED, f"{node.name}\nits saved values were freed by a backward"
+        )
+    lines = (_shortened(node.name), *([f"saves {saved}"] if node.saved_bytes else []))
+    look = _LEAF if _is_leaf(node) else _ROOT if is_root else _OPERATION
+    return _Card(lines, look, f"{node.name}\nsaves {saved} for backward")
+
+
+def _bytes_text(count: int) -> str:
+    if count < 1024:
+        return f"{count} B"
+    power = min(4, int(math.log(count, 1024) + 1e-9))
+    return f"{count / 1024**power:.1f}".removesuffix(".0") + (" KiB", " MiB", " GiB", " TiB")[power - 1]
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= _LONGEST_LABEL:
+        return text
+    half = _LONGEST_LABEL // 2
+    return text[:half] + "…" + text[-half:]
+
+
+def _text_width(text: str, size: float, *, bold: bool) -> float:
+    """Estimates how wide a text is, on the generous side: fonts differ, and the text must stay inside its card."""
+    ems = 0.0
+    for char in text:
+        if char in "ijlIftr.,:;'|!()[] ":
+            ems += 0.36
+        elif char in "mwMW@%":
+            ems += 0.92
+        elif ord(char) > 0x2E80:
+            ems += 1.05
+        else:
+            ems += 0.68 if char.isupper() else 0.59
+    return ems * size * (1.1 if bold else 1.0)
+
+
+def _frame(width: float, height: float, body: str) -> str:
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="reverse autograd graph" '
+        f'font-family="{_FONT}" font-size="13">\n{body}\n</svg>\n'
+    )
+
+
+def _drawn_edges(edges: list[tuple[int, int, int]], layout: Layout) -> str:
+    lines, heads, outputs = [], [], []
+    for (source, target, output), route in zip(edges, layout.routes, strict=True):
+        lines.append(f'<path data-from="{source}" data-to="{target}" d="{_path(route)}"/>')
+        if not route.arrives:
+            continue
+        x, y = route.points[-1]
+        heads.append(f"M{x:.1f} {y - 0.5:.1f}l-4-7.5q4 2 8 0z")
+        if output:
+            outputs.append(f'<text x="{x + 7:.1f}" y="{y - 4:.1f}">{output}</text>')
+    return (
+        f'<g fill="none" stroke="{_EDGE}" stroke-width="1.4" stroke-linecap="round">\n' + "\n".join(lines) + "\n</g>\n"
+        f'<path fill="{_EDGE}" d="{"".join(heads)}"/>\n'
+        f'<g fill="{_EDGE}" font-size="9">{"".join(outputs)}</g>'
+    )
+
+
+def _path(route: Route) -> str:
+    (x, y), *rest = route.points
+    path = f"M{x:.1f} {y:.1f}"
+    for i, (next_x, next_y) in enumerate(rest):
+        if route.arrives and i == len(rest) - 1:
+            next_y -= 6  # the rest is the arrowhead's
+        if abs(next_x - x) < 0.05:
+            path += f"V{next_y:.1f}"
+        else:
+            middle = (y + next_y) / 2
+            path += f"C{x:.1f} {middle:.1f} {next_x:.1f} {middle:.1f} {next_x:.1f} {next_y:.1f}"
+        x, y = next_x, next_y
+    return path
+
+
+def _drawn_card(id_: int, card: _Card, size: tuple[float, float], x: float, y: float) -> str:
+    (width, height), look = size, card.look
+    corner = height / 2 if look.round else 3
+    dashes = ' stroke-dasharray="4 3"' if look.dashed else ""
+    parts = [
+        f'<g data-node="{id_}"><title>{_clean(card.hint)}</title>'
+        f'<rect x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.0f}" height="{height:.0f}" '
+        f'rx="{corner:.0f}" fill="{look.fill}" stroke="{look.line}" stroke-width="1.3"{dashes}/>'
+    ]
+    first = y + 4.5 if len(card.lines) == 1 else y - 3
+    parts.append(
+        f'<text x="{x:.1f}" y="{first:.1f}" text-anchor="middle" font-weight="600" fill="{look.ink}">'
+        f"{_clean(card.lines[0])}</text>"
+    )
+    for i, line in enumerate(card.lines[1:], 1):
+        parts.append(
+            f'<text x="{x:.1f}" y="{first + 16 * i:.1f}" text-anchor="middle" font-size="11" fill="{look.faint}">'
+            f"{_clean(line)}</text>"
+        )
+    return "".join(parts) + "</g>"
+
+
+def _clean(text: str) -> str:
+    """Escapes a text for XML."""
+    return escape(_printable(text))
+
+
+def _quoted(text: str) -> str:
+    """Quotes a text for Graphviz, whose escapes are its own: a backslash before an N would be the node's name."""
+    return '"' + _printable(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def _printable(text: str) -> str:
+    """Replaces what XML has no place for at all: most control characters and lone surrogates."""
+    return re.sub("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
