@@ -144,6 +144,7 @@ class Op(Signature):
         self.plans: dict[tuple[bool, ...], Plan] = {}
         self.has_in_place = bool(promote) if in_place is None else in_place
         self.writer: Callable[..., Any] | None = None
+        self.writes_always = False
 
     @property
     def differentiable(self) -> bool:
@@ -158,9 +159,13 @@ class Op(Signature):
             self.formulas[name] = (formula, tuple(inspect.signature(formula).parameters)[1:])
         return self
 
-    def into(self, writer: Callable[..., Any]) -> "Op":
-        """Give a forward that writes its result into the first argument, for in-place use without a temporary."""
+    def into(self, writer: Callable[..., Any], *, always: bool = False) -> "Op":
+        """Give a forward that writes its result into the first argument, for in-place use without a temporary.
+
+        always: it checks and casts what it is given, so it serves whatever the dtypes and shapes.
+        """
         self.writer = writer
+        self.writes_always = always
         return self
 
     def getter(self, name: str) -> tuple[str, Any]:
@@ -320,7 +325,9 @@ class Op(Signature):
             _check_in_place(target)
         arrays = tuple(_array_of(value) for value in args)
         _check_writable(target.array)
-        direct = self.writer is not None and _fits_into(target.array, arrays, self.tensor_places)
+        direct = self.writes_always or (
+            self.writer is not None and _fits_into(target.array, arrays, self.tensor_places)
+        )
         result = None if direct else self.compute(arrays)
         if not direct:
             _check_result(self.name, target, result)
