@@ -35,6 +35,6 @@ def _plain(apply: Any) -> Any:
 
 
 def _pow(base: Any, exponent: Any) -> Any:
-    from gradwire_engine.ops import unary
+    from gradwire_engine.ops import binary
 
-    return unary.pow(base, exponent)
+    return binary.pow(base, exponent)

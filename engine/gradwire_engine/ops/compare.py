@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gradwire_engine import dtypes
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import Number
@@ -122,16 +124,9 @@ def isclose(
         return close
     wide = dtypes.float64 if dtypes.category(input.dtype) < dtypes.FLOAT else dtypes.promote_types(input.dtype, dtypes.float32)
     input, other = input.astype(wide), other.astype(wide)
-    with dtypes_quiet():
+    with np.errstate(invalid="ignore"):  # inf - inf is nan, and not close
         difference = xp.abs(input - other)
         return close | (xp.isfinite(difference) & (difference <= atol + xp.abs(rtol * other)))
-
-
-def dtypes_quiet() -> Any:
-    """inf - inf is nan, as PyTorch has it, without NumPy's warning."""
-    import numpy as np
-
-    return np.errstate(invalid="ignore")
 
 
 @op

@@ -1,13 +1,248 @@
-"""Functions of one tensor, elementwise, and powers."""
+"""Functions of one tensor, elementwise.
+
+A formula saves whichever of input and result gives the cheaper derivative, as PyTorch does. Of complex inputs the
+gradient is the conjugate Wirtinger derivative, hence `conj`, which costs real ones nothing.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
+
+from gradwire_engine import dtypes
 from gradwire_engine.device import Array
-from gradwire_engine.dtypes import Number
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import conj
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import conj, neg, real
+from gradwire_engine.ops.compare import eq
+from gradwire_engine.ops.fill import where, zeros
+from gradwire_engine.ops.precision import through_float32
+
+# Magnitudes and signs.
+
+
+@op(in_place=True)
+def abs(xp: Any, input: Array) -> Array:
+    """Absolute value; of complex numbers the modulus, real (torch.abs)."""
+    if input.dtype == dtypes.bool_:
+        raise EngineError(Reason.NOT_SUPPORTED, "\"abs_cpu\" not implemented for 'Bool'")
+    return xp.abs(input)
+
+
+abs.grad(input=lambda g, input: g * sgn(input))
+
+
+@op(in_place=True)
+def sign(xp: Any, input: Array) -> Array:
+    """-1, 0 or 1; 0 for nan (torch.sign)."""
+    kind = dtypes.category(input.dtype)
+    if kind == dtypes.COMPLEX:
+        raise EngineError(
+            Reason.RUNTIME, "Unlike NumPy, torch.sign doesn't return the sign of a complex number; use torch.sgn"
+        )
+    return _sign(xp, input, kind)
+
+
+def _sign(xp: Any, input: Array, kind: int) -> Array:
+    if kind == dtypes.BOOL:
+        return input.copy()
+    if kind == dtypes.INT:
+        return xp.sign(input)
+    return xp.subtract(input > 0, input < 0, dtype=np.int8).astype(input.dtype)
+
+
+sign.grad(input=lambda g: zeros(g))
+
+
+@op(in_place=True)
+def sgn(xp: Any, input: Array) -> Array:
+    """sign, and for complex numbers z / |z| with 0 for 0 (torch.sgn)."""
+    kind = dtypes.category(input.dtype)
+    if kind < dtypes.COMPLEX:
+        return _sign(xp, input, kind)
+    size = xp.abs(input)
+    return xp.where(size == 0, 0, input / xp.where(size == 0, 1, size)).astype(input.dtype)
+
+
+def _sgn_backward(g: Any, input: Any, out: Any) -> Any:
+    if dtypes.category(input.dtype) < dtypes.COMPLEX:
+        return zeros(g)
+    size = abs(input)
+    safe = where(eq(size, 0), 1, size)
+    return where(eq(size, 0), 0, (g - out * real(conj(out) * g)) / safe)
+
+
+sgn.grad(input=lambda g, input, out: _sgn_backward(g, input, out))
+
+
+@composite
+def positive(input: Array) -> Array:
+    """The input itself (torch.positive)."""
+    if input.dtype == dtypes.bool_:
+        raise EngineError(Reason.RUNTIME, "The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+# Rounding: gradients are zero, but for frac.
+
+
+def _rounding(xp: Any, input: Array, function: Any) -> Array:
+    if dtypes.category(input.dtype) >= dtypes.FLOAT:
+        return function(input)
+    if input.dtype == dtypes.bool_:
+        raise EngineError(Reason.NOT_SUPPORTED, "rounding is not implemented for 'Bool'")
+    return input.copy()
+
+
+@op(in_place=True)
+def floor(xp: Any, input: Array) -> Array:
+    """The largest whole number not above (torch.floor)."""
+    return _rounding(xp, input, xp.floor)
+
+
+@op(in_place=True)
+def ceil(xp: Any, input: Array) -> Array:
+    """The smallest whole number not below (torch.ceil)."""
+    return _rounding(xp, input, xp.ceil)
+
+
+@op(in_place=True)
+def trunc(xp: Any, input: Array) -> Array:
+    """The whole number towards zero (torch.trunc)."""
+    return _rounding(xp, input, xp.trunc)
+
+
+@op(in_place=True, node=lambda input, decimals: "RoundBackward1" if decimals else "RoundBackward0")
+def round(xp: Any, input: Array, *, decimals: int = 0) -> Array:
+    """The nearest whole number, halves to even; or so many decimals (torch.round)."""
+    if not decimals:
+        return _rounding(xp, input, xp.rint)
+    scale = 10.0 ** math.fabs(decimals)
+    scaled = input * scale if decimals > 0 else input / scale
+    rounded = xp.rint(scaled)
+    return (rounded / scale if decimals > 0 else rounded * scale).astype(input.dtype)
+
+
+@op(in_place=True)
+def frac(xp: Any, input: Array) -> Array:
+    """What follows the point, with the input's sign (torch.frac)."""
+    return input - xp.trunc(input)
+
+
+for _step in (floor, ceil, trunc, round):
+    _step.grad(input=lambda g: zeros(g))
+frac.grad(input=lambda g: g)
+
+# Tests for what is no ordinary number: bool results, no gradient.
+
+
+@op
+def isnan(xp: Any, input: Array) -> Array:
+    """Where it is nan (torch.isnan)."""
+    return xp.isnan(input)
+
+
+@op
+def isinf(xp: Any, input: Array) -> Array:
+    """Where it is infinite, of either sign (torch.isinf)."""
+    return xp.isinf(input)
+
+
+@op
+def isfinite(xp: Any, input: Array) -> Array:
+    """Where it is neither nan nor infinite (torch.isfinite)."""
+    return xp.isfinite(input)
+
+
+@op
+def isposinf(xp: Any, input: Array) -> Array:
+    """Where it is plus infinity (torch.isposinf)."""
+    return xp.isinf(input) & (input > 0)
+
+
+@op
+def isneginf(xp: Any, input: Array) -> Array:
+    """Where it is minus infinity (torch.isneginf)."""
+    return xp.isinf(input) & (input < 0)
+
+
+@op
+def signbit(xp: Any, input: Array) -> Array:
+    """Where the sign is set, of -0.0 too (torch.signbit)."""
+    return xp.signbit(input) if input.dtype.kind != "b" else xp.zeros(input.shape, bool)
+
+
+# Powers with a fixed exponent.
+
+
+@op(in_place=True, node="PowBackward0")
+def square(xp: Any, input: Array) -> Array:
+    """input * input (torch.square)."""
+    if input.dtype == dtypes.bool_:
+        input = input.astype(dtypes.int64)
+    return xp.multiply(input, input)
+
+
+square.grad(input=lambda g, input: g * (2 * conj(input)))
+
+
+@op(promote="float")
+def sqrt(xp: Any, input: Array) -> Array:
+    """Square root (torch.sqrt)."""
+    return xp.sqrt(input)
+
+
+sqrt.grad(input=lambda g, out: g / (2 * conj(out)))
+
+
+@op(promote="float")
+@through_float32
+def rsqrt(xp: Any, input: Array) -> Array:
+    """1 / sqrt(input) (torch.rsqrt)."""
+    return xp.reciprocal(xp.sqrt(input))
+
+
+rsqrt.grad(input=lambda g, out: -0.5 * g * conj(out * out * out))
+
+
+@op(promote="float")
+def reciprocal(xp: Any, input: Array) -> Array:
+    """1 / input (torch.reciprocal)."""
+    return xp.reciprocal(input)
+
+
+reciprocal.grad(input=lambda g, out: neg(g) * conj(out * out))
+
+# Exponentials and logarithms.
+
+
+@op(promote="float")
+def exp(xp: Any, input: Array) -> Array:
+    """e to the power of input (torch.exp)."""
+    return xp.exp(input)
+
+
+exp.grad(input=lambda g, out: g * conj(out))
+
+
+@op(promote="float")
+def exp2(xp: Any, input: Array) -> Array:
+    """2 to the power of input (torch.exp2)."""
+    return xp.exp2(input)
+
+
+exp2.grad(input=lambda g, out: g * conj(out) * math.log(2))
+
+
+@op(promote="float")
+def expm1(xp: Any, input: Array) -> Array:
+    """exp(input) - 1, exact near 0 (torch.expm1)."""
+    return xp.expm1(input)
+
+
+expm1.grad(input=lambda g, out: g * (conj(out) + 1))
 
 
 @op(promote="float")
@@ -19,13 +254,199 @@ def log(xp: Any, input: Array) -> Array:
 log.grad(input=lambda g, input: g / conj(input))
 
 
-@op(promote="same")
-def pow(xp: Any, input: Array | Number, exponent: Array | Number) -> Array:
-    """input to the power of exponent (torch.pow)."""
-    return xp.power(input, exponent)
+@op(promote="float")
+def log2(xp: Any, input: Array) -> Array:
+    """Logarithm to base 2 (torch.log2)."""
+    return xp.log2(input)
 
 
-pow.grad(
-    input=lambda g, input, exponent: g * exponent * conj(pow(input, exponent - 1)),
-    exponent=lambda g, out, input: g * out * log(input),
+log2.grad(input=lambda g, input: g / (conj(input) * math.log(2)))
+
+
+@op(promote="float")
+def log10(xp: Any, input: Array) -> Array:
+    """Logarithm to base 10 (torch.log10)."""
+    return xp.log10(input)
+
+
+log10.grad(input=lambda g, input: g / (conj(input) * math.log(10)))
+
+
+@op(promote="float")
+def log1p(xp: Any, input: Array) -> Array:
+    """log(1 + input), exact near 0 (torch.log1p)."""
+    return xp.log1p(input)
+
+
+log1p.grad(input=lambda g, input: g / conj(input + 1))
+
+# Trigonometry.
+
+
+@op(promote="float")
+def sin(xp: Any, input: Array) -> Array:
+    """Sine (torch.sin)."""
+    return xp.sin(input)
+
+
+@op(promote="float")
+def cos(xp: Any, input: Array) -> Array:
+    """Cosine (torch.cos)."""
+    return xp.cos(input)
+
+
+sin.grad(input=lambda g, input: g * conj(cos(input)))
+cos.grad(input=lambda g, input: neg(g) * conj(sin(input)))
+
+
+@op(promote="float")
+def tan(xp: Any, input: Array) -> Array:
+    """Tangent (torch.tan)."""
+    return xp.tan(input)
+
+
+tan.grad(input=lambda g, out: g * conj(1 + out * out))
+
+
+@op(promote="float")
+def asin(xp: Any, input: Array) -> Array:
+    """Inverse sine (torch.asin)."""
+    return xp.arcsin(input)
+
+
+asin.grad(input=lambda g, input: g * conj(rsqrt(1 - input * input)))
+
+
+@op(promote="float")
+def acos(xp: Any, input: Array) -> Array:
+    """Inverse cosine (torch.acos)."""
+    return xp.arccos(input)
+
+
+acos.grad(input=lambda g, input: neg(g) * conj(rsqrt(1 - input * input)))
+
+
+@op(promote="float")
+def atan(xp: Any, input: Array) -> Array:
+    """Inverse tangent (torch.atan)."""
+    return xp.arctan(input)
+
+
+atan.grad(input=lambda g, input: g / conj(input * input + 1))
+
+# Hyperbolic functions.
+
+
+@op(promote="float")
+def sinh(xp: Any, input: Array) -> Array:
+    """Hyperbolic sine (torch.sinh)."""
+    return xp.sinh(input)
+
+
+@op(promote="float")
+def cosh(xp: Any, input: Array) -> Array:
+    """Hyperbolic cosine (torch.cosh)."""
+    return xp.cosh(input)
+
+
+sinh.grad(input=lambda g, input: g * conj(cosh(input)))
+cosh.grad(input=lambda g, input: g * conj(sinh(input)))
+
+
+@op(promote="float")
+def tanh(xp: Any, input: Array) -> Array:
+    """Hyperbolic tangent (torch.tanh)."""
+    return xp.tanh(input)
+
+
+@op(name="_tanh_backward")
+def _tanh_backward(xp: Any, g: Array, out: Array) -> Array:
+    """g * (1 - conj(out)**2), with one temporary."""
+    slope = xp.multiply(out, out)
+    slope = xp.subtract(1, slope, out=slope if slope.ndim else None)
+    return xp.multiply(g, conj(slope))
+
+
+tanh.grad(input=lambda g, out: _tanh_backward(g, out))
+_tanh_backward.grad(
+    g=lambda g, out: _tanh_backward(g, conj(out)),
+    out=lambda h, g, out: -2 * conj(h * conj(g) * out),
 )
+
+
+@op(promote="float")
+def asinh(xp: Any, input: Array) -> Array:
+    """Inverse hyperbolic sine (torch.asinh)."""
+    return xp.arcsinh(input)
+
+
+asinh.grad(input=lambda g, input: g * conj(rsqrt(input * input + 1)))
+
+
+@op(promote="float")
+def acosh(xp: Any, input: Array) -> Array:
+    """Inverse hyperbolic cosine (torch.acosh)."""
+    return xp.arccosh(input)
+
+
+acosh.grad(
+    input=lambda g, input: (
+        g * conj(rsqrt(input + 1) * rsqrt(input - 1))
+        if dtypes.category(input.dtype) == dtypes.COMPLEX
+        else g * rsqrt(input * input - 1)
+    )
+)
+
+
+@op(promote="float")
+def atanh(xp: Any, input: Array) -> Array:
+    """Inverse hyperbolic tangent (torch.atanh)."""
+    return xp.arctanh(input)
+
+
+atanh.grad(input=lambda g, input: g / conj(1 - input * input))
+
+
+@op(promote="float")
+@through_float32
+def sigmoid(xp: Any, input: Array) -> Array:
+    """1 / (1 + exp(-input)) (torch.sigmoid)."""
+    result = xp.negative(input)
+    if not result.ndim:
+        return 1 / (1 + xp.exp(result))
+    xp.exp(result, out=result)
+    result += 1
+    return xp.reciprocal(result, out=result)
+
+
+@op(name="_sigmoid_backward")
+def _sigmoid_backward(xp: Any, g: Array, out: Array) -> Array:
+    """g * conj(out * (1 - out)), with one temporary."""
+    slope = xp.subtract(1, out)
+    slope = xp.multiply(slope, out, out=slope if slope.ndim else None)
+    return xp.multiply(g, conj(slope))
+
+
+sigmoid.grad(input=lambda g, out: _sigmoid_backward(g, out))
+_sigmoid_backward.grad(
+    g=lambda g, out: _sigmoid_backward(g, conj(out)),
+    out=lambda h, g, out: conj(h * conj(g) * (1 - 2 * out)),
+)
+
+# Degrees.
+
+
+@op(promote="float", node="MulBackward0")
+def deg2rad(xp: Any, input: Array) -> Array:
+    """Degrees as radians (torch.deg2rad)."""
+    return xp.multiply(input, math.pi / 180)
+
+
+@op(promote="float", node="MulBackward0")
+def rad2deg(xp: Any, input: Array) -> Array:
+    """Radians as degrees (torch.rad2deg)."""
+    return xp.multiply(input, 180 / math.pi)
+
+
+deg2rad.grad(input=lambda g: g * (math.pi / 180))
+rad2deg.grad(input=lambda g: g * (180 / math.pi))

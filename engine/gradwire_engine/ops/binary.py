@@ -1,0 +1,386 @@
+"""Functions of two or three tensors, elementwise: powers, remainders, extremes, interpolation, clamping."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import conj, div, neg, sub
+from gradwire_engine.ops.compare import eq, ge, gt, le, logical_and, logical_or, lt
+from gradwire_engine.ops.fill import where, zeros
+from gradwire_engine.ops.precision import through_float32
+from gradwire_engine.ops.unary import exp, exp2, isnan, log
+from gradwire_engine.tensor import Tensor
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | complex)
+
+
+def _pow_node(input: Any, exponent: Any) -> str:
+    if type(exponent) is not Tensor:
+        return "PowBackward0"
+    return "PowBackward1" if type(input) is Tensor else "PowBackward2"
+
+
+@op(promote="same", node=_pow_node)
+def pow(xp: Any, input: Array | Number, exponent: Array | Number) -> Array:
+    """input to the power of exponent (torch.pow). Whole numbers to negative whole powers are refused."""
+    if _is_number(input):
+        input = xp.asarray(input, getattr(exponent, "dtype", None))
+    kind = dtypes.category(input.dtype)
+    if kind == dtypes.BOOL:
+        input = input.astype(dtypes.int64)
+    if kind < dtypes.FLOAT and bool((xp.asarray(exponent) < 0).any()):
+        raise EngineError(Reason.RUNTIME, "Integers to negative integer powers are not allowed.")
+    plain = exponent.item() if getattr(exponent, "ndim", 1) == 0 and xp is np else exponent
+    special = _POWERS.get(plain) if _is_number(plain) else None
+    return special(xp, input) if special is not None else xp.power(input, exponent)
+
+
+# NumPy's power takes many times as long as these products.
+_POWERS: dict[Any, Any] = {
+    1: lambda xp, x: x.copy(),
+    2: lambda xp, x: xp.multiply(x, x),
+    3: lambda xp, x: xp.multiply(xp.multiply(x, x), x),
+    4: lambda xp, x: xp.square(xp.multiply(x, x)),
+    0.5: lambda xp, x: xp.sqrt(x),
+    -1: lambda xp, x: xp.reciprocal(x),
+    -2: lambda xp, x: xp.reciprocal(xp.multiply(x, x)),
+    -0.5: lambda xp, x: xp.reciprocal(xp.sqrt(x)),
+}
+
+
+def _pow_input(g: Any, input: Any, exponent: Any) -> Any:
+    if _is_number(exponent):
+        if exponent == 0:
+            return zeros(g)
+        return g * (conj(exponent) * conj(pow(input, exponent - 1)))
+    return where(eq(exponent, 0), 0, g * conj(exponent * pow(input, exponent - 1)))
+
+
+def _pow_exponent(g: Any, input: Any, exponent: Any, out: Any) -> Any:
+    if _is_number(input):
+        if input == 0:
+            return g * where(ge(exponent, 0), 0, out * -math.inf) if not isinstance(input, complex) else zeros(g)
+        return g * conj(out * (math.log(input) if not isinstance(input, complex) and input > 0 else _log_of(input)))
+    at_zero = logical_and(eq(input, 0), ge(exponent, 0)) if dtypes.category(input.dtype) < dtypes.COMPLEX else eq(input, 0)
+    return where(at_zero, 0, g * conj(out * log(input)))
+
+
+def _log_of(number: Any) -> Any:
+    """A number's logarithm: nan for negative real ones, as log of a tensor gives."""
+    return complex(np.log(number)) if isinstance(number, complex) else math.nan
+
+
+pow.grad(input=_pow_input, exponent=_pow_exponent)
+
+
+@composite(in_place=True)
+def float_power(input: Array | Number, exponent: Array | Number) -> Array:
+    """pow in double precision (torch.float_power)."""
+    values = (input, exponent)
+    is_complex = any(dtypes.category(dtypes.result_type(value)) == dtypes.COMPLEX for value in values)
+    dtype = dtypes.complex128 if is_complex else dtypes.float64
+    return pow(*(_cast(value, dtype) if hasattr(value, "dtype") else value for value in values))
+
+
+def _cast(value: Any, dtype: Any) -> Any:
+    from gradwire_engine.ops.basic import cast
+
+    return value if value.dtype == dtype else cast(value, dtype)
+
+
+@op(promote="same", node=lambda input, other: "RemainderBackward1" if type(other) is Tensor else "RemainderBackward0")
+def remainder(xp: Any, input: Array | Number, other: Array | Number) -> Array:
+    """What is left of dividing, with the divisor's sign (torch.remainder)."""
+    _refuse_zero_divisor(xp, input, other)
+    return xp.remainder(input, other)
+
+
+@op(promote="same", node=lambda input, other: "FmodBackward1" if type(other) is Tensor else "FmodBackward0")
+def fmod(xp: Any, input: Array, other: Array | Number) -> Array:
+    """What is left of dividing, with the dividend's sign (torch.fmod)."""
+    _refuse_zero_divisor(xp, input, other)
+    return xp.fmod(input, other)
+
+
+@op(promote="same")
+def floor_divide(xp: Any, input: Array | Number, other: Array | Number) -> Array:
+    """The quotient rounded down; no gradient (torch.floor_divide)."""
+    return div(input, other, rounding_mode="floor")
+
+
+def _refuse_zero_divisor(xp: Any, input: Any, other: Any) -> None:
+    if dtypes.category(dtypes.result_type(input, other)) < dtypes.FLOAT and bool((xp.asarray(other) == 0).any()):
+        raise EngineError(Reason.RUNTIME, "ZeroDivisionError")
+
+
+remainder.grad(
+    input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="floor")
+)
+fmod.grad(input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="trunc"))
+
+
+@op(promote="float")
+def atan2(xp: Any, input: Array, other: Array) -> Array:
+    """The angle of the point (other, input) (torch.atan2)."""
+    return xp.arctan2(input, other)
+
+
+def _over_square(value: Any, input: Any, other: Any) -> Any:
+    square = input * input + other * other
+    return where(eq(square, 0), 0, value / square)
+
+
+atan2.grad(
+    input=lambda g, input, other: g * _over_square(other, input, other),
+    other=lambda g, input, other: g * _over_square(neg(input), input, other),
+)
+
+
+@op(promote="same")
+def hypot(xp: Any, input: Array, other: Array) -> Array:
+    """sqrt(input**2 + other**2) (torch.hypot)."""
+    return xp.hypot(input, other)
+
+
+hypot.grad(input=lambda g, input, out: g * (input / out), other=lambda g, other, out: g * (other / out))
+
+
+@op(promote="same")
+def maximum(xp: Any, input: Array, other: Array) -> Array:
+    """The larger of two, nan if either is (torch.maximum)."""
+    _refuse_complex("maximum", input, other)
+    return xp.maximum(input, other)
+
+
+@op(promote="same")
+def minimum(xp: Any, input: Array, other: Array) -> Array:
+    """The smaller of two, nan if either is (torch.minimum)."""
+    _refuse_complex("minimum", input, other)
+    return xp.minimum(input, other)
+
+
+def _refuse_complex(name: str, *values: Any) -> None:
+    if any(dtypes.category(value.dtype) == dtypes.COMPLEX for value in values):
+        raise EngineError(Reason.NOT_SUPPORTED, f'"{name}" not implemented for complex tensors.', op=name)
+
+
+def _to_winner(g: Any, loses: Any, ties: Any) -> Any:
+    """The gradient of the one that does not lose; half of it where the two are equal."""
+    return where(loses, 0, where(ties, g * 0.5, g))
+
+
+maximum.grad(
+    input=lambda g, input, other: _to_winner(g, lt(input, other), eq(input, other)),
+    other=lambda g, input, other: _to_winner(g, gt(input, other), eq(input, other)),
+)
+minimum.grad(
+    input=lambda g, input, other: _to_winner(g, gt(input, other), eq(input, other)),
+    other=lambda g, input, other: _to_winner(g, lt(input, other), eq(input, other)),
+)
+
+
+@op(promote="same")
+def fmax(xp: Any, input: Array, other: Array) -> Array:
+    """The larger of two; of a number and nan the number (torch.fmax)."""
+    return xp.fmax(input, other)
+
+
+@op(promote="same")
+def fmin(xp: Any, input: Array, other: Array) -> Array:
+    """The smaller of two; of a number and nan the number (torch.fmin)."""
+    return xp.fmin(input, other)
+
+
+fmax.grad(
+    input=lambda g, input, other: where(logical_or(ge(input, other), isnan(other)), g, 0),
+    other=lambda g, input, other: where(logical_or(ge(input, other), isnan(other)), 0, g),
+)
+fmin.grad(
+    input=lambda g, input, other: where(logical_or(le(input, other), isnan(other)), g, 0),
+    other=lambda g, input, other: where(logical_or(le(input, other), isnan(other)), 0, g),
+)
+
+
+@op(promote="same", node=lambda input, other, alpha: "RsubBackward0" if type(other) is Tensor else "RsubBackward1")
+def rsub(xp: Any, input: Array, other: Array | Number, *, alpha: Number = 1) -> Array:
+    """other - alpha * input (torch.rsub)."""
+    return sub(other, input, alpha=alpha)
+
+
+rsub.grad(input=lambda g, alpha: neg(g) * conj(alpha), other=lambda g: g)
+
+
+@op(promote="same", node=lambda input, end, weight: f"LerpBackward{int(type(weight) is Tensor)}")
+def lerp(xp: Any, input: Array, end: Array, weight: Array | Number) -> Array:
+    """input + weight * (end - input) (torch.lerp)."""
+    span = xp.subtract(end, input)
+    near = xp.asarray(xp.abs(weight) < 0.5)
+    if near.ndim == 0:
+        return xp.add(input, weight * span) if near else xp.subtract(end, span * (1 - weight))
+    return xp.where(near, xp.add(input, weight * span), xp.subtract(end, span * (1 - weight)))
+
+
+lerp.grad(
+    input=lambda g, weight: g * (1 - conj(weight)),
+    end=lambda g, weight: g * conj(weight),
+    weight=lambda g, input, end: g * conj(end - input),
+)
+
+
+@op(promote="same")
+def addcmul(xp: Any, input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
+    """input + value * tensor1 * tensor2 (torch.addcmul)."""
+    product = xp.multiply(tensor1, tensor2)
+    return xp.add(input, product if value == 1 else product * value)
+
+
+addcmul.grad(
+    input=lambda g: g,
+    tensor1=lambda g, tensor2, value: g * conj(tensor2 * value),
+    tensor2=lambda g, tensor1, value: g * conj(tensor1 * value),
+)
+
+
+@op(promote="same")
+def addcdiv(xp: Any, input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
+    """input + value * tensor1 / tensor2 (torch.addcdiv)."""
+    if dtypes.category(dtypes.result_type(tensor1, tensor2)) < dtypes.FLOAT:
+        raise EngineError(Reason.RUNTIME, "Integer division with addcdiv is no longer supported: make them float first.")
+    quotient = xp.true_divide(tensor1, tensor2)
+    return xp.add(input, quotient if value == 1 else quotient * value)
+
+
+addcdiv.grad(
+    input=lambda g: g,
+    tensor1=lambda g, tensor2, value: g * conj(value / tensor2),
+    tensor2=lambda g, tensor1, tensor2, value: neg(g) * conj((value / tensor2) * (tensor1 / tensor2)),
+)
+
+# Clamping: the gradient passes at the bounds too.
+
+
+@op(promote="same", node=lambda input, min, max: f"ClampBackward{int(not _any_tensor(min, max))}")
+def clamp(xp: Any, input: Array, min: Array | Number | None = None, max: Array | Number | None = None) -> Array:
+    """input kept between min and max, either of which may be missing (torch.clamp)."""
+    if min is None and max is None:
+        raise EngineError(Reason.RUNTIME, "torch.clamp: At least one of 'min' or 'max' must not be None")
+    result = input if min is None else xp.maximum(input, min)
+    return result if max is None else xp.minimum(result, max)
+
+
+def _any_tensor(*bounds: Any) -> bool:
+    return any(type(bound) is Tensor for bound in bounds)
+
+
+def _clamp_input(g: Any, input: Any, min: Any, max: Any) -> Any:
+    if min is None or max is None:
+        return where(le(input, max) if min is None else ge(input, min), g, 0)
+    return where(logical_and(ge(input, min), le(input, max)), g, 0)
+
+
+def _clamp_min(g: Any, input: Any, min: Any, max: Any) -> Any:
+    below = lt(input, min)
+    return where(below if max is None else logical_and(below, _less(min, max)), g, 0)
+
+
+def _clamp_max(g: Any, input: Any, min: Any, max: Any) -> Any:
+    above = gt(input, max)
+    return where(above if min is None else logical_or(above, _less(max, min)), g, 0)
+
+
+def _less(low: Any, high: Any) -> Any:
+    if _is_number(low):
+        return np.asarray(low < high) if _is_number(high) else gt(high, low)
+    return lt(low, high)
+
+
+clamp.grad(input=_clamp_input, min=_clamp_min, max=_clamp_max)
+
+
+@op(promote="same", node=lambda input, min: f"ClampMinBackward{int(_any_tensor(min))}")
+def clamp_min(xp: Any, input: Array, min: Array | Number) -> Array:
+    """input, or min where that is larger (torch.clamp_min)."""
+    return xp.maximum(input, min)
+
+
+@op(promote="same", node=lambda input, max: f"ClampMaxBackward{int(_any_tensor(max))}")
+def clamp_max(xp: Any, input: Array, max: Array | Number) -> Array:
+    """input, or max where that is smaller (torch.clamp_max)."""
+    return xp.minimum(input, max)
+
+
+clamp_min.grad(
+    input=lambda g, input, min: where(ge(input, min), g, 0), min=lambda g, input, min: where(lt(input, min), g, 0)
+)
+clamp_max.grad(
+    input=lambda g, input, max: where(le(input, max), g, 0), max=lambda g, input, max: where(gt(input, max), g, 0)
+)
+
+# Of logarithms and signs.
+
+
+@op(promote="float")
+def logaddexp(xp: Any, input: Array, other: Array) -> Array:
+    """log(exp(input) + exp(other)) (torch.logaddexp)."""
+    return xp.logaddexp(input, other)
+
+
+@op(promote="float")
+def logaddexp2(xp: Any, input: Array, other: Array) -> Array:
+    """log2(2**input + 2**other) (torch.logaddexp2)."""
+    return xp.logaddexp2(input, other)
+
+
+logaddexp.grad(
+    input=lambda g, input, other: g / (1 + exp(other - input)),
+    other=lambda g, input, other: g / (1 + exp(input - other)),
+)
+logaddexp2.grad(
+    input=lambda g, input, other: g / (1 + exp2(other - input)),
+    other=lambda g, input, other: g / (1 + exp2(input - other)),
+)
+
+
+@op(promote="float")
+def copysign(xp: Any, input: Array, other: Array | Number) -> Array:
+    """input's size with other's sign (torch.copysign)."""
+    return xp.copysign(input, other)
+
+
+copysign.grad(input=lambda g, input, out: g * where(eq(input, 0), 0, out / input), other=lambda g: zeros(g))
+
+
+@op(promote="same")
+def heaviside(xp: Any, input: Array, values: Array) -> Array:
+    """0 below zero, 1 above, `values` at zero; no gradient (torch.heaviside)."""
+    return xp.where(input == 0, values, (input > 0).astype(input.dtype))
+
+
+@op(promote="float")
+@through_float32
+def xlogy(xp: Any, input: Array | Number, other: Array | Number) -> Array:
+    """input * log(other), 0 where input is 0 (torch.xlogy)."""
+    result = xp.multiply(input, xp.log(other))
+    return xp.where((xp.asarray(input) == 0) & ~xp.isnan(other), 0, result).astype(result.dtype)
+
+
+xlogy.grad(
+    input=lambda g, input, other: g * _log_where(input, other),
+    other=lambda g, input, other: g * input / other,
+)
+
+
+def _log_where(input: Any, other: Any) -> Any:
+    silent = le(other, 0) if not _is_number(other) else np.asarray(other <= 0)
+    silent = logical_and(silent, eq(input, 0)) if not _is_number(input) else silent
+    return where(silent, 0, log(other) if not _is_number(other) else math.log(other) if other > 0 else math.nan)

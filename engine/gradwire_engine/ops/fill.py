@@ -1,0 +1,140 @@
+"""Choosing between values by a mask, and overwriting: where, masked_fill, fill, zero, copy.
+
+Also `zeros_like`, the constant that formulas are written with: zeros where a gradient is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire_engine import device as devices
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array, module_of
+from gradwire_engine.dtypes import Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import cast_array, op
+from gradwire_engine.ops.basic import expand, sum_to_size
+from gradwire_engine.tensor import Tensor
+
+
+def zeros(g: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """Zeros of g's dtype on its device, g's shape unless told: a Tensor for a Tensor, an array for an array."""
+    array = g.array if type(g) is Tensor else g
+    made = module_of(array).zeros(array.shape if shape is None else shape, array.dtype)
+    return Tensor(made) if type(g) is Tensor else made
+
+
+@op
+def where(xp: Any, condition: Array, input: Array | Number, other: Array | Number) -> Array:
+    """input where the condition holds, other elsewhere (torch.where)."""
+    if condition.dtype not in (dtypes.bool_, dtypes.uint8):
+        raise EngineError(
+            Reason.RUNTIME,
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{dtypes.TITLES[condition.dtype]}",
+        )
+    dtype = dtypes.result_type(input, other)
+    return xp.where(condition.astype(bool, copy=False), _in(xp, input, dtype), _in(xp, other, dtype))
+
+
+def _in(xp: Any, value: Any, dtype: Any) -> Any:
+    return cast_array(value, dtype) if hasattr(value, "dtype") else xp.asarray(value, dtype)
+
+
+where.grad(
+    input=lambda g, condition: where(condition, g, 0),
+    other=lambda g, condition: where(condition, 0, g),
+)
+
+
+def _fill_value(op_name: str, input: Array, value: Any) -> Any:
+    """A number or 0-d array in the input's dtype; what would lose its kind is refused for numbers, cut for tensors."""
+    if hasattr(value, "ndim") and value.ndim:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"{op_name} only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s).",
+        )
+    return cast_array(value, input.dtype)
+
+
+@op(in_place=True, node=lambda input, mask, value: f"MaskedFillBackward{int(type(value) is Tensor)}")
+def masked_fill(xp: Any, input: Array, mask: Array, value: Array | Number) -> Array:
+    """value where the mask holds, input elsewhere (torch.masked_fill)."""
+    if mask.dtype != dtypes.bool_:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"masked_fill_ only supports boolean masks, but got mask with dtype {dtypes.name_of(mask.dtype)}",
+        )
+    kind = dtypes.category(value.dtype if hasattr(value, "dtype") else dtypes.of_number(value))
+    if kind > dtypes.category(input.dtype) >= dtypes.INT:
+        raise EngineError(
+            Reason.DTYPE, f"value cannot be converted to type {dtypes.name_of(input.dtype)} without overflow"
+        )
+    return xp.where(mask, xp.asarray(_fill_value("masked_fill_", input, value)), input)
+
+
+masked_fill.grad(
+    input=lambda g, mask: masked_fill(g, mask, 0),
+    value=lambda g, mask: sum_to_size(where(mask, g, 0), ()),
+)
+
+
+@op(in_place=True, node=lambda input, value: f"FillBackward{2 + (type(value) is Tensor)}")
+def fill(xp: Any, input: Array, value: Array | Number) -> Array:
+    """The value everywhere, in the input's shape and dtype (torch.Tensor.fill_)."""
+    _refuse_wide(value)
+    return xp.full(input.shape, cast_array(value, input.dtype), input.dtype)
+
+
+def _refuse_wide(value: Any) -> None:
+    if hasattr(value, "ndim") and value.ndim:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.",
+        )
+
+
+
+
+def _write_fill(xp: Any, input: Array, value: Any) -> None:
+    _refuse_wide(value)
+    input[...] = cast_array(value, input.dtype)
+
+
+fill.into(_write_fill, always=True)
+fill.grad(input=lambda g: zeros(g), value=lambda g: sum_to_size(g, ()))
+
+
+@op(in_place=True)
+def zero(xp: Any, input: Array) -> Array:
+    """Zeros in the input's shape and dtype (torch.Tensor.zero_)."""
+    return xp.zeros(input.shape, input.dtype)
+
+
+zero.into(lambda xp, input: input.fill(0), always=True)
+zero.grad(input=lambda g: zeros(g))
+
+
+@op(in_place=True, node="CopyBackwards")
+def copy(xp: Any, input: Array, src: Array, non_blocking: bool = False) -> Array:
+    """src broadcast to the input's shape, in its dtype, on its device (torch.Tensor.copy_)."""
+    return _source(input, src).copy()
+
+
+def _source(input: Array, src: Array) -> Array:
+    return expand(cast_array(devices.to_device(src, devices.device_of(input)), input.dtype), input.shape)
+
+
+def _write_copy(xp: Any, input: Array, src: Array, non_blocking: bool) -> None:
+    input[...] = _source(input, src)
+
+
+copy.into(_write_copy, always=True)
+copy.grad(input=lambda g: zeros(g), src=lambda g, src_meta: on_device(g, src_meta.device))
+
+
+def on_device(value: Any, device: str) -> Any:
+    """A gradient on a device; itself if it is there."""
+    from gradwire_engine.ops.basic import to_device
+
+    return value if (value.device if type(value) is Tensor else devices.device_of(value)) == device else to_device(value, device)

@@ -1,0 +1,356 @@
+"""Taking and putting along one dimension: index_select, gather and scatter with their adjoints, masked_select, nonzero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import cast_array, composite, op
+from gradwire_engine.ops.basic import expand, sum_to_size
+from gradwire_engine.ops.checks import admit, normalize_dim
+from gradwire_engine.ops.index import add_flat, add_rows, checked, getitem
+from gradwire_engine.ops.precision import is_half
+from gradwire_engine.ops.shape import flatten, reshape
+from gradwire_engine.tensor import Tensor
+
+Ints = Any
+
+
+def _whole_number(name: str, index: Array) -> Array:
+    if index.dtype not in (dtypes.int64, dtypes.int32):
+        raise EngineError(Reason.RUNTIME, f"{name}(): Expected dtype int64/int32 for index", op=name)
+    return index.astype(dtypes.int64, copy=False)
+
+
+# Whole slices along a dimension.
+
+
+def _line(xp: Any, name: str, index: Array, dim: int, size: int) -> Array:
+    """A vector of positions along a dimension."""
+    if index.ndim > 1:
+        raise EngineError(Reason.INDEX_OUT_OF_RANGE, f"{name}(): Index is supposed to be a vector", op=name)
+    index = _whole_number(name, index).reshape(-1)
+    if index.size and int(index.min()) < 0:
+        raise EngineError(Reason.INDEX_OUT_OF_RANGE, f"{name}(): index out of range in self", op=name)
+    if index.size and int(index.max()) >= size:
+        raise EngineError(
+            Reason.INDEX_OUT_OF_RANGE,
+            f"{name}(): index out of range in self: index {int(index.max())} is out of bounds for dimension {dim} with "
+            f"size {size}",
+            op=name,
+        )
+    return index
+
+
+@op
+def index_select(xp: Any, input: Array, dim: int, index: Array) -> Array:
+    """The slices along dim that a vector of positions names (torch.index_select)."""
+    dim = normalize_dim(dim, input.ndim)
+    places = _line(xp, "index_select", index, dim, input.shape[dim] if input.ndim else 1)
+    return xp.take(input, places, dim) if input.ndim else input.copy()
+
+
+@op(name="_index_select_backward")
+def _index_select_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
+    """Zeros of a shape, with the slices of g added at their positions."""
+    if not shape:
+        return g.reshape(shape)
+    dim = normalize_dim(dim, len(shape))
+    first = xp.moveaxis(g, dim, 0)
+    rest = first.shape[1:]
+    added = add_rows(xp, first.reshape(len(first), -1) if g.size else xp.zeros((0, 0), g.dtype), index.reshape(-1), shape[dim])
+    return xp.moveaxis(added.reshape(shape[dim], *rest), 0, dim) if g.size else xp.zeros(shape, g.dtype)
+
+
+index_select.grad(
+    input=lambda g, dim, index, input_meta: _index_select_backward(g, dim, index, input_meta.shape)
+)
+_index_select_backward.grad(g=lambda g, dim, index: index_select(g, dim, index))
+
+
+@op(in_place=True)
+def index_add(xp: Any, input: Array, dim: int, index: Array, source: Array, *, alpha: Number = 1) -> Array:
+    """The input with source's slices added at the positions of index along dim (torch.index_add)."""
+    dim = normalize_dim(dim, input.ndim)
+    _match(input, dim, index, source, "index_add")
+    places = _line(xp, "index_add", index, dim, input.shape[dim] if input.ndim else 1)
+    source = source if alpha == 1 else source * alpha
+    return input + _index_select_backward(source.astype(input.dtype, copy=False), dim, places, input.shape)
+
+
+def _match(input: Array, dim: int, index: Array, source: Array, name: str) -> None:
+    if source.dtype != input.dtype:
+        raise EngineError(Reason.RUNTIME, f"{name}(): self ({input.dtype}) and source ({source.dtype}) must have the same scalar type")
+    size = source.shape[dim] if source.ndim else 1
+    if index.size != size:
+        raise EngineError(
+            Reason.INDEX_OUT_OF_RANGE,
+            f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): ({size}), for dim: {dim}",
+        )
+
+
+index_add.grad(
+    input=lambda g: g,
+    source=lambda g, dim, index, alpha: index_select(g, dim, index) * alpha,
+)
+
+
+@op(in_place=True)
+def index_copy(xp: Any, input: Array, dim: int, index: Array, source: Array) -> Array:
+    """The input with source's slices put at the positions of index along dim (torch.index_copy)."""
+    dim = normalize_dim(dim, input.ndim)
+    _match(input, dim, index, source, "index_copy")
+    places = _line(xp, "index_copy", index, dim, input.shape[dim] if input.ndim else 1)
+    result = input.copy()
+    result.reshape(result.shape or (1,))[(slice(None),) * dim + (places,)] = source.reshape(source.shape or (1,))
+    return result
+
+
+@op(in_place=True, node=lambda input, dim, index, value: f"IndexFillBackward{int(type(value) is Tensor)}")
+def index_fill(xp: Any, input: Array, dim: int, index: Array, value: Array | Number) -> Array:
+    """The input with a value in the slices that index names along dim (torch.index_fill)."""
+    dim = normalize_dim(dim, input.ndim)
+    size = input.shape[dim] if input.ndim else 1
+    places = checked(xp, _whole_number("index_fill", index).reshape(-1), size, dim)
+    result = input.copy()
+    result.reshape(result.shape or (1,))[(slice(None),) * dim + (places,)] = cast_array(value, input.dtype)
+    return result
+
+
+index_copy.grad(
+    input=lambda g, dim, index: index_fill(g, dim, index, 0),
+    source=lambda g, dim, index: index_select(g, dim, index),
+)
+index_fill.grad(
+    input=lambda g, dim, index: index_fill(g, dim, index, 0),
+    value=lambda g, dim, index: sum_to_size(index_select(g, dim, index), ()),
+)
+
+# Element by element along a dimension.
+
+
+def _flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Array) -> Array:
+    """Positions in the flattened tensor of the elements that an index along dim names."""
+    if index.dtype != dtypes.int64:
+        raise EngineError(Reason.RUNTIME, f"{name}(): Expected dtype int64 for index", op=name)
+    if index.ndim != len(shape) and index.size and not (index.ndim <= 1 and len(shape) <= 1):
+        raise EngineError(
+            Reason.RUNTIME, "Index tensor must have the same number of dimensions as input tensor", op=name
+        )
+    if not shape:
+        checked(xp, index, 1, 0, Reason.RUNTIME)
+        return xp.zeros(index.shape, dtypes.int64)
+    for axis, size in enumerate(index.shape):
+        if axis != dim and size > shape[axis]:
+            raise EngineError(
+                Reason.RUNTIME,
+                f"Size does not match at dimension {axis} expected index {list(index.shape)} to be no larger than self "
+                f"{list(shape)} apart from dimension {dim}",
+                op=name,
+            )
+    if index.size and int(index.min()) < 0:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"index {int(index.min())} is out of bounds for dimension {dim} with size {shape[dim]}",
+            op=name,
+        )
+    checked(xp, index, shape[dim], dim, Reason.RUNTIME)
+    steps = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        steps[axis] = steps[axis + 1] * shape[axis + 1]
+    places = index * steps[dim]
+    for axis, size in enumerate(index.shape):
+        if axis != dim:
+            line = xp.arange(size, dtype=dtypes.int64) * steps[axis]
+            places += line.reshape((-1,) + (1,) * (index.ndim - axis - 1))
+    return places
+
+
+@op
+def gather(xp: Any, input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
+    """At each place of index the input's element there, at that position along dim (torch.gather)."""
+    dim = normalize_dim(dim, input.ndim)
+    places = _flat_places(xp, "gather", input.shape, dim, index)
+    return input.reshape(-1)[places]
+
+
+@op(name="_gather_backward", node="ScatterAddBackward0")
+def _gather_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
+    """Zeros of a shape with g added at the places of index: gather's adjoint."""
+    whole = xp.zeros(shape, dtypes.float32 if is_half(g.dtype) else g.dtype)
+    places = _flat_places(xp, "gather", whole.shape, normalize_dim(dim, whole.ndim), index)
+    add_flat(xp, whole, places.reshape(-1), g.reshape(-1))
+    return whole.astype(g.dtype, copy=False)
+
+
+gather.grad(input=lambda g, dim, index, input_meta: _gather_backward(g, dim, index, input_meta.shape))
+_gather_backward.grad(g=lambda g, dim, index: gather(g, dim, index))
+
+
+@op(name="_put_along", node="ScatterBackward0")
+def put_along(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
+    """Zeros of a shape with g at the places of index, none of which comes twice."""
+    whole = xp.zeros(shape, g.dtype)
+    whole.reshape(-1)[_flat_places(xp, "scatter", whole.shape, normalize_dim(dim, whole.ndim), index)] = g
+    return whole
+
+
+put_along.grad(g=lambda g, dim, index: gather(g, dim, index))
+
+
+def _source_part(src: Any, index: Any) -> Any:
+    """The part of a scatter's source that the index covers, which is all of it as a rule."""
+    if not hasattr(src, "shape") or src.shape == index.shape or src.ndim != index.ndim:
+        return src
+    if any(n > m for n, m in zip(index.shape, src.shape, strict=True)):
+        raise EngineError(
+            Reason.RUNTIME,
+            f"Expected index {list(index.shape)} to be no larger than src {list(src.shape)}",
+        )
+    return getitem(src, tuple(slice(0, size) for size in index.shape))
+
+
+@op(name="_scatter", in_place=True, node=lambda input, dim, index, src: f"ScatterBackward{int(type(src) is not Tensor)}")
+def _scatter(xp: Any, input: Array, dim: int, index: Array, src: Array | Number) -> Array:
+    if hasattr(src, "dtype") and src.dtype != input.dtype:
+        raise EngineError(Reason.RUNTIME, "scatter(): Expected self.dtype to be equal to src.dtype", op="scatter")
+    places = _flat_places(xp, "scatter", input.shape, normalize_dim(dim, input.ndim), index)
+    result = input.copy(order="C")
+    result.reshape(-1)[places] = src
+    return result
+
+
+@op(name="_scatter_add", in_place=True, node="ScatterAddBackward0")
+def _scatter_add(xp: Any, input: Array, dim: int, index: Array, src: Array) -> Array:
+    if src.dtype != input.dtype:
+        raise EngineError(Reason.RUNTIME, "scatter(): Expected self.dtype to be equal to src.dtype", op="scatter_add")
+    places = _flat_places(xp, "scatter_add", input.shape, normalize_dim(dim, input.ndim), index)
+    result = input.astype(dtypes.float32) if is_half(input.dtype) else input.copy(order="C")
+    add_flat(xp, result, places.reshape(-1), src.astype(result.dtype, copy=False).reshape(-1))
+    return result.astype(input.dtype, copy=False)
+
+
+_scatter.grad(
+    input=lambda g, dim, index: _scatter(g, dim, index, 0),
+    src=lambda g, dim, index: gather(g, dim, index),
+)
+_scatter_add.grad(input=lambda g: g, src=lambda g, dim, index: gather(g, dim, index))
+
+
+@composite(in_place=True)
+def scatter(
+    input: Array, dim: int, index: Array, src: Array | Number | None = None, *, value: Number | None = None
+) -> Array:
+    """The input with src's elements (or a value) put at the places of index along dim (torch.scatter)."""
+    given = src if value is None else value
+    if given is None:
+        raise EngineError(Reason.ARGUMENT_TYPE, "scatter() missing 1 required argument: 'src'", op="scatter")
+    return _scatter(input, dim, index, _source_part(given, index))
+
+
+@composite(in_place=True)
+def scatter_add(input: Array, dim: int, index: Array, src: Array) -> Array:
+    """The input with src's elements added at the places of index along dim (torch.scatter_add)."""
+    return _scatter_add(input, dim, index, _source_part(src, index))
+
+
+@composite
+def take_along_dim(input: Array, indices: Array, dim: int | None = None) -> Array:
+    """gather, with input and indices broadcast but for dim; without one, of the flattened tensor (torch.take_along_dim)."""
+    if dim is None:
+        return gather(flatten(input), 0, flatten(indices))
+    if input.ndim != indices.ndim:
+        raise EngineError(
+            Reason.RUNTIME,
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
+            f"{input.ndim} dimensions for input, and {indices.ndim} dimensions for indices",
+        )
+    dim = normalize_dim(dim, input.ndim)
+    common = np.broadcast_shapes(_without(input.shape, dim), _without(indices.shape, dim))
+    spread = (*common[:dim], -1, *common[dim + 1 :])
+    return gather(expand(input, spread), dim, expand(indices, spread))
+
+
+def _without(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    return (*shape[:dim], 1, *shape[dim + 1 :])
+
+
+@composite
+def take(input: Array, index: Array) -> Array:
+    """Elements of the flattened tensor (torch.take)."""
+    return getitem(reshape(input, (-1,)), (index,)) if index.ndim else reshape(getitem(reshape(input, (-1,)), (index,)), ())
+
+
+# Masks: how many elements there are depends on values.
+
+
+@op(data_dependent=True)
+def masked_select(xp: Any, input: Array, mask: Array) -> Array:
+    """The elements where the mask holds, as a vector (torch.masked_select)."""
+    if mask.dtype != dtypes.bool_:
+        raise EngineError(Reason.RUNTIME, "masked_select: expected BoolTensor for mask")
+    input, mask = xp.broadcast_arrays(input, mask)
+    return input[mask]
+
+
+@op(name="_masked_select_backward", node="MaskedScatterBackward0")
+def _masked_select_backward(xp: Any, g: Array, mask: Array, shape: Ints) -> Array:
+    wide = np.broadcast_shapes(shape, mask.shape)
+    whole = xp.zeros(wide, g.dtype)
+    whole[xp.broadcast_to(mask, wide)] = g
+    return whole
+
+
+masked_select.grad(input=lambda g, mask, input_meta: _masked_select_backward(g, mask, input_meta.shape))
+_masked_select_backward.grad(g=lambda g, mask: masked_select(g, mask))
+
+
+@op(name="_nonzero", data_dependent=True)
+def _nonzero(xp: Any, input: Array) -> Array:
+    if not input.ndim:
+        return xp.zeros((int(bool(input)), 0), dtypes.int64)
+    return xp.stack(xp.nonzero(input), axis=1).astype(dtypes.int64, copy=False)
+
+
+@composite(data_dependent=True, differentiable=False)
+def nonzero(input: Array, *, as_tuple: bool = False) -> Array:
+    """The positions of nonzero elements, one a row; or a tuple of one vector a dimension (torch.nonzero)."""
+    places = _nonzero(input)
+    if not as_tuple:
+        return places
+    return tuple(getitem(places, (slice(None), dim)) for dim in range(input.ndim)) or (reshape(places, (-1,)),)
+
+
+@composite(data_dependent=True, differentiable=False)
+def argwhere(input: Array) -> Array:
+    """The positions of nonzero elements, one a row (torch.argwhere)."""
+    return _nonzero(input)
+
+
+@composite(data_dependent=lambda input, repeats, *rest: hasattr(repeats, "dtype") and rest[-1] is None)
+def repeat_interleave(
+    input: Array, repeats: Array | Number, dim: int | None = None, *, output_size: int | None = None
+) -> Array:
+    """Each element, or slice along dim, repeated in place (torch.repeat_interleave)."""
+    if dim is None:
+        input, dim = reshape(input, (-1,)), 0
+    dim = normalize_dim(dim, input.ndim)
+    size = input.shape[dim]
+    array = input.array if type(input) is Tensor else input
+    counts = repeats.array if type(repeats) is Tensor else repeats
+    if hasattr(counts, "ndim") and counts.ndim > 1:
+        raise EngineError(Reason.RUNTIME, "repeats must be 0-dim or 1-dim tensor")
+    if hasattr(counts, "ndim") and counts.ndim and counts.size not in (1, size):
+        raise EngineError(Reason.RUNTIME, "repeats must have the same size as input along dim")
+    lowest = counts.min() if hasattr(counts, "dtype") and counts.size else counts
+    if np.ndim(lowest) == 0 and lowest < 0:
+        raise EngineError(Reason.RUNTIME, "repeats can not be negative")
+    total = int(counts.sum()) if getattr(counts, "size", 1) > 1 else int(counts) * size
+    admit((*input.shape[:dim], total, *input.shape[dim + 1 :]), array.dtype)
+    places = np.repeat(np.arange(size), counts.get() if hasattr(counts, "get") else counts)
+    return index_select(input, dim, Tensor(places) if type(input) is Tensor else places)

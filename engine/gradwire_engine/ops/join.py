@@ -1,0 +1,354 @@
+"""Tensors joined and split, repeated, turned round, and cut to triangles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import expand, sum_to_size
+from gradwire_engine.ops.checks import admit, ints, normalize_dim, normalize_dims
+from gradwire_engine.ops.fill import zeros
+from gradwire_engine.ops.shape import diagonal, permute, reshape, split, transpose, unbind, unsqueeze
+
+Ints = Any
+
+
+def _is_nothing(shape: tuple[int, ...]) -> bool:
+    """PyTorch leaves tensors of shape [0] out, whatever the others' dimensions."""
+    return shape == (0,)
+
+
+def _check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
+    """The dimension, counted from the front."""
+    real = [(place, shape) for place, shape in enumerate(shapes) if not _is_nothing(shape)] or [(0, shapes[0])]
+    first = real[0][1]
+    for place, shape in enumerate(shapes):
+        if not shape:
+            raise EngineError(Reason.RUNTIME, f"zero-dimensional tensor (at position {place}) cannot be concatenated")
+    axis = normalize_dim(dim, len(first))
+    for place, shape in real[1:]:
+        if len(shape) != len(first):
+            raise EngineError(
+                Reason.RUNTIME, f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}"
+            )
+        for other, (n, m) in enumerate(zip(first, shape, strict=True)):
+            if n != m and other != axis:
+                raise EngineError(
+                    Reason.RUNTIME,
+                    f"Sizes of tensors must match except in dimension {axis}. Expected size {n} but got size {m} for "
+                    f"tensor number {place} in the list.",
+                )
+    return axis
+
+
+@op(promote="same", in_place=False)
+def cat(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
+    """Tensors one after the other along dim (torch.cat)."""
+    if not tensors:
+        raise EngineError(Reason.RUNTIME, "torch.cat(): expected a non-empty list of Tensors")
+    axis = _check_cat([tensor.shape for tensor in tensors], dim)
+    real = [tensor for tensor in tensors if not _is_nothing(tensor.shape)] or tensors[:1]
+    shape = list(real[0].shape)
+    shape[axis] = sum(tensor.shape[axis] for tensor in real)
+    admit(shape, real[0].dtype)
+    return xp.concatenate(real, axis)
+
+
+def _cat_parts(g: Any, tensors_meta: Sequence[Any], dim: int) -> list[Any]:
+    axis = normalize_dim(dim, g.ndim)
+    lengths = [0 if _is_nothing(meta.shape) and g.ndim > 1 else meta.shape[axis] for meta in tensors_meta]
+    parts = split(g, lengths, axis)
+    return [
+        reshape(part, (0,)) if _is_nothing(meta.shape) and g.ndim > 1 else part
+        for part, meta in zip(parts, tensors_meta, strict=True)
+    ]
+
+
+cat.grad(tensors=_cat_parts)
+split.grad(tensor=lambda gs, dim: cat(list(gs), dim))
+
+
+@op(promote="same", in_place=False)
+def stack(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
+    """Tensors of one shape along a new dimension (torch.stack)."""
+    if not tensors:
+        raise EngineError(Reason.RUNTIME, "stack expects a non-empty TensorList")
+    first = tensors[0].shape
+    for place, tensor in enumerate(tensors):
+        if tensor.shape != first:
+            raise EngineError(
+                Reason.RUNTIME,
+                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and "
+                f"{list(tensor.shape)} at entry {place}",
+            )
+    admit((len(tensors), *first), tensors[0].dtype)
+    return xp.stack(tensors, normalize_dim(dim, len(first) + 1))
+
+
+stack.grad(tensors=lambda g, dim: list(unbind(g, dim)))
+unbind.grad(input=lambda gs, dim: stack(list(gs), dim))
+
+# Turned round and repeated.
+
+
+@op
+def flip(xp: Any, input: Array, dims: Ints) -> Array:
+    """Order along dims reversed, a copy (torch.flip)."""
+    given = ints(dims)
+    return xp.flip(input, normalize_dims(given, input.ndim)).copy() if given and input.ndim else input.copy()
+
+
+flip.grad(input=lambda g, dims: flip(g, dims))
+
+
+@composite
+def fliplr(input: Array) -> Array:
+    """The second dimension reversed (torch.fliplr)."""
+    if input.ndim < 2:
+        raise EngineError(Reason.RUNTIME, "Input must be >= 2-d.")
+    return flip(input, (1,))
+
+
+@composite
+def flipud(input: Array) -> Array:
+    """The first dimension reversed (torch.flipud)."""
+    if not input.ndim:
+        raise EngineError(Reason.RUNTIME, "Input must be >= 1-d.")
+    return flip(input, (0,))
+
+
+@op
+def roll(xp: Any, input: Array, shifts: Ints, dims: Ints = ()) -> Array:
+    """Elements moved on along dims, or the flattened tensor, those at the end coming in at the start (torch.roll)."""
+    steps, axes = ints(shifts), ints(dims)
+    if not axes and len(steps) == 1:
+        return xp.roll(input, steps[0])
+    if not steps or len(steps) != len(axes):
+        raise EngineError(
+            Reason.RUNTIME, f"shifts and dimensions must align. shifts: {len(steps)}, dims:{len(axes)}"
+        )
+    return xp.roll(input, steps, tuple(normalize_dim(axis, input.ndim) for axis in axes))
+
+
+roll.grad(input=lambda g, shifts, dims: roll(g, tuple(-step for step in ints(shifts)), dims))
+
+
+@composite
+def rot90(input: Array, k: int = 1, dims: Ints = (0, 1)) -> Array:
+    """Turned by 90 degrees k times in the plane of two dimensions, from the first to the second (torch.rot90)."""
+    given = ints(dims)
+    if len(given) != 2:
+        raise EngineError(Reason.RUNTIME, f"expected total rotation dims == 2, but got dims = {len(given)}")
+    a, b = (normalize_dim(dim, input.ndim) for dim in given)
+    if a == b:
+        raise EngineError(Reason.RUNTIME, "expected rotation dims to be different")
+    turns = k % 4
+    if turns == 2:
+        return flip(input, (a, b))
+    if turns == 0:
+        return flip(input, ())
+    return transpose(flip(input, (b,)), a, b) if turns == 1 else flip(transpose(input, a, b), (b,))
+
+
+@op
+def repeat(xp: Any, input: Array, repeats: Ints) -> Array:
+    """The tensor repeated along each dimension, leading ones added (torch.Tensor.repeat)."""
+    counts = ints(repeats)
+    lead = len(counts) - input.ndim
+    if lead < 0:
+        raise EngineError(
+            Reason.RUNTIME,
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
+        )
+    shape = (1,) * lead + input.shape
+    admit(tuple(count * size for count, size in zip(counts, shape, strict=True)), input.dtype)
+    if any(count < 0 for count in counts):
+        raise EngineError(Reason.RUNTIME, f"Trying to create tensor with negative dimension: repeats {list(counts)}")
+    return xp.tile(input.reshape(shape), counts)
+
+
+def _repeat_input(g: Any, input_meta: Any, repeats: Any) -> Any:
+    counts = ints(repeats)
+    shape = (1,) * (len(counts) - len(input_meta.shape)) + input_meta.shape
+    if 0 in counts:
+        return zeros(g, input_meta.shape)
+    apart = [size for pair in zip(counts, shape, strict=True) for size in pair]
+    once = [size for length in shape for size in (1, length)]
+    return reshape(sum_to_size(reshape(g, apart), once), input_meta.shape)
+
+
+repeat.grad(input=_repeat_input)
+
+
+@composite
+def tile(input: Array, dims: Ints) -> Array:
+    """Repeated along its last dimensions, or with leading ones added (torch.tile)."""
+    counts = ints(dims)
+    return repeat(input, (1,) * (input.ndim - len(counts)) + counts)
+
+
+# Triangles and diagonals.
+
+
+def _needs_matrix(name: str, input: Any) -> None:
+    if input.ndim < 2:
+        raise EngineError(Reason.RUNTIME, f"{name}: input tensor must have at least 2 dimensions")
+
+
+@op(in_place=True)
+def tril(xp: Any, input: Array, diagonal: int = 0) -> Array:
+    """Matrices with zeros above a diagonal (torch.tril)."""
+    _needs_matrix("tril", input)
+    return xp.tril(input, diagonal)
+
+
+@op(in_place=True)
+def triu(xp: Any, input: Array, diagonal: int = 0) -> Array:
+    """Matrices with zeros below a diagonal (torch.triu)."""
+    _needs_matrix("triu", input)
+    return xp.triu(input, diagonal)
+
+
+tril.grad(input=lambda g, diagonal: tril(g, diagonal))
+triu.grad(input=lambda g, diagonal: triu(g, diagonal))
+
+
+@op
+def diag_embed(xp: Any, input: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
+    """The last dimension as the diagonal of two new ones, zeros elsewhere (torch.diag_embed)."""
+    if not input.ndim:
+        raise EngineError(Reason.RUNTIME, "diag_embed() needs at least one dimension")
+    a, b = normalize_dim(dim1, input.ndim + 1), normalize_dim(dim2, input.ndim + 1)
+    if a == b:
+        raise EngineError(Reason.RUNTIME, f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    side = input.shape[-1] + (offset if offset > 0 else -offset)
+    shape = list(input.shape[:-1])
+    for axis in sorted((a, b)):
+        shape.insert(axis, side)
+    admit(shape, input.dtype)
+    whole = xp.zeros(shape, input.dtype)
+    diagonal(whole, offset, a, b)[...] = input
+    return whole
+
+
+diag_embed.grad(input=lambda g, offset, dim1, dim2: diagonal(g, offset, dim1, dim2))
+
+
+@composite
+def diag(input: Array, diagonal: int = 0) -> Array:
+    """A vector as a diagonal matrix, or a matrix's diagonal (torch.diag)."""
+    if input.ndim not in (1, 2):
+        raise EngineError(Reason.RUNTIME, f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
+    return diag_embed(input, diagonal) if input.ndim == 1 else _diagonal(input, diagonal)
+
+
+def _diagonal(input: Any, offset: int) -> Any:
+    return diagonal(input, offset, 0, 1)
+
+
+# Several tensors at once.
+
+
+@composite
+def broadcast_tensors(tensors: list[Array]) -> Array:
+    """Views of one common shape (torch.broadcast_tensors)."""
+    try:
+        shape = np.broadcast_shapes(*(tensor.shape for tensor in tensors))
+    except ValueError as error:
+        raise EngineError(Reason.RUNTIME, f"The size of tensor a must match the size of tensor b: {error}") from error
+    return tuple(expand(tensor, shape) for tensor in tensors)
+
+
+@composite
+def meshgrid(tensors: list[Array], *, indexing: str | None = None) -> Array:
+    """Coordinate grids of vectors; "xy" swaps the first two dimensions (torch.meshgrid)."""
+    if indexing not in (None, "ij", "xy"):
+        raise EngineError(
+            Reason.RUNTIME, f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'
+        )
+    if not tensors:
+        raise EngineError(Reason.RUNTIME, "meshgrid expects a non-empty TensorList")
+    if any(tensor.ndim > 1 for tensor in tensors):
+        raise EngineError(Reason.RUNTIME, "torch.meshgrid: Expected 0D or 1D tensor in the tensor list")
+    count = len(tensors)
+    shape = tuple(tensor.shape[0] if tensor.ndim else 1 for tensor in tensors)
+    grids = []
+    for place, tensor in enumerate(tensors):
+        line = reshape(tensor, tuple(-1 if axis == place else 1 for axis in range(count)))
+        grid = expand(line, shape)
+        swap = indexing == "xy" and count > 1
+        grids.append(permute(grid, (1, 0, *range(2, count))) if swap else grid)
+    return tuple(grids)
+
+
+def _at_least(input: Any, ndim: int) -> Any:
+    """PyTorch adds the first missing dimension in front and, of three, the last behind."""
+    while input.ndim < ndim:
+        input = unsqueeze(input, 0 if input.ndim < 2 else input.ndim)
+    return input
+
+
+@composite
+def atleast_1d(input: Array) -> Array:
+    """With one dimension at least (torch.atleast_1d)."""
+    return _at_least(input, 1)
+
+
+@composite
+def atleast_2d(input: Array) -> Array:
+    """With two dimensions at least (torch.atleast_2d)."""
+    return _at_least(input, 2)
+
+
+@composite
+def atleast_3d(input: Array) -> Array:
+    """With three dimensions at least (torch.atleast_3d)."""
+    return _at_least(input, 3)
+
+
+@composite
+def hstack(tensors: list[Array]) -> Array:
+    """Joined along the second dimension; vectors along the first (torch.hstack)."""
+    return cat([_at_least(tensor, 1) for tensor in tensors], 0 if tensors and tensors[0].ndim <= 1 else 1)
+
+
+@composite
+def vstack(tensors: list[Array]) -> Array:
+    """Joined along the first dimension, vectors as rows (torch.vstack)."""
+    return cat([_at_least(tensor, 2) for tensor in tensors], 0)
+
+
+@composite
+def dstack(tensors: list[Array]) -> Array:
+    """Joined along the third dimension (torch.dstack)."""
+    return cat([_at_least(tensor, 3) for tensor in tensors], 2)
+
+
+@composite
+def column_stack(tensors: list[Array]) -> Array:
+    """Joined along the second dimension, vectors as columns (torch.column_stack)."""
+    columns = [reshape(tensor, (-1, 1)) if tensor.ndim <= 1 else tensor for tensor in tensors]
+    return cat(columns, 1)
+
+
+@op(name="one_hot", data_dependent=lambda tensor, num_classes: num_classes == -1)
+def one_hot(xp: Any, tensor: Array, num_classes: int = -1) -> Array:
+    """int64 rows with a one at each class (torch.nn.functional.one_hot)."""
+    if tensor.dtype != dtypes.int64:
+        raise EngineError(Reason.RUNTIME, "one_hot is only applicable to index tensor of type LongTensor.")
+    if tensor.size and int(tensor.min()) < 0:
+        raise EngineError(Reason.RUNTIME, "Class values must be non-negative.")
+    if not tensor.size and num_classes <= 0:
+        raise EngineError(Reason.RUNTIME, "Can not infer total number of classes from empty tensor.")
+    if num_classes == -1:
+        num_classes = int(tensor.max()) + 1
+    elif num_classes < 1 or (tensor.size and int(tensor.max()) >= num_classes):
+        raise EngineError(Reason.RUNTIME, "Class values must be smaller than num_classes.")
+    admit((*tensor.shape, num_classes), dtypes.int64)
+    return (tensor[..., None] == xp.arange(num_classes)).astype(dtypes.int64)

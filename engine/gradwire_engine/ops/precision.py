@@ -1,0 +1,39 @@
+"""How half types are computed: through float32, rounded once at the end, as PyTorch's kernels do."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.dtypes import DType
+
+
+def is_half(dtype: DType) -> bool:
+    """Whether a dtype is float16 or bfloat16."""
+    return dtype.itemsize == 2 and dtypes.category(dtype) == dtypes.FLOAT
+
+
+def through_float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a forward of several steps take half arrays in float32, and give its result in their dtype."""
+
+    @functools.wraps(function)
+    def widened(xp: Any, *args: Any, **kwargs: Any) -> Any:
+        dtype = next((value.dtype for value in args if hasattr(value, "dtype")), None)
+        if dtype is None or not is_half(dtype):
+            return function(xp, *args, **kwargs)
+        wide = [value.astype(dtypes.float32) if getattr(value, "dtype", None) == dtype else value for value in args]
+        return xp.asarray(function(xp, *wide, **kwargs)).astype(dtype)
+
+    return widened
+
+
+@functools.cache
+def special(xp: Any) -> ModuleType:
+    """The special functions that go with an array module."""
+    return importlib.import_module("scipy.special" if xp is np else "cupyx.scipy.special")

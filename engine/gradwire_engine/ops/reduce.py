@@ -1,0 +1,488 @@
+"""Reductions: sums, products, variances, extremes, counts and norms over some dimensions or all.
+
+Each one's gradient starts with `spread`: the result's gradient brought back to the input's shape. Half types are
+summed in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import DType, Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops import unary
+from gradwire_engine.ops.basic import conj, expand, sum_axes
+from gradwire_engine.ops.binary import maximum, minimum
+from gradwire_engine.ops.checks import normalize_dim, normalize_dims
+from gradwire_engine.ops.compare import eq
+from gradwire_engine.ops.fill import where
+from gradwire_engine.ops.precision import is_half, through_float32
+from gradwire_engine.ops.scan import product_backward
+from gradwire_engine.ops.shape import reshape
+from gradwire_engine.ops.sort import median_dim, scatter_selected
+from gradwire_engine.tensor import Tensor
+
+Ints = Any
+
+
+def kept_shape(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that a reduction over dims gives with keepdim."""
+    return tuple(1 if axis in dims else size for axis, size in enumerate(shape))
+
+
+def keep(value: Any, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:
+    """A reduction's result with the reduced dimensions of size 1 back in place, so that it broadcasts."""
+    if keepdim or value.ndim == len(shape):
+        return value
+    dims = normalize_dims(dim, len(shape))
+    if len(dims) == len(shape) and not value.ndim:
+        return value
+    kept = kept_shape(shape, dims)
+    return reshape(value, kept) if type(value) is Tensor else value.reshape(kept)
+
+
+def spread(g: Any, shape: tuple[int, ...], dim: Any = None, keepdim: bool = False) -> Any:
+    """The gradient of a reduction's result in its input's shape, without copying it."""
+    g = keep(g, shape, dim, keepdim)
+    if type(g) is Tensor:
+        return expand(g, shape)
+    return np.broadcast_to(g, shape) if isinstance(g, np.ndarray | np.generic) else expand(g, shape)
+
+
+def _count(shape: tuple[int, ...], dim: Any) -> int:
+    return math.prod(shape[axis] for axis in normalize_dims(dim, len(shape)))
+
+
+def _numbered(name: str, first: int = 0) -> Any:
+    """PyTorch numbers the node of a reduction by whether it was given dimensions."""
+    return lambda input, dim, *rest: f"{name}Backward{first if dim is None else 1 - first}"
+
+
+def _needs_float(name: str, input: Array, dtype: DType | None) -> None:
+    given = dtype or input.dtype
+    if dtypes.category(given) < dtypes.FLOAT:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"{name}(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
+            f"Got: {dtypes.TITLES[given]}",
+        )
+
+
+# Sums.
+
+
+def total(xp: Any, input: Array, dims: tuple[int, ...], keepdim: bool, dtype: DType) -> Array:
+    """The sum over dims in a dtype."""
+    if is_half(dtype):
+        return xp.asarray(input.sum(dims, keepdims=keepdim, dtype=dtypes.float32)).astype(dtype)
+    if input.dtype == dtype:
+        return sum_axes(xp, input, dims, keepdim)
+    return input.sum(dims, keepdims=keepdim, dtype=dtype)
+
+
+@op(node=_numbered("Sum"))
+def sum(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Array:
+    """The sum over dim, or all of them; whole numbers add up to int64 (torch.sum)."""
+    if dtype is None:
+        dtype = input.dtype if dtypes.category(input.dtype) >= dtypes.FLOAT else dtypes.int64
+    return total(xp, input, normalize_dims(dim, input.ndim), keepdim, dtype)
+
+
+sum.grad(input=lambda g, input_meta, dim, keepdim: spread(g, input_meta.shape, dim, keepdim))
+
+
+@op(node=_numbered("Mean"))
+def mean(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Array:
+    """The mean over dim, or all of them, of a floating or complex dtype (torch.mean)."""
+    _needs_float("mean", input, dtype)
+    dtype = dtype or input.dtype
+    dims = normalize_dims(dim, input.ndim)
+    count = _count(input.shape, dim)
+    if is_half(dtype):
+        return xp.asarray(input.sum(dims, keepdims=keepdim, dtype=dtypes.float32) / (count or math.nan)).astype(dtype)
+    added = total(xp, input, dims, keepdim, dtype)
+    return added / count if count else added * math.nan
+
+
+mean.grad(
+    input=lambda g, input_meta, dim, keepdim: spread(
+        g * (1 / (_count(input_meta.shape, dim) or math.nan)), input_meta.shape, dim, keepdim
+    )
+)
+
+
+@op(node=_numbered("Prod"))
+def prod(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Array:
+    """The product over dim, or all of them (torch.prod)."""
+    dims = normalize_dims(dim, input.ndim)
+    if dtype is None:
+        dtype = input.dtype if dtypes.category(input.dtype) >= dtypes.FLOAT else dtypes.int64
+    if is_half(dtype):
+        return xp.asarray(input.prod(dims, keepdims=keepdim, dtype=dtypes.float32)).astype(dtype)
+    return input.prod(dims, keepdims=keepdim, dtype=dtype)
+
+
+def _prod_input(g: Any, input: Any, out: Any, dim: Any, keepdim: bool) -> Any:
+    if dim is not None and input.ndim:
+        return product_backward(keep(g, input.shape, dim, keepdim), input, keep(out, input.shape, dim, keepdim), dim)
+    flat = reshape(input, (-1,))
+    return reshape(product_backward(reshape(g, (1,)), flat, reshape(out, (1,)), 0), input.shape)
+
+
+prod.grad(input=_prod_input)
+
+# Variances.
+
+
+def _correction(unbiased: bool | None, correction: Number | None) -> Any:
+    if unbiased is not None:
+        return int(unbiased)
+    return 1 if correction is None else correction
+
+
+@op
+def var(
+    xp: Any,
+    input: Array,
+    dim: Ints | None = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
+) -> Array:
+    """The variance over dim, or all of them: squares divided by the count less the correction, 1 (torch.var)."""
+    _needs_float("var", input, None)
+    return _variance(xp, input, normalize_dims(dim, input.ndim), _correction(unbiased, correction), keepdim)
+
+
+def _variance(xp: Any, input: Array, dims: tuple[int, ...], correction: Any, keepdim: bool) -> Array:
+    wide = input.astype(dtypes.float32) if is_half(input.dtype) else input
+    count = math.prod(input.shape[axis] for axis in dims)
+    centred = wide - sum_axes(xp, wide, dims, True) / (count or math.nan)
+    squares = xp.multiply(centred, centred) if centred.dtype.kind != "c" else centred.real**2 + centred.imag**2
+    freedom = max(count - correction, 0)
+    added = xp.asarray(sum_axes(xp, squares, dims, keepdim))
+    result = added / freedom if freedom else xp.where(added > 0, math.inf, math.nan)
+    return result.astype(dtypes.real_part(input.dtype), copy=False)
+
+
+def _var_input(g: Any, input: Any, dim: Any, unbiased: bool | None, keepdim: bool, correction: Any) -> Any:
+    freedom = max(_count(input.shape, dim) - _correction(unbiased, correction), 0)
+    centre = input - mean(input, normalize_dims(dim, input.ndim), True)
+    return keep(g, input.shape, dim, keepdim) * (2 / freedom if freedom else math.inf) * centre
+
+
+var.grad(input=_var_input)
+
+
+@op
+def std(
+    xp: Any,
+    input: Array,
+    dim: Ints | None = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
+) -> Array:
+    """The square root of the variance (torch.std)."""
+    _needs_float("std", input, None)
+    return xp.sqrt(_variance(xp, input, normalize_dims(dim, input.ndim), _correction(unbiased, correction), keepdim))
+
+
+std.grad(
+    input=lambda g, input, out, dim, unbiased, keepdim, correction: _var_input(
+        where(eq(out, 0), 0, g / (2 * out)), input, dim, unbiased, keepdim, correction
+    )
+)
+
+
+@composite(outputs=("var", "mean"))
+def var_mean(
+    input: Array,
+    dim: Ints | None = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
+) -> Array:
+    """The variance and the mean (torch.var_mean)."""
+    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+
+
+@composite(outputs=("std", "mean"))
+def std_mean(
+    input: Array,
+    dim: Ints | None = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Number | None = None,
+) -> Array:
+    """The standard deviation and the mean (torch.std_mean)."""
+    return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+
+
+# Extremes. Over a choice of dimensions, or all, ties share the gradient; with one `dim` the index found takes it.
+
+
+def _extreme(xp: Any, name: str, input: Array, dim: Any, keepdim: bool) -> Array:
+    dims = normalize_dims(dim, input.ndim)
+    if any(not input.shape[axis] for axis in dims):
+        raise EngineError(
+            Reason.INDEX_OUT_OF_RANGE if dim is not None else Reason.RUNTIME,
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
+            "the 'dim' argument.",
+        )
+    return getattr(input, name[-3:])(dims, keepdims=keepdim)
+
+
+def _shared(g: Any, input: Any, out: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The gradient split evenly among the elements that equal the result."""
+    shape = input.shape
+    winners = eq(input, keep(out, shape, dim, keepdim))
+    ties = sum(winners, normalize_dims(dim, len(shape)), True)
+    return where(winners, keep(g, shape, dim, keepdim) / ties, 0)
+
+
+@op
+def amax(xp: Any, input: Array, dim: Ints = (), keepdim: bool = False) -> Array:
+    """The largest values over dim, or all of them; ties share the gradient (torch.amax)."""
+    return _extreme(xp, "amax", input, dim or None, keepdim)
+
+
+@op
+def amin(xp: Any, input: Array, dim: Ints = (), keepdim: bool = False) -> Array:
+    """The smallest values over dim, or all of them; ties share the gradient (torch.amin)."""
+    return _extreme(xp, "amin", input, dim or None, keepdim)
+
+
+@op(name="_max", node="MaxBackward1")
+def _max_all(xp: Any, input: Array) -> Array:
+    return _extreme(xp, "max", input, None, False)
+
+
+@op(name="_min", node="MinBackward1")
+def _min_all(xp: Any, input: Array) -> Array:
+    return _extreme(xp, "min", input, None, False)
+
+
+amax.grad(input=_shared)
+amin.grad(input=_shared)
+_max_all.grad(input=lambda g, input, out: _shared(g, input, out))
+_min_all.grad(input=lambda g, input, out: _shared(g, input, out))
+
+
+def _found(xp: Any, name: str, input: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
+    """Extreme values along a dimension, and where they are."""
+    dim = normalize_dim(dim, input.ndim)
+    if not input.ndim:
+        return input.copy(), xp.zeros((), dtypes.int64)
+    if not input.shape[dim]:
+        raise EngineError(
+            Reason.INDEX_OUT_OF_RANGE, f"{name}(): Expected reduction dim {dim} to have non-zero size.", dim=dim
+        )
+    indices = getattr(input, f"arg{name}")(axis=dim)
+    indices = xp.expand_dims(indices, dim)
+    values = xp.take_along_axis(input, indices, dim)
+    return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+
+
+@op(name="_max_dim", node="MaxBackward0", outputs=("values", "indices"), differentiable_outputs=(0,))
+def _max_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
+    return _found(xp, "max", input, dim, keepdim)
+
+
+@op(name="_min_dim", node="MinBackward0", outputs=("values", "indices"), differentiable_outputs=(0,))
+def _min_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
+    return _found(xp, "min", input, dim, keepdim)
+
+
+for _finder in (_max_dim, _min_dim):
+    _finder.grad(
+        input=lambda g, out1, input_meta, dim, keepdim: scatter_selected(g, out1, input_meta.shape, dim, keepdim)
+    )
+
+
+@composite(outputs=("values", "indices"))
+def max(input: Array, dim: Array | Number | None = None, keepdim: bool = False, *, other: Array | None = None) -> Array:
+    """The largest value; with a dim, the values and indices along it; with another tensor, `maximum` (torch.max)."""
+    if type(dim) is Tensor or other is not None:
+        return maximum(input, dim if other is None else other)
+    return _max_all(input) if dim is None else _max_dim(input, dim, keepdim)
+
+
+@composite(outputs=("values", "indices"))
+def min(input: Array, dim: Array | Number | None = None, keepdim: bool = False, *, other: Array | None = None) -> Array:
+    """The smallest value; with a dim, the values and indices along it; with another tensor, `minimum` (torch.min)."""
+    if type(dim) is Tensor or other is not None:
+        return minimum(input, dim if other is None else other)
+    return _min_all(input) if dim is None else _min_dim(input, dim, keepdim)
+
+
+@composite(outputs=("min", "max"))
+def aminmax(input: Array, *, dim: int | None = None, keepdim: bool = False) -> Array:
+    """The smallest and the largest value, of all or along dim (torch.aminmax)."""
+    dims = () if dim is None else (dim,)
+    return amin(input, dims, keepdim), amax(input, dims, keepdim)
+
+
+def _place(xp: Any, name: str, input: Array, dim: int | None, keepdim: bool) -> Array:
+    if dim is None:
+        if not input.size:
+            raise EngineError(
+                Reason.INDEX_OUT_OF_RANGE,
+                f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+                "with the 'dim' argument.",
+            )
+        place = xp.asarray(getattr(input, name)())
+        return place.reshape((1,) * input.ndim) if keepdim else place
+    return _found(xp, name[3:], input, dim, keepdim)[1]
+
+
+@op
+def argmax(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+    """Where the largest value is, along dim or in the flattened tensor (torch.argmax)."""
+    return _place(xp, "argmax", input, dim, keepdim)
+
+
+@op
+def argmin(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+    """Where the smallest value is, along dim or in the flattened tensor (torch.argmin)."""
+    return _place(xp, "argmin", input, dim, keepdim)
+
+
+# Logic and counts: no gradient.
+
+
+def _logic_dtype(input: Array) -> DType:
+    return dtypes.uint8 if input.dtype == dtypes.uint8 else dtypes.bool_
+
+
+@op
+def all(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False) -> Array:
+    """Whether all elements are nonzero, over dim or all of them (torch.all)."""
+    dims = () if dim == () or dim == [] else normalize_dims(dim, input.ndim)
+    return xp.asarray((input != 0).all(dims, keepdims=keepdim)).astype(_logic_dtype(input), copy=False)
+
+
+@op
+def any(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False) -> Array:
+    """Whether any element is nonzero, over dim or all of them (torch.any)."""
+    dims = () if dim == () or dim == [] else normalize_dims(dim, input.ndim)
+    return xp.asarray((input != 0).any(dims, keepdims=keepdim)).astype(_logic_dtype(input), copy=False)
+
+
+@op
+def count_nonzero(xp: Any, input: Array, dim: Ints | None = None) -> Array:
+    """How many elements are nonzero, over dim or all of them (torch.count_nonzero)."""
+    return (input != 0).sum(normalize_dims(dim, input.ndim), dtype=dtypes.int64)
+
+
+# Logarithms of sums, and norms.
+
+
+@op(promote="float")
+@through_float32
+def logsumexp(xp: Any, input: Array, dim: Ints, keepdim: bool = False) -> Array:
+    """log(sum(exp(input))) over dim, without overflow (torch.logsumexp)."""
+    dims = normalize_dims(dim, input.ndim)
+    top = input.real.max(dims, keepdims=True) if input.size else xp.zeros(kept_shape(input.shape, dims), input.dtype)
+    top = xp.where(xp.isfinite(top), top, 0).astype(dtypes.real_part(input.dtype), copy=False)
+    added = xp.log(sum_axes(xp, xp.exp(input - top), dims, True)) + top
+    return added if keepdim else added.squeeze(dims)
+
+
+def _logsumexp_input(g: Any, input: Any, out: Any, dim: Any, keepdim: bool) -> Any:
+    share = unary.exp(input - keep(out, input.shape, dim, keepdim))
+    g = keep(g, input.shape, dim, keepdim)
+    return where(eq(g, 0), 0, g * conj(share))
+
+
+logsumexp.grad(input=_logsumexp_input)
+
+
+@op(name="linalg.vector_norm", node="LinalgVectorNormBackward0")
+def vector_norm(
+    xp: Any, x: Array, ord: Number = 2, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Array:
+    """(sum |x|**ord)**(1/ord) over dim, or all of them; inf and 0 as limits (torch.linalg.vector_norm)."""
+    if dtypes.category(x.dtype) < dtypes.FLOAT:
+        raise EngineError(
+            Reason.RUNTIME,
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. "
+            f"Got {dtypes.TITLES[x.dtype]}",
+        )
+    given = x.astype(dtype) if dtype is not None else x
+    result = dtypes.real_part(given.dtype)
+    dims = normalize_dims(dim, x.ndim)
+    wide = given.astype(dtypes.float32) if is_half(given.dtype) else given
+    return xp.asarray(_norm(xp, wide, float(ord), dims, keepdim)).astype(result, copy=False)
+
+
+def _norm(xp: Any, x: Array, ord: float, dims: tuple[int, ...], keepdim: bool) -> Any:
+    if ord == 2:
+        squares = xp.multiply(x, x) if x.dtype.kind != "c" else x.real**2 + x.imag**2
+        return xp.sqrt(sum_axes(xp, squares, dims, keepdim))
+    size = xp.abs(x)
+    if ord in (math.inf, -math.inf):
+        return size.max(dims, keepdims=keepdim) if ord > 0 else size.min(dims, keepdims=keepdim)
+    if ord == 0:
+        return (size != 0).sum(dims, keepdims=keepdim)
+    if ord == 1:
+        return sum_axes(xp, size, dims, keepdim)
+    return xp.power(sum_axes(xp, xp.power(size, ord), dims, keepdim), 1 / ord)
+
+
+def _norm_x(g: Any, x: Any, out: Any, ord: Any, dim: Any, keepdim: bool) -> Any:
+    """At zero, where the norm has a corner, the gradient is 0."""
+    g, out = keep(g, x.shape, dim, keepdim), keep(out, x.shape, dim, keepdim)
+    if ord == 0:
+        return x * 0
+    if ord == 1:
+        return g * unary.sgn(x)
+    if ord == 2:
+        return where(eq(out, 0), 0, x * (g / out))
+    if ord in (math.inf, -math.inf):
+        winners = eq(unary.abs(x), out)
+        ties = sum(winners, normalize_dims(dim, x.ndim), True)
+        return where(winners, unary.sgn(x) * (g / ties), 0)
+    size = unary.abs(x)
+    if ord < 2:
+        slope = where(eq(size, 0), 0, unary.sgn(x) * size ** (ord - 1))
+    else:
+        slope = x * size ** (ord - 2)
+    return where(eq(out, 0), 0, slope * (g / out ** (ord - 1)))
+
+
+vector_norm.grad(x=_norm_x)
+
+
+@composite
+def norm(
+    input: Array, p: Number = 2, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Array:
+    """The p-norm over dim, or all of them; the Frobenius norm is p = 2 (torch.norm)."""
+    return vector_norm(input, p, dim, keepdim, dtype=dtype)
+
+
+@op(name="_median", node="MedianBackward0")
+def _median_all(xp: Any, input: Array) -> Array:
+    if not input.size:
+        return xp.asarray(math.nan, input.dtype)
+    return median_dim(input.reshape(-1), 0, False)[0]
+
+
+_median_all.grad(input=lambda g, input, out: _shared(g, input, out))
+
+
+@composite(outputs=("values", "indices"))
+def median(input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+    """The lower of the two middle values; with a dim, values and indices along it (torch.median)."""
+    return _median_all(input) if dim is None else median_dim(input, dim, keepdim)

@@ -1,0 +1,498 @@
+"""Views and shapes: the same elements under other sizes, and parts of them.
+
+A view shares its input's bytes. Each one's gradient is the view undone; where a view shows only a part, a private
+`_..._backward` puts the gradient into zeros, and is in turn differentiated by taking the part again.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import conj, expand
+from gradwire_engine.ops.checks import admit, check_index, ints, normalize_dim, normalize_dims
+from gradwire_engine.tensor import Tensor
+from gradwire_engine.tensor import detach as detached
+
+Ints = Any
+
+# Sizes.
+
+
+def infer_size(size: Any, count: int) -> tuple[int, ...]:
+    """Sizes with the one that is -1 worked out. Raises EngineError: SHAPE if they do not hold `count` elements."""
+    sizes = ints(size)
+    unknown = [place for place, length in enumerate(sizes) if length == -1]
+    if len(unknown) > 1:
+        raise EngineError(Reason.SHAPE, "only one dimension can be inferred", size=list(sizes))
+    known = math.prod(length for length in sizes if length != -1)
+    if any(length < -1 for length in sizes):
+        raise EngineError(Reason.SHAPE, f"invalid shape dimension {min(sizes)}", size=list(sizes))
+    if unknown and known == 0:
+        if count == 0:
+            raise EngineError(
+                Reason.SHAPE,
+                f"cannot reshape tensor of 0 elements into shape {list(sizes)} because the unspecified dimension size -1 "
+                "can be any value and is ambiguous",
+            )
+        known = -1
+    if (count % known if unknown and known > 0 else known != count) or known < 0:
+        raise EngineError(Reason.SHAPE, f"shape '{list(sizes)}' is invalid for input of size {count}")
+    return tuple(count // known if length == -1 else length for length in sizes)
+
+
+def _can_view(array: Array, shape: tuple[int, ...]) -> bool:
+    return array.flags.c_contiguous or array.size == 0 or np.may_share_memory(array, array.reshape(shape))
+
+
+def _reshape_node(input: Any, shape: Any) -> str:
+    array = input.array
+    return "ViewBackward0" if _can_view(array, infer_size(shape, array.size)) else "UnsafeViewBackward0"
+
+
+@op(view="maybe", node=_reshape_node)
+def reshape(xp: Any, input: Array, shape: Ints) -> Array:
+    """The elements, row by row, in another shape; a view where strides allow, else a copy (torch.reshape)."""
+    return input.reshape(infer_size(shape, input.size))
+
+
+@op(view=True)
+def view(xp: Any, input: Array, size: Ints) -> Array:
+    """The elements, row by row, in another shape, never copied; refused where strides forbid (torch.Tensor.view)."""
+    sizes = infer_size(size, input.size)
+    if not _can_view(input, sizes):
+        raise EngineError(
+            Reason.RUNTIME,
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+            "contiguous subspaces). Use .reshape(...) instead.",
+        )
+    return input.reshape(sizes)
+
+
+reshape.grad(input=lambda g, input_meta: reshape(g, input_meta.shape))
+view.grad(input=lambda g, input_meta: reshape(g, input_meta.shape))
+
+
+@composite
+def view_as(input: Array, other: Array) -> Array:
+    """A view in other's shape (torch.Tensor.view_as)."""
+    return view(input, other.shape)
+
+
+@composite
+def reshape_as(input: Array, other: Array) -> Array:
+    """Reshaped like other (torch.Tensor.reshape_as)."""
+    return reshape(input, other.shape)
+
+
+@composite
+def flatten(input: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
+    """Dimensions start_dim to end_dim as one (torch.flatten)."""
+    start, end = normalize_dim(start_dim, input.ndim), normalize_dim(end_dim, input.ndim)
+    if not input.ndim:
+        return reshape(input, (1,))
+    if start > end:
+        raise EngineError(Reason.RUNTIME, "flatten() has invalid args: start_dim cannot come after end_dim")
+    if start == end:
+        return input
+    middle = math.prod(input.shape[start : end + 1])
+    return reshape(input, (*input.shape[:start], middle, *input.shape[end + 1 :]))
+
+
+@composite
+def ravel(input: Array) -> Array:
+    """One dimension (torch.ravel)."""
+    return reshape(input, (-1,))
+
+
+@composite
+def unflatten(input: Array, dim: int, sizes: Ints) -> Array:
+    """One dimension as several (torch.unflatten)."""
+    dim = normalize_dim(dim, input.ndim)
+    given = ints(sizes)
+    if not given:
+        raise EngineError(Reason.RUNTIME, "unflatten: sizes must be non-empty")
+    try:
+        parts = infer_size(given, input.shape[dim])
+    except EngineError as error:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"unflatten: Provided sizes {list(given)} don't multiply up to the size of dim {dim} ({input.shape[dim]}) in "
+            "the input tensor",
+        ) from error
+    return view(input, (*input.shape[:dim], *parts, *input.shape[dim + 1 :]))
+
+
+@composite
+def broadcast_to(input: Array, size: Ints) -> Array:
+    """A view with size-1 dimensions stretched (torch.broadcast_to)."""
+    return expand(input, ints(size))
+
+
+@composite
+def expand_as(input: Array, other: Array) -> Array:
+    """Expanded to other's shape (torch.Tensor.expand_as)."""
+    return expand(input, other.shape)
+
+
+@op(view=True, node=lambda input, dim: f"SqueezeBackward{0 if dim is None else 1 if isinstance(dim, int) else 2}")
+def squeeze(xp: Any, input: Array, dim: Ints | None = None) -> Array:
+    """Without dimensions of size 1: all of them, or those named that are (torch.squeeze)."""
+    dims = range(input.ndim) if dim is None else [normalize_dim(one, input.ndim) for one in ints(dim)]
+    if dim is not None:
+        dims = normalize_dims(dims, input.ndim) if len(dims) else ()
+    return input.reshape(tuple(size for axis, size in enumerate(input.shape) if size != 1 or axis not in dims))
+
+
+@op(view=True)
+def unsqueeze(xp: Any, input: Array, dim: int) -> Array:
+    """With a dimension of size 1 put before `dim` (torch.unsqueeze)."""
+    return xp.expand_dims(input, normalize_dim(dim, input.ndim + 1))
+
+
+squeeze.grad(input=lambda g, input_meta: reshape(g, input_meta.shape))
+unsqueeze.grad(input=lambda g, dim: squeeze(g, dim))
+
+# Order of dimensions.
+
+
+@op(view=True)
+def permute(xp: Any, input: Array, dims: Ints) -> Array:
+    """Dimensions in another order (torch.permute)."""
+    given = ints(dims)
+    if len(given) != input.ndim:
+        raise EngineError(
+            Reason.RUNTIME,
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
+            f"ordering of dimensions i.e. input.dim() = {input.ndim} is not equal to len(dims) = {len(given)}",
+        )
+    order = tuple(normalize_dim(dim, input.ndim) for dim in given)
+    if len(set(order)) != len(order):
+        raise EngineError(Reason.RUNTIME, "permute(): duplicate dims are not allowed.")
+    return input.transpose(order)
+
+
+def _inverse(dims: Any) -> tuple[int, ...]:
+    order = ints(dims)
+    return tuple(sorted(range(len(order)), key=lambda place: order[place] % len(order)))
+
+
+permute.grad(input=lambda g, dims: permute(g, _inverse(dims)))
+
+
+@op(view=True)
+def transpose(xp: Any, input: Array, dim0: int, dim1: int) -> Array:
+    """Two dimensions swapped (torch.transpose)."""
+    a, b = normalize_dim(dim0, input.ndim), normalize_dim(dim1, input.ndim)
+    return input.swapaxes(a, b) if input.ndim else input.view()
+
+
+@op(view=True, node="TBackward0")
+def t(xp: Any, input: Array) -> Array:
+    """The transpose of a matrix; a vector or scalar itself (torch.t)."""
+    if input.ndim > 2:
+        raise EngineError(Reason.RUNTIME, f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
+    return input.T
+
+
+transpose.grad(input=lambda g, dim0, dim1: transpose(g, dim0, dim1))
+t.grad(input=lambda g: t(g))
+
+
+@composite
+def swapaxes(input: Array, axis0: int, axis1: int) -> Array:
+    """Two dimensions swapped (torch.swapaxes)."""
+    return transpose(input, axis0, axis1)
+
+
+@composite
+def swapdims(input: Array, dim0: int, dim1: int) -> Array:
+    """Two dimensions swapped (torch.swapdims)."""
+    return transpose(input, dim0, dim1)
+
+
+@composite
+def T(input: Array) -> Array:
+    """All dimensions in reverse (torch.Tensor.T)."""
+    return permute(input, tuple(reversed(range(input.ndim))))
+
+
+@composite
+def mT(input: Array) -> Array:
+    """Each matrix of the last two dimensions transposed (torch.Tensor.mT)."""
+    _needs_matrix("mT", input)
+    return transpose(input, -2, -1)
+
+
+@composite
+def mH(input: Array) -> Array:
+    """Each matrix of the last two dimensions transposed and conjugated (torch.Tensor.mH)."""
+    _needs_matrix("mH", input)
+    return conj(transpose(input, -2, -1))
+
+
+@composite
+def H(input: Array) -> Array:
+    """A matrix transposed and conjugated (torch.Tensor.H)."""
+    if input.ndim not in (0, 2):
+        raise EngineError(
+            Reason.RUNTIME, f"tensor.H is only supported on matrices (2-D tensors). Got {input.ndim}-D tensor."
+        )
+    return conj(transpose(input, 0, 1)) if input.ndim else conj(input)
+
+
+def _needs_matrix(name: str, input: Any) -> None:
+    if input.ndim < 2:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"tensor.{name} is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor.",
+        )
+
+
+@composite
+def movedim(input: Array, source: Ints, destination: Ints) -> Array:
+    """Dimensions moved to other places, the rest in order (torch.movedim)."""
+    sources, places = ints(source), ints(destination)
+    if len(sources) != len(places):
+        raise EngineError(
+            Reason.RUNTIME,
+            f"movedim: Invalid source or destination dims: source ({list(sources)} dims) should contain the same number "
+            f"of dims as destination ({list(places)} dims)",
+        )
+    sources = tuple(normalize_dim(dim, input.ndim) for dim in sources)
+    places = tuple(normalize_dim(dim, input.ndim) for dim in places)
+    if len(set(sources)) != len(sources) or len(set(places)) != len(places):
+        raise EngineError(Reason.RUNTIME, "movedim: repeated dim in `source` or `destination`")
+    if not input.ndim:
+        return alias(input)
+    order = [dim for dim in range(input.ndim) if dim not in sources]
+    for place, dim in sorted(zip(places, sources, strict=True)):
+        order.insert(place, dim)
+    return permute(input, tuple(order))
+
+
+moveaxis = composite(name="moveaxis")(movedim.function)
+
+# Parts.
+
+
+def at(array: Array, dim: int, key: Any) -> Array:
+    """array[..., key, ...] with the key at a dimension; always a view for an int or a slice."""
+    return array[(slice(None),) * dim + (key, ...)]
+
+
+@op(view=True)
+def select(xp: Any, input: Array, dim: int, index: int) -> Array:
+    """One position along a dimension, which goes away (torch.select)."""
+    if not input.ndim:
+        raise EngineError(Reason.INDEX_OUT_OF_RANGE, "select() cannot be applied to a 0-dim tensor.")
+    dim = normalize_dim(dim, input.ndim)
+    return at(input, dim, check_index(index, dim, input.shape[dim]))
+
+
+@op(name="_select_backward")
+def _select_backward(xp: Any, g: Array, shape: Ints, dim: int, index: int) -> Array:
+    whole = xp.zeros(shape, g.dtype)
+    at(whole, normalize_dim(dim, whole.ndim), index)[...] = g
+    return whole
+
+
+select.grad(input=lambda g, input_meta, dim, index: _select_backward(g, input_meta.shape, dim, index))
+_select_backward.grad(g=lambda g, dim, index: select(g, dim, index))
+
+
+@op(name="_slice", view=True, node="SliceBackward0")
+def slice_(
+    xp: Any, input: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Array:
+    """Positions start to end along a dimension, every step-th. Raises EngineError: ARGUMENT_VALUE for a step below 1."""
+    if not input.ndim:
+        raise EngineError(Reason.INDEX_OUT_OF_RANGE, "slice() cannot be applied to a 0-dim tensor.")
+    if step <= 0:
+        raise EngineError(
+            Reason.ARGUMENT_VALUE, "slice step cannot be zero" if step == 0 else "step must be greater than zero"
+        )
+    return at(input, normalize_dim(dim, input.ndim), slice(start, end, step))
+
+
+@op(name="_slice_backward")
+def _slice_backward(
+    xp: Any, g: Array, shape: Ints, dim: int, start: int | None, end: int | None, step: int
+) -> Array:
+    whole = xp.zeros(shape, g.dtype)
+    at(whole, normalize_dim(dim, whole.ndim), slice(start, end, step))[...] = g
+    return whole
+
+
+slice_.grad(
+    input=lambda g, input_meta, dim, start, end, step: _slice_backward(g, input_meta.shape, dim, start, end, step)
+)
+_slice_backward.grad(g=lambda g, dim, start, end, step: slice_(g, dim, start, end, step))
+
+
+@composite
+def narrow(input: Array, dim: int, start: int, length: int) -> Array:
+    """`length` positions from `start` along a dimension (torch.narrow)."""
+    if not input.ndim:
+        raise EngineError(Reason.RUNTIME, "narrow() cannot be applied to a 0-dim tensor.")
+    dim = normalize_dim(dim, input.ndim)
+    size = input.shape[dim]
+    if length < 0:
+        raise EngineError(Reason.RUNTIME, "narrow(): length must be non-negative.")
+    if not -size <= start <= size:
+        raise EngineError(
+            Reason.INDEX_OUT_OF_RANGE, f"start out of range (expected to be in range of [{-size}, {size}], but got {start})"
+        )
+    start += size if start < 0 else 0
+    if start + length > size:
+        raise EngineError(Reason.RUNTIME, f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
+    return slice_(input, dim, start, start + length, 1)
+
+
+def _bounds(split: Any, size: int) -> list[int]:
+    """Where the parts begin, and the end."""
+    if isinstance(split, int):
+        if split < 0 or (split == 0 and size):
+            raise EngineError(
+                Reason.RUNTIME,
+                f"split expects split_size be non-negative, but got split_size={split}"
+                if split < 0
+                else f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}",
+            )
+        return [*range(0, size, split), size] if size else [0, 0]
+    lengths = ints(split)
+    if any(length < 0 for length in lengths) or math.fsum(lengths) != size:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension), and to "
+            f"have only non-negative entries, but got split_sizes={list(lengths)}",
+        )
+    bounds = [0]
+    for length in lengths:
+        bounds.append(bounds[-1] + length)
+    return bounds
+
+
+@op(
+    view="multiple",
+    node=lambda tensor, split, dim: "SplitBackward0" if isinstance(split, int) else "SplitWithSizesBackward0",
+)
+def split(xp: Any, tensor: Array, split_size_or_sections: Ints, dim: int = 0) -> Array:
+    """Parts of a size, the last maybe smaller, or of the sizes given (torch.split); a tuple of views."""
+    if not tensor.ndim:
+        raise EngineError(Reason.RUNTIME, "split expects at least a 1-dimensional tensor")
+    dim = normalize_dim(dim, tensor.ndim)
+    bounds = _bounds(split_size_or_sections, tensor.shape[dim])
+    return tuple(at(tensor, dim, slice(a, b)) for a, b in zip(bounds, bounds[1:], strict=False))
+
+
+@composite
+def chunk(input: Array, chunks: int, dim: int = 0) -> Array:
+    """At most so many parts of equal size, the last maybe smaller (torch.chunk)."""
+    if not input.ndim:
+        raise EngineError(Reason.RUNTIME, "chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise EngineError(Reason.RUNTIME, f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    dim = normalize_dim(dim, input.ndim)
+    size = -(-input.shape[dim] // chunks)
+    return split(input, size, dim) if size else split(input, [0] * chunks, dim)
+
+
+@op(view="multiple")
+def unbind(xp: Any, input: Array, dim: int = 0) -> Array:
+    """All positions along a dimension, a tuple of views without it (torch.unbind)."""
+    if not input.ndim:
+        raise EngineError(Reason.INDEX_OUT_OF_RANGE, "Dimension specified as 0 but tensor has no dimensions")
+    dim = normalize_dim(dim, input.ndim)
+    return tuple(at(input, dim, index) for index in range(input.shape[dim]))
+
+
+@op(view=True)
+def diagonal(xp: Any, input: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
+    """The diagonal of two dimensions, as a last one (torch.diagonal)."""
+    a, b = normalize_dim(dim1, input.ndim), normalize_dim(dim2, input.ndim)
+    if a == b:
+        raise EngineError(Reason.RUNTIME, f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    shown = input.diagonal(offset, a, b)
+    if isinstance(shown, np.ndarray) and input.flags.writeable:
+        shown.flags.writeable = True  # NumPy shows diagonals read-only, though nothing in them overlaps
+    return shown
+
+
+@op(name="_diagonal_backward")
+def _diagonal_backward(xp: Any, g: Array, shape: Ints, offset: int, dim1: int, dim2: int) -> Array:
+    whole = xp.zeros(shape, g.dtype)
+    diagonal(whole, offset, dim1, dim2)[...] = g
+    return whole
+
+
+diagonal.grad(
+    input=lambda g, input_meta, offset, dim1, dim2: _diagonal_backward(g, input_meta.shape, offset, dim1, dim2)
+)
+_diagonal_backward.grad(g=lambda g, offset, dim1, dim2: diagonal(g, offset, dim1, dim2))
+
+# The same tensor under another name, and copies.
+
+
+@op(name="_alias", view=True)
+def alias(xp: Any, input: Array) -> Array:
+    """The same elements as another tensor, with a node of its own."""
+    return input.view()
+
+
+alias.grad(input=lambda g: g)
+
+
+@composite(differentiable=False)
+def detach(input: Array) -> Array:
+    """A leaf on the same storage, outside the graph (torch.Tensor.detach)."""
+    return detached(input)
+
+
+@op
+def clone(xp: Any, input: Array) -> Array:
+    """A copy that stays in the graph (torch.clone)."""
+    if not input.flags.c_contiguous:
+        admit(input.shape, input.dtype)
+    return input.copy(order="C")
+
+
+clone.grad(input=lambda g: g)
+
+
+@composite
+def contiguous(input: Array) -> Array:
+    """The tensor itself if its elements lie in row order without gaps, else a copy that does (torch.Tensor.contiguous)."""
+    array = input.array if type(input) is Tensor else input
+    return input if array.flags.c_contiguous else clone(input)
+
+
+# Complex numbers as pairs.
+
+
+@op(view=True)
+def view_as_real(xp: Any, input: Array) -> Array:
+    """Complex numbers as a last dimension of two (torch.view_as_real)."""
+    if dtypes.category(input.dtype) != dtypes.COMPLEX:
+        raise EngineError(Reason.RUNTIME, "view_as_real is only supported for complex tensors")
+    return input[..., None].view(dtypes.real_part(input.dtype))
+
+
+@op(view=True)
+def view_as_complex(xp: Any, input: Array) -> Array:
+    """A last dimension of two as complex numbers (torch.view_as_complex)."""
+    if dtypes.category(input.dtype) != dtypes.FLOAT or not input.ndim or input.shape[-1] != 2:
+        raise EngineError(Reason.RUNTIME, "Tensor must have a last dimension of size 2 and be floating point")
+    if input.strides[-1] != input.dtype.itemsize:
+        raise EngineError(Reason.RUNTIME, "Tensor must have a last dimension with stride 1")
+    return input.view(dtypes.to_complex(input.dtype))[..., 0]
+
+
+view_as_real.grad(input=lambda g: view_as_complex(contiguous(g)))
+view_as_complex.grad(input=lambda g: view_as_real(contiguous(g)))

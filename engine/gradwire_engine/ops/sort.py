@@ -1,0 +1,113 @@
+"""Order along a dimension: sort, topk, kthvalue, median. Values are differentiable, the indices say where they came from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.checks import normalize_dim
+from gradwire_engine.ops.gather import put_along
+from gradwire_engine.ops.shape import at, unsqueeze
+
+
+def scatter_selected(g: Any, indices: Any, shape: tuple[int, ...], dim: int, keepdim: bool) -> Any:
+    """The gradient of values that were found at indices along dim: zeros elsewhere."""
+    if not keepdim and shape:
+        dim = normalize_dim(dim, len(shape))
+        g, indices = unsqueeze(g, dim), unsqueeze(indices, dim)
+    return put_along(g, dim, indices, shape)
+
+
+def _order(xp: Any, input: Array, dim: int, descending: bool) -> Array:
+    """Positions that sort along dim, equal elements in their order; nan counts as the largest."""
+    if not input.ndim:
+        return xp.zeros((), dtypes.int64)
+    if not descending:
+        return xp.argsort(input, dim, kind="stable")
+    backward = xp.argsort(xp.flip(input, dim), dim, kind="stable")
+    return xp.flip(input.shape[dim] - 1 - backward, dim)
+
+
+def _taken(xp: Any, input: Array, indices: Array, dim: int) -> tuple[Array, Array]:
+    return (xp.take_along_axis(input, indices, dim) if input.ndim else input.copy()), indices
+
+
+@op(outputs=("values", "indices"), differentiable_outputs=(0,))
+def sort(xp: Any, input: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> Array:
+    """Values in order along dim, and where they were (torch.sort); equal ones always keep their order."""
+    dim = normalize_dim(dim, input.ndim)
+    return _taken(xp, input, xp.ascontiguousarray(_order(xp, input, dim, descending)).reshape(input.shape), dim)
+
+
+sort.grad(input=lambda g, out1, input_meta, dim: scatter_selected(g, out1, input_meta.shape, dim, True))
+
+
+@op
+def argsort(xp: Any, input: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> Array:
+    """Where the values in order along dim are (torch.argsort)."""
+    return _order(xp, input, normalize_dim(dim, input.ndim), descending).copy()
+
+
+@composite(outputs=("values", "indices"))
+def msort(input: Array) -> Array:
+    """Values in order along the first dimension (torch.msort)."""
+    return sort(input, 0)[0]
+
+
+@op(outputs=("values", "indices"), differentiable_outputs=(0,))
+def topk(xp: Any, input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Array:
+    """The k largest (or smallest) values along dim in order, and where they are (torch.topk)."""
+    dim = normalize_dim(dim, input.ndim)
+    if k < 0 or k > (input.shape[dim] if input.ndim else 1):
+        raise EngineError(Reason.RUNTIME, "selected index k out of range", k=k)
+    if not input.ndim:
+        return _taken(xp, input, xp.zeros((), dtypes.int64), dim)
+    return _taken(xp, input, at(_order(xp, input, dim, largest), dim, slice(0, k)).copy(), dim)
+
+
+topk.grad(input=lambda g, out1, input_meta, dim: scatter_selected(g, out1, input_meta.shape, dim, True))
+
+
+def _ranked(xp: Any, input: Array, rank: int, dim: int, keepdim: bool) -> tuple[Array, Array]:
+    """The element of a rank along dim, counted from 0."""
+    if not input.ndim:
+        return _taken(xp, input, xp.zeros((), dtypes.int64), dim)
+    values, indices = _taken(xp, input, at(_order(xp, input, dim, False), dim, slice(rank, rank + 1)).copy(), dim)
+    return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+
+
+@op(outputs=("values", "indices"), differentiable_outputs=(0,))
+def kthvalue(xp: Any, input: Array, k: int, dim: int = -1, keepdim: bool = False) -> Array:
+    """The k-th smallest value along dim, and where it is (torch.kthvalue)."""
+    dim = normalize_dim(dim, input.ndim)
+    if not 1 <= k <= (input.shape[dim] if input.ndim else 1):
+        raise EngineError(Reason.RUNTIME, f"kthvalue(): selected number k out of range for dimension {dim}", k=k)
+    return _ranked(xp, input, k - 1, dim, keepdim)
+
+
+@op(name="_median_dim", node="MedianBackward1", outputs=("values", "indices"), differentiable_outputs=(0,))
+def median_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
+    """The lower of the two middle values along dim, nan if there is one; and where it is."""
+    dim = normalize_dim(dim, input.ndim)
+    length = input.shape[dim] if input.ndim else 1
+    if not length:
+        raise EngineError(
+            Reason.INDEX_OUT_OF_RANGE, f"median(): Expected reduction dim {dim} to have non-zero size.", dim=dim
+        )
+    values, indices = _ranked(xp, input, (length - 1) // 2, dim, True)
+    if input.dtype.kind == "f" and input.ndim:
+        missing = xp.isnan(input)
+        if bool(missing.any()):
+            first = xp.expand_dims(missing.argmax(dim), dim)
+            indices = xp.where(missing.any(dim, keepdims=True), first, indices)
+            values = xp.take_along_axis(input, indices, dim)
+    return (values, indices) if keepdim or not input.ndim else (values.squeeze(dim), indices.squeeze(dim))
+
+
+for _finder in (kthvalue, median_dim):
+    _finder.grad(
+        input=lambda g, out1, input_meta, dim, keepdim: scatter_selected(g, out1, input_meta.shape, dim, keepdim)
+    )
