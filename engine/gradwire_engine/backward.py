@@ -229,14 +229,25 @@ class _Backward:
         for slot, formula, places, takes_all in plan.formulas:
             result = formula(whole if takes_all else gradient, *[values[place] for place in places])
             if node.op.list_place >= 0:
-                for edge, wanted, part in zip(node.edges, node.metas, result, strict=True):
-                    if edge is not None:
-                        self._add(edge[0], edge[1], fit(part, wanted))  # type: ignore[arg-type]
+                self._spread(node, slot, result)
             else:
                 node_below, index = node.edges[slot]  # type: ignore[misc]
                 self._add(node_below, index, fit(result, node.metas[slot]))  # type: ignore[arg-type]
         if not self.retain_graph:
             node.free()
+
+    def _spread(self, node: Node, slot: int, result: Any) -> None:
+        """Add the result for one input of an op that has a list of them: as many edges as the list is long."""
+        op = node.op
+        length = len(node.edges) - len(op.tensor_places) + 1
+        if op.tensor_places[slot] == op.list_place:
+            first, parts = slot, result
+        else:
+            first, parts = (slot if op.tensor_places[slot] < op.list_place else slot - 1 + length), (result,)
+        for place, part in enumerate(parts, first):
+            edge, wanted = node.edges[place], node.metas[place]
+            if edge is not None and wanted is not None:
+                self._add(edge[0], edge[1], fit(part, wanted))
 
     def _materialized(self, node: Node, gradients: list[Any]) -> tuple[Any, ...]:
         """The gradients of all outputs, zeros where none arrived and None where none can."""
