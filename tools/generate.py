@@ -49,7 +49,7 @@ def group_of(op: AnyOp) -> str:
 
 def is_method(op: AnyOp) -> bool:
     """Whether Tensor has it as a method."""
-    if not op.params or op.params[0].kind not in (Kind.TENSOR, Kind.TENSOR_OR_NUMBER):
+    if "." in op.name or not op.params or op.params[0].kind not in (Kind.TENSOR, Kind.TENSOR_OR_NUMBER):
         return False
     group = group_of(op)
     return group not in FUNCTIONAL_MODULES and (group != "activation" or op.name in ACTIVATION_METHODS)
@@ -127,7 +127,7 @@ def function_text(op: AnyOp, method: bool, in_place: bool = False) -> str:
     if method and not in_place:
         doc = f"See `gradwire.{op.name}`: {doc.splitlines()[0]}" if doc else ""
     body = textwrap.indent(f'"""{doc}"""\n' if "\n" not in doc else f'"""{doc}\n"""\n', "    ")
-    head = f"def {name}({signature(op, method)}) -> {annotation}:\n"
+    head = f"def {name.replace('.', '_')}({signature(op, method)}) -> {annotation}:\n"
     return head + body + f"    return {call_text(op, name, method, result)}\n"
 
 
