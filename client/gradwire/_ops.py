@@ -319,9 +319,9 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return _call("bmm", (input, mat2))
 
 
-def broadcast_tensors(tensors: Sequence[Tensor]) -> Tensor:
+def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Views of one common shape (torch.broadcast_tensors)."""
-    return _call("broadcast_tensors", (tensors,))
+    return _call("broadcast_tensors", (tensors,), (), "tuple")
 
 
 def broadcast_to(input: Tensor, size: int | Sequence[int]) -> Tensor:
@@ -344,9 +344,9 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     return _call("celu", (input, alpha))
 
 
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> Tensor:
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most so many parts of equal size, the last maybe smaller (torch.chunk)."""
-    return _call("chunk", (input, chunks, dim))
+    return _call("chunk", (input, chunks, dim), (), "tuple")
 
 
 def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
@@ -826,9 +826,9 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return _call("median", (input, dim, keepdim), (), ('values', 'indices'))
 
 
-def meshgrid(tensors: Sequence[Tensor], *, indexing: str | None = None) -> Tensor:
+def meshgrid(tensors: Sequence[Tensor], *, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinate grids of vectors; "xy" swaps the first two dimensions (torch.meshgrid)."""
-    return _call("meshgrid", (tensors,), (("indexing", indexing),))
+    return _call("meshgrid", (tensors,), (("indexing", indexing),), "tuple")
 
 
 def min(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
@@ -1524,9 +1524,9 @@ class TensorMethods:
         """In-place form of `celu`."""
         return _call("celu_", (self, alpha))
 
-    def chunk(self, chunks: int, dim: int = 0) -> Tensor:
+    def chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         """See `gradwire.chunk`: At most so many parts of equal size, the last maybe smaller (torch.chunk)."""
-        return _call("chunk", (self, chunks, dim))
+        return _call("chunk", (self, chunks, dim), (), "tuple")
 
     def clamp(self, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
         """See `gradwire.clamp`: input kept between min and max, either of which may be missing (torch.clamp)."""

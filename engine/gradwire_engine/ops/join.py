@@ -255,7 +255,7 @@ def _diagonal(input: Any, offset: int) -> Any:
 # Several tensors at once.
 
 
-@composite
+@composite(outputs=("...",))
 def broadcast_tensors(tensors: list[Array]) -> Array:
     """Views of one common shape (torch.broadcast_tensors)."""
     try:
@@ -265,7 +265,7 @@ def broadcast_tensors(tensors: list[Array]) -> Array:
     return tuple(expand(tensor, shape) for tensor in tensors)
 
 
-@composite
+@composite(outputs=("...",))
 def meshgrid(tensors: list[Array], *, indexing: str | None = None) -> Array:
     """Coordinate grids of vectors; "xy" swaps the first two dimensions (torch.meshgrid)."""
     if indexing not in (None, "ij", "xy"):

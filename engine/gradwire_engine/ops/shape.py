@@ -392,7 +392,7 @@ def split(xp: Any, tensor: Array, split_size_or_sections: Ints, dim: int = 0) ->
     return tuple(at(tensor, dim, slice(a, b)) for a, b in zip(bounds, bounds[1:], strict=False))
 
 
-@composite
+@composite(outputs=("...",))
 def chunk(input: Array, chunks: int, dim: int = 0) -> Array:
     """At most so many parts of equal size, the last maybe smaller (torch.chunk)."""
     if not input.ndim:
