@@ -108,7 +108,19 @@ def read_spec(message: pb.TensorSpec) -> Spec:
 class Entry:
     """A command that succeeded at a place of the user's program, ready to be repeated without waiting."""
 
-    __slots__ = ("code", "fixed", "key", "name", "offset", "pack", "pieces", "spec", "specs", "template")
+    __slots__ = (
+        "code",
+        "fixed",
+        "in_place",
+        "key",
+        "name",
+        "offset",
+        "pack",
+        "pieces",
+        "plain",
+        "specs",
+        "template",
+    )
 
     def __init__(
         self,
@@ -117,7 +129,8 @@ class Entry:
         place: tuple[CodeType, int],
         template: Template,
         specs: tuple[Spec, ...],
-        fixed: tuple[tuple[int, float], ...] | None = None,
+        fixed: tuple[tuple[int, float], ...] = (),
+        in_place: bool = False,
     ) -> None:
         self.key = key
         self.name = name
@@ -127,6 +140,9 @@ class Entry:
         self.pack: Callable[..., bytes] = template.pack
         self.pieces = template.pieces
         self.specs = specs
-        self.spec = specs[0] if specs else None
         # Floats that are attributes rather than operands: the entry holds for these values only.
         self.fixed = fixed
+        self.in_place = in_place
+        # One new tensor that is neither a view nor a leaf that requires grad: the path that must be short.
+        spec = specs[0] if len(specs) == 1 and not in_place else None
+        self.plain = spec is not None and not spec.is_view and not (spec.is_leaf and spec.requires_grad)

@@ -1,0 +1,103 @@
+"""gradwire: gradients over the wire. `import gradwire as torch`, and the tensors live on a server.
+
+Everything is loaded on first use, so that importing the generated messages (gradwire.v1) loads no client.
+"""
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+from gradwire._version import __version__
+
+if _TYPE_CHECKING:
+    from gradwire import autograd, cuda, nn, optim
+    from gradwire._create import *  # noqa: F403
+    from gradwire._dtypes import *  # noqa: F403
+    from gradwire._errors import *  # noqa: F403
+    from gradwire._modes import *  # noqa: F403
+    from gradwire._nodes import graph
+    from gradwire._ops import *  # noqa: F403
+    from gradwire._random import *  # noqa: F403
+    from gradwire._repr import set_printoptions
+    from gradwire._session import Session
+    from gradwire._sessions import connect, server_info, sync
+    from gradwire._tensor import Tensor
+
+_MODULES = ("autograd", "cuda", "nn", "optim")
+_NAMES = {
+    "_sessions": "connect current_session server_info sync",
+    "_session": "Session",
+    "_tensor": "Tensor",
+    "_nodes": "graph",
+    "_repr": "set_printoptions",
+    "_create": (
+        "arange as_tensor asarray empty empty_like eye from_numpy full full_like is_tensor linspace logspace ones ones_like "
+        "rand rand_like randint randn randn_like randperm scalar_tensor tensor zeros zeros_like"
+    ),
+    "_modes": "enable_grad inference_mode is_grad_enabled no_grad set_grad_enabled",
+    "_random": "Generator default_generator get_rng_state initial_seed manual_seed seed set_rng_state",
+    "_dtypes": (
+        "Size bfloat16 bool complex128 complex64 device dtype finfo float16 float32 float64 get_default_dtype iinfo int16 "
+        "int32 int64 int8 set_default_dtype uint8"
+    ),
+    "_functions": "is_complex is_floating_point is_same_size numel promote_types result_type typename",
+    "_errors": (
+        "GradwireConnectionError GradwireError GradwireIndexError GradwireMemoryError GradwireNotImplementedError "
+        "GradwirePermissionError GradwireRuntimeError GradwireTimeoutError GradwireTypeError GradwireValueError"
+    ),
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+# PyTorch's second names of dtypes, and of functions.
+_ALIASES = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "int": "int32",
+    "long": "int64",
+    "short": "int16",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+    "true_divide": "div",
+    "divide": "div",
+    "multiply": "mul",
+    "subtract": "sub",
+    "negative": "neg",
+    "absolute": "abs",
+    "clip": "clamp",
+    "concat": "cat",
+    "concatenate": "cat",
+    "greater": "gt",
+    "less": "lt",
+    "arccos": "acos",
+    "arcsin": "asin",
+    "arctan": "atan",
+}
+
+pi = 3.141592653589793
+e = 2.718281828459045
+inf = 1e999
+nan = inf - inf
+newaxis = None
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _MODULES:
+        return _import_module(f"gradwire.{name}")
+    name_there = _ALIASES.get(name, name)
+    home = _HOMES.get(name_there)
+    if home is not None:
+        found = getattr(_import_module(f"gradwire.{home}"), name_there)
+    elif name.startswith("_"):
+        raise AttributeError(f"module 'gradwire' has no attribute '{name}'")
+    else:
+        ops = _import_module("gradwire._ops")
+        if name_there not in ops.TORCH_NAMES:
+            raise AttributeError(f"module 'gradwire' has no attribute '{name}'")
+        found = getattr(ops, name_there)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    names = {*globals(), *_MODULES, *_HOMES, *_ALIASES, *_import_module("gradwire._ops").TORCH_NAMES}
+    return sorted(name for name in names if not name.startswith("_")) + ["__version__"]

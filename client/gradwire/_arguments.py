@@ -1,0 +1,162 @@
+"""An op's arguments: into the memo's key, and into the message.
+
+Both walk the same values in the same order. What changes from call to call (ids of tensors, floats) goes into `values`,
+all else into the key; the message takes the values back from an iterator, so that a template can be made of it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gradwire import _wire
+from gradwire._dtypes import BY_PYTHON, device, dtype
+from gradwire._handle import Handle
+from gradwire._indexing import Index
+from gradwire.v1 import types_pb2 as pb
+
+_OPEN, _CLOSE = object(), object()
+_INT64 = range(-(1 << 63), 1 << 63)
+_SCALARS = (bool, int, str, complex, type(None))
+
+
+class Operands:
+    """What one call's arguments come to: the memo's key, the values that vary, the edges of what requires grad."""
+
+    __slots__ = ("edges", "key", "session", "values")
+
+    def __init__(self, key: list[Any], values: list[_wire.Value], edges: list[Any], session: Any) -> None:
+        self.key = key
+        self.values = values
+        self.edges = edges
+        self.session = session
+
+    def add(self, op: str, value: Any) -> None:
+        """Walk one argument. Raises TypeError for what no op takes."""
+        kind = type(value)
+        if kind in _SCALARS:
+            self.key.append(kind)
+            self.key.append(value)
+        elif isinstance(value, Handle):
+            self._add_tensor(op, value)
+        elif isinstance(value, float):
+            self.key.append(float)
+            self.values.append(float(value))
+        elif isinstance(value, (list, tuple)):
+            self._add_list(op, value)
+        elif isinstance(value, Index):
+            self.key.append(Index)
+            self._add_list(op, value.items)
+        elif isinstance(value, slice):
+            self.key.extend((slice, value.start, value.stop, value.step))
+        elif isinstance(value, (dtype, device, type)) or value is Ellipsis:
+            self.key.append(value)
+        elif isinstance(value, (np.number, np.bool_)):
+            self.add(op, value.item())
+        else:
+            raise TypeError(f"{op}(): an argument of type {kind.__name__} is neither a tensor nor a value that ops take")
+
+    def _add_tensor(self, op: str, value: Handle) -> None:
+        if value._session is not self.session:
+            if self.session is not None:
+                raise two_sessions(op, self.session, value._session)
+            self.session = value._session
+        if value._family is not None and value._family.epoch != value._epoch:
+            from gradwire._results import refresh
+
+            refresh(value)
+        self.key.append(value._spec)
+        self.values.append(value._id)
+        if value._edge is not None:
+            self.edges.append(value._edge)
+
+    def _add_list(self, op: str, value: Any) -> None:
+        self.key.append(_OPEN)
+        for item in value:
+            self.add(op, item)
+        self.key.append(_CLOSE)
+
+
+def two_sessions(op: str, one: Any, other: Any) -> Exception:
+    """The refusal of an op on tensors of two sessions."""
+    from gradwire._errors import make_error
+    from gradwire.v1 import errors_pb2
+
+    return make_error(
+        errors_pb2.REASON_ARGUMENT_VALUE,
+        f"{op}(): the tensors are of two sessions, one at {one.address} and one at {other.address}; "
+        "bring one over by gradwire.tensor(x.tolist()) or x.numpy()",
+        3,
+    )
+
+
+def write_argument(message: pb.Argument, value: Any, values: Iterator[_wire.Value]) -> None:
+    """Put one argument into the message, taking ids and floats from `values`."""
+    if isinstance(value, Handle):
+        message.tensor = _as_id(next(values))
+    elif value is None:
+        message.none.SetInParent()
+    elif isinstance(value, (bool, np.bool_)):
+        message.boolean = bool(value)
+    elif isinstance(value, (int, np.integer)):
+        message.integer = _checked_int(int(value))
+    elif isinstance(value, (float, np.floating)):
+        message.float = next(values)
+    elif isinstance(value, (complex, np.complexfloating)):
+        message.complex.real, message.complex.imag = float(value.real), float(value.imag)
+    elif isinstance(value, (str, device)):
+        message.string = str(value)
+    elif isinstance(value, dtype):
+        message.dtype = value.code  # type: ignore[assignment]
+    elif isinstance(value, type):
+        message.dtype = BY_PYTHON[value].code  # type: ignore[assignment]
+    elif isinstance(value, Index):
+        message.index.SetInParent()
+        for item in value.items:
+            _write_index_item(message.index.items.add(), item, values)
+    else:
+        _write_list(message, value, values)
+
+
+def _write_list(message: pb.Argument, items: Any, values: Iterator[_wire.Value]) -> None:
+    if any(isinstance(item, Handle) for item in items):
+        message.tensors.ids.extend([_as_id(next(values)) for _ in items])
+    elif any(isinstance(item, float) for item in items):
+        message.floats.values.extend([next(values) if isinstance(item, float) else float(item) for item in items])
+    else:
+        message.integers.SetInParent()
+        message.integers.values.extend([_checked_int(operator.index(item)) for item in items])
+
+
+def _write_index_item(message: pb.IndexItem, item: Any, values: Iterator[_wire.Value]) -> None:
+    if isinstance(item, Handle):
+        message.tensor = _as_id(next(values))
+    elif item is None:
+        message.new_axis = True
+    elif item is Ellipsis:
+        message.ellipsis = True
+    elif isinstance(item, slice):
+        message.slice.SetInParent()
+        if item.start is not None:
+            message.slice.start = item.start
+        if item.stop is not None:
+            message.slice.stop = item.stop
+        if item.step is not None:
+            message.slice.step = item.step
+    elif isinstance(item, bool):
+        message.boolean = item
+    else:
+        message.integer = item
+
+
+def _as_id(value: _wire.Value) -> int:
+    return int(value)
+
+
+def _checked_int(value: int) -> int:
+    if value not in _INT64:
+        raise RuntimeError("Overflow when unpacking long long")
+    return value

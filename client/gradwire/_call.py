@@ -1,0 +1,249 @@
+"""Calling an op: the one path that all functions, methods and operators take.
+
+The first time at a place of the program it waits for the server's answer; after that the memo knows the answer, and what
+is left to do is what this module keeps short: make the key, pack the bytes, make the proxy.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from functools import cache
+from sys import _getframe
+from types import CodeType
+from typing import Any
+
+
+from gradwire._arguments import Operands, two_sessions, write_argument
+from gradwire._errors import refuse
+from gradwire._handle import Handle
+from gradwire._memo import Entry, Spec, read_spec
+from gradwire._modes import GRAD_ENABLED
+from gradwire._place import INTERNAL
+from gradwire._results import TENSOR_CLASS, arrange, change, new_result, refresh
+from gradwire._session import BATCH_COMMANDS, Session
+from gradwire._sessions import current_session
+from gradwire._wire import Value, make_template
+from gradwire.v1 import errors_pb2, service_pb2, types_pb2
+
+_new = object.__new__
+_grad_enabled = GRAD_ENABLED.get
+_NamedValues = Sequence[tuple[str, Any]]
+
+
+def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any = None) -> Any:
+    """Apply an op. `args` are in the parameters' order, `kwargs` pairs of name and value.
+
+    `result` says in what form the answer is wanted: None for one tensor, "bool", "tuple", or the results' names.
+    """
+    frame = _getframe(2)
+    code = frame.f_code
+    while INTERNAL[code.co_filename]:
+        outer = frame.f_back
+        if outer is None:
+            break
+        frame = outer
+        code = frame.f_code
+    enabled = _grad_enabled()
+    key: list[Any] = [op, enabled, id(code), frame.f_lasti]
+    values: list[Value] = []
+    edges: list[Any] = []
+    session: Session | None = None
+    operands = None
+    for value in args:
+        if isinstance(value, Handle):
+            if value._session is not session:
+                if session is not None:
+                    raise two_sessions(op, session, value._session)
+                session = value._session
+            family = value._family
+            if family is not None and family.epoch != value._epoch:
+                refresh(value)
+            key.append(value._spec)
+            values.append(value._id)
+            if value._edge is not None:
+                edges.append(value._edge)
+        elif type(value) is float:
+            key.append(float)
+            values.append(value)
+        else:
+            if operands is None:
+                operands = Operands(key, values, edges, session)
+            else:
+                operands.session = session
+            operands.add(op, value)
+            session = operands.session
+    if kwargs:
+        if operands is None:
+            operands = Operands(key, values, edges, session)
+        for name, value in kwargs:
+            key.append(name)
+            operands.add(op, value)
+        session = operands.session
+    if session is None:
+        session = current_session()
+
+    entry = session.memo.get(tuple(key))
+    if entry is None or (entry.fixed and any(values[place] != value for place, value in entry.fixed)):
+        return _first_call(session, key, op, args, kwargs, result, values, edges, (code, frame.f_lasti))
+    if not entry.plain:
+        return _repeat(session, entry, args, values, edges, op, result)
+    tensor_id = next(session.ids)
+    pieces = entry.pieces
+    if len(values) == 2:
+        data = entry.pack(pieces[0], values[0], pieces[1], values[1], pieces[2], tensor_id, pieces[3])
+    elif len(values) == 1:
+        data = entry.pack(pieces[0], values[0], pieces[1], tensor_id, pieces[2])
+    else:
+        values.append(tensor_id)
+        data = entry.template.fill(values)
+    buffer = session.buffer
+    buffer.append((data, entry))
+    spec = entry.specs[0]
+    made = _new(TENSOR_CLASS[0])
+    made._id = tensor_id
+    made._session = session
+    made._spec = spec
+    made._grad = None
+    made._retained = None
+    made._family = None
+    made._edge = edges if spec.requires_grad else None
+    if len(buffer) >= BATCH_COMMANDS:
+        session.flush()
+    return made if result is None else arrange(op, (made,), result)
+
+
+def _repeat(
+    session: Session, entry: Entry, args: tuple[Any, ...], values: list[Value], edges: list[Any], op: str, result: Any
+) -> Any:
+    """What has succeeded here before, where the result is more than one plain new tensor."""
+    if entry.in_place:
+        session.post(entry.template.fill(values), entry)
+        change(args[0], entry.specs[0], edges, GRAD_ENABLED.get())
+        return args[0]
+    ids = [next(session.ids) for _ in entry.specs]
+    session.post(entry.template.fill([*values, *ids]), entry)
+    made = tuple([new_result(session, one, spec, edges, args) for one, spec in zip(ids, entry.specs, strict=True)])
+    return arrange(op, made, result)
+
+
+def _first_call(
+    session: Session,
+    key: list[Any],
+    op: str,
+    args: tuple[Any, ...],
+    kwargs: _NamedValues,
+    result: Any,
+    values: list[Value],
+    edges: list[Any],
+    place: tuple[CodeType, int],
+) -> Any:
+    """Apply an op and wait; remember the answer."""
+    enabled = GRAD_ENABLED.get()
+    in_place = op.endswith("_") and not op.endswith("__")
+    if in_place:
+        _check_in_place(args[0], enabled, edges)
+    sent_args, sent_kwargs = _without_defaults(op, args, kwargs)
+
+    def build(values: Sequence[Value]) -> service_pb2.Command:
+        remaining = iter(values)
+        command = service_pb2.Command()
+        request = command.op
+        request.op = op
+        if not enabled:
+            request.grad_mode = types_pb2.GRAD_MODE_DISABLED
+        for value in sent_args:
+            write_argument(request.args.add(), value, remaining)
+        for name, value in sent_kwargs:
+            write_argument(request.args.add(name=name), value, remaining)
+        request.outputs.extend([int(one) for one in remaining])
+        return command
+
+    # How many results there are is the server's to say, and their ids too then.
+    ids = (next(session.ids),) if not in_place and (result is None or result == "bool") else ()
+    outputs = session.wait(build([*values, *ids]), ids).op.outputs
+    specs = tuple([read_spec(output) for output in outputs])
+    if not any(output.data_dependent for output in outputs):
+        made_ids = [] if in_place else [output.id for output in outputs]
+        template = make_template(build, [*values, *made_ids])
+        if template is not None:
+            fixed = _fixed_floats(op, args, kwargs)
+            session.remember(Entry(tuple(key), op, place, template, specs, fixed, in_place))
+    if in_place:
+        change(args[0], specs[0], edges, enabled)
+        return args[0]
+    made = tuple(
+        [new_result(session, output.id, spec, edges, args) for output, spec in zip(outputs, specs, strict=True)]
+    )
+    return arrange(op, made, result)
+
+
+def _check_in_place(target: Any, enabled: bool, edges: list[Any]) -> None:
+    """Refuse an in-place change that only the flags of its target forbid."""
+    if not isinstance(target, Handle):
+        raise TypeError("an in-place op needs a tensor as its first argument")
+    spec: Spec = target._spec
+    if enabled and spec.requires_grad and spec.is_leaf and not spec.is_view:
+        raise refuse(
+            "a leaf Variable that requires grad is being used in an in-place operation. "
+            "Change it under gradwire.no_grad(), or change a clone",
+            errors_pb2.REASON_LEAF_IN_PLACE,
+        )
+
+
+@cache
+def _parameters(op: str) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str]]:
+    """An op's parameter names in order, their defaults, and which of them take numbers to compute with."""
+    from gradwire import _ops
+
+    name = op[:-1] if op.endswith("_") and not hasattr(_ops, op) else op
+    function = getattr(_ops, name, None)
+    names = () if function is None else tuple(inspect.signature(function).parameters)
+    return names, _ops.DEFAULTS.get(name, {}), _ops.NUMBERS.get(name, frozenset())
+
+
+def _without_defaults(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> tuple[tuple[Any, ...], _NamedValues]:
+    """The arguments that say something. Floats stay: they are among the values that a template expects."""
+    names, defaults, _ = _parameters(op)
+
+    def says_nothing(name: str, value: Any) -> bool:
+        default = defaults.get(name, _MISSING)
+        return type(value) is not float and type(value) is type(default) and value == default
+
+    kwargs = [(name, value) for name, value in kwargs if not says_nothing(name, value)]
+    count = len(args)
+    while count and len(names) >= count and says_nothing(names[count - 1], args[count - 1]):
+        count -= 1
+    return args[:count], kwargs
+
+
+_MISSING = object()
+
+
+def _fixed_floats(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> tuple[tuple[int, float], ...]:
+    """The places and values of floats that are attributes: for another value, what succeeded might be refused."""
+    names, _, numbers = _parameters(op)
+    named = [*zip([*names, *[""] * len(args)], args, strict=False), *kwargs]
+    fixed: list[tuple[int, float]] = []
+    place = 0
+    for name, value in named:
+        walked = Operands([], [], [], None)
+        walked.add(op, value)
+        if name not in numbers:
+            fixed.extend((place + at, one) for at, one in enumerate(walked.values) if type(one) is float)
+        place += len(walked.values)
+    return tuple(fixed)
+
+
+def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
+    """Sizes given one by one or as one tuple: zeros(2, 3), zeros((2, 3))."""
+    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+        return tuple(sizes[0])
+    return sizes
+
+
+def result_of(op: str, *args: Any, **kwargs: Any) -> Any:
+    """Apply an op that answers one tensor, for the modules of this package."""
+    return _call(op, args, tuple(kwargs.items()))
+
+

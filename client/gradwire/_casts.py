@@ -1,0 +1,135 @@
+"""Moving and casting: differentiable copies, or the very tensor where nothing changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire import _dtypes
+from gradwire._call import _call
+from gradwire._handle import Handle
+
+
+class Casts:
+    """The methods of Tensor that change dtype or device. A mixin, for they are named as Python's types are."""
+
+    __slots__ = ()
+    _spec: Any
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """The same values with another dtype or on another device: to(dtype), to(device), to(device, dtype), to(other).
+
+        A differentiable copy, or this very tensor if nothing changes (unless `copy=True`).
+        """
+        wanted_dtype, wanted_device, copied = _parse_to(args, kwargs)
+        return self._moved(wanted_dtype, wanted_device, copied)
+
+    def _moved(self, wanted_dtype: _dtypes.dtype | None, wanted_device: str | None, copied: bool = False) -> Any:
+        spec = self._spec
+        same_dtype = wanted_dtype is None or wanted_dtype is spec.dtype
+        same_device = wanted_device is None or wanted_device == spec.device_name
+        if wanted_device == "cuda" and spec.device.type == "cuda":
+            same_device = True  # no index means the present one
+        if same_dtype and same_device:
+            return _call("clone", (self,)) if copied else self
+        named = []
+        if not same_device:
+            named.append(("device", wanted_device))
+        if not same_dtype:
+            named.append(("dtype", wanted_dtype))
+        return _call("to", (self,), named)
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name of its type ("torch.FloatTensor"), or with `dtype` the tensor cast to it."""
+        if dtype is None:
+            prefix = "torch.cuda." if self._spec.device.type == "cuda" else "torch."
+            return f"{prefix}{self._spec.dtype.title}Tensor"
+        if isinstance(dtype, str):
+            title = dtype.rsplit(".", 1)[-1].removesuffix("Tensor")
+            if title not in _dtypes.BY_TITLE:
+                raise ValueError(f"invalid type: '{dtype}'")
+            dtype = _dtypes.BY_TITLE[title]
+        return self._moved(_dtypes.as_dtype(dtype), None)
+
+    def type_as(self, other: Any) -> Any:
+        """This tensor with another's dtype."""
+        return self._moved(other._spec.dtype, None)
+
+    def cpu(self) -> Any:
+        """This tensor in the server's memory."""
+        return self._moved(None, "cpu")
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> Any:
+        """This tensor on the server's GPU. Raises RuntimeError if it has none."""
+        return self._moved(None, _dtypes.device_name("cuda" if device is None else device))
+
+    def float(self) -> Any:
+        """Cast to float32."""
+        return self._moved(_dtypes.float32, None)
+
+    def double(self) -> Any:
+        """Cast to float64."""
+        return self._moved(_dtypes.float64, None)
+
+    def half(self) -> Any:
+        """Cast to float16."""
+        return self._moved(_dtypes.float16, None)
+
+    def bfloat16(self) -> Any:
+        """Cast to bfloat16."""
+        return self._moved(_dtypes.bfloat16, None)
+
+    def int(self) -> Any:
+        """Cast to int32."""
+        return self._moved(_dtypes.int32, None)
+
+    def long(self) -> Any:
+        """Cast to int64."""
+        return self._moved(_dtypes.int64, None)
+
+    def short(self) -> Any:
+        """Cast to int16."""
+        return self._moved(_dtypes.int16, None)
+
+    def char(self) -> Any:
+        """Cast to int8."""
+        return self._moved(_dtypes.int8, None)
+
+    def byte(self) -> Any:
+        """Cast to uint8."""
+        return self._moved(_dtypes.uint8, None)
+
+    def bool(self) -> Any:
+        """Cast to bool."""
+        return self._moved(_dtypes.bool_, None)
+
+    def cfloat(self) -> Any:
+        """Cast to complex64."""
+        return self._moved(_dtypes.complex64, None)
+
+    def cdouble(self) -> Any:
+        """Cast to complex128."""
+        return self._moved(_dtypes.complex128, None)
+
+
+def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_dtypes.dtype | None, str | None, bool]:
+    """The dtype, device and copy flag that Tensor.to was given, in any of its forms."""
+    wanted_dtype, wanted_device = kwargs.get("dtype"), kwargs.get("device")
+    flags = [arg for arg in args if isinstance(arg, bool)]
+    copied = bool(kwargs.get("copy", flags[1] if len(flags) > 1 else False))
+    other = kwargs.get("other")
+    for arg in args:
+        if isinstance(arg, Handle):
+            other = arg
+        elif isinstance(arg, _dtypes.dtype) or (isinstance(arg, type) and arg in _dtypes.BY_PYTHON):
+            wanted_dtype = arg
+        elif isinstance(arg, (str, _dtypes.device)) or (isinstance(arg, int) and not isinstance(arg, bool)):
+            wanted_device = arg
+        elif arg is not None and not isinstance(arg, bool):
+            raise TypeError(f"to() received an invalid argument: {type(arg).__name__}")
+    if other is not None:
+        wanted_dtype, wanted_device = other._spec.dtype, other._spec.device_name
+    return (
+        None if wanted_dtype is None else _dtypes.as_dtype(wanted_dtype),
+        None if wanted_device is None else _dtypes.device_name(wanted_device),
+        copied,
+    )

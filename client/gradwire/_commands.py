@@ -1,0 +1,119 @@
+"""The commands that are no ops: run one, waiting the first time at a place and not after that, as ops do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradwire._arguments import two_sessions
+from gradwire._handle import Handle
+from gradwire._memo import Entry, Spec, read_spec
+from gradwire._place import find_place
+from gradwire._session import Session
+from gradwire._wire import Build, Value, make_template
+from gradwire.v1 import commands_pb2, service_pb2
+
+Read = Callable[[service_pb2.Result], tuple[Spec, ...]]
+
+
+def run(
+    session: Session, name: str, key: tuple[Any, ...], values: Sequence[Value], build: Build, read: Read | None = None
+) -> tuple[Spec, ...] | None:
+    """Run a command and answer the specs that `read` takes from its result, or took when it succeeded here before.
+
+    `build` makes the command of the values; `key` holds all else that it depends on. None if `read` finds nothing,
+    which is not remembered.
+    """
+    place = find_place()
+    full = (name, id(place[0]), place[1], *key)
+    entry = session.memo.get(full)
+    if entry is not None:
+        session.post(entry.template.fill(values), entry)
+        return entry.specs
+    result = session.wait(build(values))
+    specs = () if read is None else read(result)
+    if read is not None and not specs:
+        return None
+    template = make_template(build, values)
+    if template is not None:
+        session.remember(Entry(full, name, place, template, specs))
+    return specs
+
+
+def common_session(name: str, handles: Sequence[Handle]) -> Session:
+    """The session of all these tensors. Raises GradwireValueError if there are two."""
+    session = handles[0]._session
+    for handle in handles:
+        if handle._session is not session:
+            raise two_sessions(name, session, handle._session)
+    return session
+
+
+def set_requires_grad(target: Handle, flag: bool) -> None:
+    """Set a leaf's flag on the server."""
+
+    def build(values: Sequence[Value]) -> service_pb2.Command:
+        request = commands_pb2.SetRequiresGradRequest(tensor=int(values[0]), requires_grad=flag)
+        return service_pb2.Command(set_requires_grad=request)
+
+    run(target._session, "set_requires_grad", (flag, target._spec), [target._id], build)
+
+
+def retain_grad(target: Handle) -> None:
+    """Let the server keep a non-leaf's gradient."""
+
+    def build(values: Sequence[Value]) -> service_pb2.Command:
+        return service_pb2.Command(retain_grad=commands_pb2.RetainGradRequest(tensor=int(values[0])))
+
+    run(target._session, "retain_grad", (target._spec,), [target._id], build)
+
+
+def set_grad(target: Handle, grad: Handle | None) -> None:
+    """Set or clear a gradient on the server."""
+
+    def build(values: Sequence[Value]) -> service_pb2.Command:
+        return service_pb2.Command(
+            set_grad=commands_pb2.SetGradRequest(
+                tensor=int(values[0]), grad=int(values[1]) if len(values) > 1 else 0
+            )
+        )
+
+    if grad is None:
+        run(target._session, "set_grad", (target._spec,), [target._id], build)
+    else:
+        session = common_session("set_grad", (target, grad))
+        run(session, "set_grad", (target._spec, grad._spec), [target._id, grad._id], build)
+
+
+def set_data(target: Handle, source: Handle) -> Spec:
+    """Make a tensor share another's values; the answer is what it is then."""
+
+    def build(values: Sequence[Value]) -> service_pb2.Command:
+        return service_pb2.Command(set_data=commands_pb2.SetDataRequest(tensor=int(values[0]), data=int(values[1])))
+
+    def read(result: service_pb2.Result) -> tuple[Spec, ...]:
+        return (read_spec(result.set_data.tensor),)
+
+    session = common_session("data", (target, source))
+    found = run(session, "set_data", (target._spec, source._spec), [target._id, source._id], build, read)
+    assert found is not None
+    return found[0]
+
+
+def name_grad(target: Handle, tensor_id: int, known: bool) -> Spec | None:
+    """Give a tensor's gradient an id; the answer is its spec, None if there is none.
+
+    `known` says that there surely is one, of the kind that such a tensor's gradient was here before.
+    """
+
+    def build(values: Sequence[Value]) -> service_pb2.Command:
+        return service_pb2.Command(grad=commands_pb2.GradRequest(tensor=int(values[0]), id=int(values[1])))
+
+    def read(result: service_pb2.Result) -> tuple[Spec, ...]:
+        return (read_spec(result.grad.grad),) if result.grad.HasField("grad") else ()
+
+    if known:
+        found = run(target._session, "grad", (target._spec,), [target._id, tensor_id], build, read)
+    else:
+        found = read(target._session.wait(build([target._id, tensor_id]), (tensor_id,)))
+    return found[0] if found else None

@@ -1,0 +1,429 @@
+"""Making tensors: of values, which travel, and of a rule (zeros, arange, randn), which the server follows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from gradwire import _dtypes
+from gradwire._call import _call, _sizes
+from gradwire._dtypes import device, device_name, dtype
+from gradwire._errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError, refuse
+from gradwire._handle import Handle
+from gradwire._memo import Entry, intern
+from gradwire._place import find_place
+from gradwire._results import new_proxy
+from gradwire._session import Session
+from gradwire._sessions import current_session
+from gradwire._tensor import Tensor
+from gradwire._wire import Template, framed
+from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
+from gradwire.v1 import types_pb2 as pb
+
+Array = npt.NDArray[Any]
+
+_COPY_WARNING = (
+    "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+    "sourceTensor.detach().clone().requires_grad_(True), rather than gradwire.tensor(sourceTensor)."
+)
+_NO_TEMPLATE = Template((b"",), "")
+
+
+def tensor(
+    data: Any,
+    *,
+    dtype: dtype | None = None,
+    device: device | str | int | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A leaf of values: a number, nested lists, an array (torch.tensor).
+
+    Without `dtype` bools, ints, floats and complex numbers give bool, int64, the default dtype and its complex; arrays
+    keep theirs. Raises ValueError for ragged lists, RuntimeError if an integer tensor should require grad.
+    """
+    if isinstance(data, Tensor):
+        warnings.warn(_COPY_WARNING, UserWarning, stacklevel=2)
+        return _copied(data, dtype, device).requires_grad_(requires_grad)
+    return make_tensor(
+        data, None if dtype is None else _dtypes.as_dtype(dtype), device_name(device), requires_grad
+    )
+
+
+def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | int | None = None) -> Tensor:
+    """A tensor of values; a tensor itself where it is one of that dtype and device already (torch.as_tensor)."""
+    if isinstance(data, Tensor):
+        wanted = data.dtype if dtype is None else _dtypes.as_dtype(dtype)
+        return data.to(wanted) if device is None else data.to(device, wanted)  # type: ignore[no-any-return]
+    return tensor(data, dtype=dtype, device=device)
+
+
+asarray = as_tensor
+
+
+def from_numpy(ndarray: Array) -> Tensor:
+    """A tensor of an array's values and dtype; a copy, for it lives on a server. Raises TypeError for no array."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    return make_tensor(ndarray)
+
+
+def _copied(source: Tensor, wanted: dtype | None, place: Any) -> Tensor:
+    bare = source.detach()
+    return bare.to(
+        dtype=None if wanted is None else _dtypes.as_dtype(wanted), device=place, copy=True
+    )  # type: ignore[no-any-return]
+
+
+def legacy_tensor(args: tuple[Any, ...], **options: Any) -> Tensor:
+    """What the constructor Tensor(...) makes: of the default dtype, from values or from sizes."""
+    if not args:
+        return empty(0, **options)
+    if all(type(arg) is int for arg in args):
+        return empty(*args, **options)
+    if len(args) != 1:
+        raise TypeError("Tensor() takes sizes, or one list, array or tensor of values")
+    if isinstance(args[0], Tensor):
+        return args[0].detach()
+    if isinstance(args[0], _dtypes.Size):
+        return empty(*args[0], **options)
+    return make_tensor(args[0], _dtypes.get_default_dtype(), **options)
+
+
+def as_operand(value: Any, like: Tensor) -> Any:
+    """The right-hand side of x[i] = value: a tensor or a number. Raises TypeError for anything else."""
+    if isinstance(value, (Handle, bool, int, float, complex)):
+        return value
+    if isinstance(value, (np.number, np.bool_)):
+        return value.item()
+    raise TypeError(f"can't assign a {type(value).__name__} to a {like.type()}")
+
+
+# Values to arrays.
+
+
+def make_tensor(
+    data: Any,
+    wanted: dtype | None = None,
+    device: str = "cpu",
+    requires_grad: bool = False,
+    session: Session | None = None,
+) -> Tensor:
+    """A leaf of values, in the given session or the current one."""
+    array, found = _as_array(data, wanted)
+    if requires_grad and not (found.is_floating_point or found.is_complex):
+        raise refuse(
+            "Only Tensors of floating point and complex dtype can require gradients", errors_pb2.REASON_REQUIRES_GRAD
+        )
+    return _send(session or current_session(), array, found, device, requires_grad)
+
+
+def _as_array(data: Any, wanted: dtype | None) -> tuple[Array, dtype]:
+    """The values row-major and little-endian, those of bfloat16 as uint16, and their dtype."""
+    if isinstance(data, (np.ndarray, np.generic)):
+        array = np.asarray(data)
+    elif isinstance(data, (list, tuple, range)):
+        array = _of_lists(data, wanted)
+    elif isinstance(data, (bool, int, float, complex)):
+        array = _of_scalars([data], (), wanted)
+    elif isinstance(data, str) or not hasattr(data, "__array__"):
+        raise GradwireTypeError(f"new(): invalid data type '{type(data).__name__}'")
+    else:
+        array = np.asarray(data)
+    found = wanted
+    if found is None:
+        found = _dtypes.BY_NUMPY.get(array.dtype.newbyteorder("<"))
+        if found is None:
+            raise GradwireTypeError(
+                f"can't convert np.ndarray of type {array.dtype}. The supported types are: float64, float32, float16, "
+                "complex64, complex128, int64, int32, int16, int8, uint8, and bool."
+            )
+    if found.numpy is None:
+        return _to_bfloat16(array), found
+    if array.dtype.kind == "c" and not found.is_complex:
+        array = array.real
+    return np.ascontiguousarray(array.astype(found.numpy, copy=False)).reshape(array.shape), found
+
+
+def _to_bfloat16(array: Array) -> Array:
+    """The upper halves of float32, rounded to even, as uint16."""
+    single = np.asarray(array, dtype=np.float32)
+    bits = np.ascontiguousarray(single).view(np.uint32).reshape(single.shape)
+    rounded = (bits + (0x7FFF + ((bits >> 16) & 1)).astype(np.uint32)) >> 16
+    return np.where(np.isnan(single), np.uint32(0x7FC0), rounded).astype(np.uint16)
+
+
+def _of_lists(data: Sequence[Any], wanted: dtype | None) -> Array:
+    shape: list[int] = []
+    probe: Any = data
+    while _is_sequence(probe):
+        shape.append(len(probe))
+        if not len(probe):
+            break
+        probe = probe[0]
+    scalars: list[Any] = []
+    _collect(data, tuple(shape), 0, scalars)
+    return _of_scalars(scalars, tuple(shape), wanted)
+
+
+def _is_sequence(value: Any) -> bool:
+    if isinstance(value, (np.ndarray, Handle)):
+        return len(value.shape) > 0 if isinstance(value, np.ndarray) else len(value._spec.shape) > 0
+    return isinstance(value, (list, tuple, range))
+
+
+def _collect(value: Any, shape: tuple[int, ...], depth: int, into: list[Any]) -> None:
+    """Append the scalars of nested lists row by row. Raises ValueError where a row's length is another."""
+    if depth == len(shape):
+        if _is_sequence(value):
+            raise GradwireTypeError(f"only numbers are expected at dim {depth}, but got a {type(value).__name__}")
+        into.append(value.item() if isinstance(value, Tensor) else value)
+        return
+    if not _is_sequence(value):
+        if isinstance(value, str):
+            raise GradwireTypeError("new(): invalid data type 'str'")
+        raise GradwireTypeError(f"expected a sequence at dim {depth}, but got a {type(value).__name__}")
+    if len(value) != shape[depth]:
+        raise GradwireValueError(
+            f"expected sequence of length {shape[depth]} at dim {depth} (got {len(value)})"
+        )
+    if isinstance(value, np.ndarray):
+        # Its scalars keep its dtype; a tensor inside a list gives Python numbers, as in PyTorch.
+        value = list(value)
+    elif isinstance(value, Tensor):
+        value = value.tolist()
+    if depth + 1 == len(shape) and all(type(item) in (int, float, bool) for item in value):
+        into.extend(value)
+        return
+    for item in value:
+        _collect(item, shape, depth + 1, into)
+
+
+def _of_scalars(scalars: list[Any], shape: tuple[int, ...], wanted: dtype | None) -> Array:
+    kinds = {type(scalar) for scalar in scalars}
+    for kind in kinds:
+        if not issubclass(kind, (bool, int, float, complex, np.generic)):
+            raise GradwireTypeError(f"new(): invalid data type '{kind.__name__}'")
+    target = _inferred(scalars, kinds) if wanted is None else wanted
+    if target.numpy is None:
+        return np.array(scalars, dtype=np.float32).reshape(shape)
+    try:
+        if not target.is_floating_point and not target.is_complex and target is not _dtypes.bool_:
+            scalars = [int(scalar) for scalar in scalars]
+        return np.array(scalars, dtype=target.numpy).reshape(shape)
+    except OverflowError:
+        _refuse_overflow(scalars, target)
+
+
+def _refuse_overflow(scalars: list[Any], target: dtype) -> NoReturn:
+    if any(not -(1 << 63) <= scalar < 1 << 63 for scalar in scalars):
+        raise GradwireValueError("Overflow when unpacking long long")
+    raise GradwireRuntimeError(f"value cannot be converted to type {target.name} without overflow")
+
+
+def _inferred(scalars: list[Any], kinds: set[type[Any]]) -> dtype:
+    """The dtype that holds all: NumPy's scalars bring their own, Python's numbers PyTorch's default of their kind."""
+    default = _dtypes.get_default_dtype()
+    own = {_dtypes.BY_NUMPY[np.dtype(kind)] for kind in kinds if issubclass(kind, np.generic)}
+    plain = {kind for kind in kinds if not issubclass(kind, np.generic)}
+    if not kinds:
+        return default
+    if own and not plain:
+        joint = np.result_type(*[each.numpy for each in own if each.numpy is not None])
+        return _dtypes.BY_NUMPY[joint]
+    kinds = plain | {complex if d.is_complex else float if d.is_floating_point else int for d in own}
+    if complex in kinds:
+        return default.to_complex()
+    if float in kinds:
+        return default
+    return _dtypes.int64 if int in kinds else _dtypes.bool_
+
+
+# Arrays to the server.
+
+
+def _send(session: Session, array: Array, found: dtype, device: str, requires_grad: bool) -> Tensor:
+    spec = intern(found, array.shape, device, requires_grad)
+    tensor_id = next(session.ids)
+    place = find_place()
+    key = ("create", id(place[0]), place[1], spec)
+    request = commands_pb2.CreateRequest(id=tensor_id, requires_grad=requires_grad, device="" if device == "cpu" else device)
+    code: Any = found.code
+    if array.nbytes > (session.limits.max_inline_bytes or 1 << 20):
+        transfer = session.upload(memoryview(array).cast("B"))
+        request.transfer.CopyFrom(
+            commands_pb2.Transfer(transfer_id=transfer, dtype=code, shape=array.shape, total_bytes=array.nbytes)
+        )
+    else:
+        request.payload.CopyFrom(pb.Payload(dtype=code, shape=array.shape, data=array.tobytes()))
+    entry = session.memo.get(key)
+    if entry is None:
+        session.wait(service_pb2.Command(create=request), (tensor_id,))
+        session.remember(Entry(key, "create", place, _NO_TEMPLATE, (spec,)))
+    else:
+        session.post_large(framed(service_pb2.Command(create=request, quiet=True).SerializeToString()), entry)
+    return new_proxy(session, tensor_id, spec)  # type: ignore[no-any-return]
+
+
+# Tensors by a rule.
+
+
+def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Session | None = None) -> Tensor:
+    """A tensor that the server makes. `options` are PyTorch's: dtype, device, requires_grad, generator."""
+    requires_grad = bool(options.pop("requires_grad", False))
+    generator = options.pop("generator", None)
+    for name in ("pin_memory", "layout", "memory_format", "out"):
+        if options.pop(name, None):
+            raise NotImplementedError(f"{op}({name}=…) is not supported")
+    if options.get("dtype") is not None:
+        options["dtype"] = _dtypes.as_dtype(options["dtype"])
+    if options.get("device") is not None:
+        options["device"] = device_name(options["device"])
+    named = tuple((name, value) for name, value in options.items() if value is not None)
+    with session or current_session():
+        if generator is not None:
+            with generator.used():
+                made = _call(op, args, named)
+        else:
+            made = _call(op, args, named)
+    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+
+
+def _floating(options: dict[str, Any]) -> dict[str, Any]:
+    """The options, with the default dtype where it is not the server's."""
+    default = _dtypes.get_default_dtype()
+    if options.get("dtype") is None and default is not _dtypes.float32:
+        options["dtype"] = default
+    return options
+
+
+def _shape(size: tuple[Any, ...], options: dict[str, Any]) -> tuple[int, ...]:
+    return _sizes(size or ((options.pop("size"),) if "size" in options else ()))
+
+
+def zeros(*size: Any, **options: Any) -> Tensor:
+    """A tensor of zeros: zeros(2, 3), zeros((2, 3)); options dtype, device, requires_grad (torch.zeros)."""
+    return create("zeros", (_shape(size, options),), _floating(options))
+
+
+def ones(*size: Any, **options: Any) -> Tensor:
+    """A tensor of ones (torch.ones)."""
+    return create("ones", (_shape(size, options),), _floating(options))
+
+
+def empty(*size: Any, **options: Any) -> Tensor:
+    """A tensor whose values are not promised; zeros here, so that no other session's show (torch.empty)."""
+    return create("empty", (_shape(size, options),), _floating(options))
+
+
+def full(size: Any, fill_value: Any, **options: Any) -> Tensor:
+    """A tensor of one value, whose kind gives the dtype (torch.full)."""
+    if isinstance(fill_value, float):
+        _floating(options)
+    return create("full", (_sizes((size,)), fill_value), options)
+
+
+def eye(n: int, m: int | None = None, **options: Any) -> Tensor:
+    """Ones on the diagonal, zeros elsewhere (torch.eye)."""
+    return create("eye", (n,) if m is None else (n, m), _floating(options))
+
+
+def arange(*bounds: Any, **options: Any) -> Tensor:
+    """Numbers from start to before end, step by step: arange(end), arange(start, end, step) (torch.arange)."""
+    start, end, step = _bounds(bounds, options)
+    if any(isinstance(bound, float) for bound in (start, end, step)):
+        _floating(options)
+    return create("arange", (start, end, step), options)
+
+
+def _bounds(bounds: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any, Any]:
+    named = {name: options.pop(name) for name in ("start", "end", "step") if name in options}
+    if len(bounds) == 1 and "end" not in named:
+        named["end"] = bounds[0]
+    else:
+        named.update(zip(("start", "end", "step"), bounds, strict=False))
+    if "end" not in named or len(bounds) > 3:
+        raise GradwireTypeError("arange() takes (end), (start, end) or (start, end, step)")
+    numbers = [named.get("start", 0), named["end"], named.get("step", 1)]
+    start, end, step = [each.item() if isinstance(each, (Tensor, np.generic)) else each for each in numbers]
+    return start, end, step
+
+
+def linspace(start: Any, end: Any, steps: int, **options: Any) -> Tensor:
+    """`steps` numbers from start to end, both included (torch.linspace)."""
+    return create("linspace", (start, end, steps), _floating(options))
+
+
+def logspace(start: Any, end: Any, steps: int, base: float = 10.0, **options: Any) -> Tensor:
+    """`steps` powers of a base, the exponents evenly from start to end (torch.logspace)."""
+    return create("logspace", (start, end, steps, base), _floating(options))
+
+
+def rand(*size: Any, **options: Any) -> Tensor:
+    """Random numbers from 0 to before 1, evenly (torch.rand)."""
+    return create("rand", (_shape(size, options),), _floating(options))
+
+
+def randn(*size: Any, **options: Any) -> Tensor:
+    """Random numbers of the standard normal distribution (torch.randn)."""
+    return create("randn", (_shape(size, options),), _floating(options))
+
+
+def randint(*args: Any, **options: Any) -> Tensor:
+    """Random whole numbers: randint(high, size), randint(low, high, size) (torch.randint)."""
+    named = {name: options.pop(name) for name in ("low", "high", "size") if name in options}
+    names = ("low", "high", "size") if len(args) + len(named) == 3 else ("high", "size")
+    free = [name for name in names if name not in named]
+    named.update(zip(free, args, strict=False))
+    if "high" not in named or "size" not in named:
+        raise GradwireTypeError("randint() takes (high, size) or (low, high, size)")
+    return create("randint", (named.get("low", 0), named["high"], _sizes((named["size"],))), options)
+
+
+def randperm(n: int, **options: Any) -> Tensor:
+    """The numbers from 0 to n - 1 in random order (torch.randperm)."""
+    return create("randperm", (n,), options)
+
+
+def zeros_like(input: Tensor, **options: Any) -> Tensor:
+    """Zeros of a tensor's size, dtype and device (torch.zeros_like)."""
+    return create("zeros_like", (input,), options)
+
+
+def ones_like(input: Tensor, **options: Any) -> Tensor:
+    """Ones of a tensor's size, dtype and device (torch.ones_like)."""
+    return create("ones_like", (input,), options)
+
+
+def empty_like(input: Tensor, **options: Any) -> Tensor:
+    """A tensor of another's size, dtype and device, of no promised values (torch.empty_like)."""
+    return create("empty_like", (input,), options)
+
+
+def full_like(input: Tensor, fill_value: Any, **options: Any) -> Tensor:
+    """One value in a tensor's size, dtype and device (torch.full_like)."""
+    return create("full_like", (input, fill_value), options)
+
+
+def rand_like(input: Tensor, **options: Any) -> Tensor:
+    """Evenly random numbers in a tensor's size, dtype and device (torch.rand_like)."""
+    return create("rand_like", (input,), options)
+
+
+def randn_like(input: Tensor, **options: Any) -> Tensor:
+    """Normally random numbers in a tensor's size, dtype and device (torch.randn_like)."""
+    return create("randn_like", (input,), options)
+
+
+def is_tensor(obj: object) -> bool:
+    """Whether an object is a tensor (torch.is_tensor)."""
+    return isinstance(obj, Tensor)
+
+
+def scalar_tensor(s: Any, **options: Any) -> Tensor:
+    """A tensor of zero dimensions, of the default dtype (torch.scalar_tensor)."""
+    return create("full", ((), s), _floating(options))

@@ -1,0 +1,94 @@
+"""Functions on descriptions: they need no server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire import _dtypes
+from gradwire._dtypes import dtype
+from gradwire._tensor import Tensor
+
+_BOOL, _INT, _FLOAT, _COMPLEX = range(4)
+_INTS = ("int8", "int16", "int32", "int64")
+_FLOATS = ("float32", "float64")
+
+
+def numel(input: Tensor) -> int:
+    """The number of elements (torch.numel)."""
+    return input.numel()
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is floating (torch.is_floating_point)."""
+    return input.is_floating_point()
+
+
+def is_complex(input: Tensor) -> bool:
+    """Whether the dtype is complex (torch.is_complex)."""
+    return input.is_complex()
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape."""
+    return input.shape == other.shape
+
+
+def typename(obj: object) -> str:
+    """The name of an object's type, of a tensor the one with its dtype (torch.typename)."""
+    if isinstance(obj, Tensor):
+        return str(obj.type())
+    return f"{type(obj).__module__}.{type(obj).__qualname__}"
+
+
+def _category(one: dtype) -> int:
+    if one.is_complex:
+        return _COMPLEX
+    if one.is_floating_point:
+        return _FLOAT
+    return _BOOL if one is _dtypes.bool_ else _INT
+
+
+def promote_types(type1: dtype, type2: dtype) -> dtype:
+    """The smallest dtype that both of two go to (torch.promote_types)."""
+    if type1 is type2:
+        return type1
+    low, high = sorted((type1, type2), key=_category)
+    if _category(low) < _category(high):
+        if _category(high) == _COMPLEX and low is _dtypes.float64:
+            return _dtypes.complex128
+        return high
+    if _category(high) == _INT:
+        return _wider_int(low, high)
+    if _category(high) == _FLOAT and low.itemsize == high.itemsize:
+        return _dtypes.float32  # float16 with bfloat16
+    return low if low.itemsize > high.itemsize else high
+
+
+def _wider_int(one: dtype, other: dtype) -> dtype:
+    if _dtypes.uint8 in (one, other):
+        signed = other if one is _dtypes.uint8 else one
+        return _dtypes.int16 if signed is _dtypes.int8 else signed
+    return one if one.itemsize > other.itemsize else other
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtype:
+    """The dtype of arithmetic on two tensors or numbers (torch.result_type)."""
+    parts = sorted((_ranked(tensor1), _ranked(tensor2)), key=lambda part: part[0])
+    (rank, weak), (other_rank, strong) = parts
+    if rank == other_rank:
+        return promote_types(weak, strong)
+    if _category(weak) <= _category(strong):
+        return strong
+    return strong.to_complex() if _category(weak) == _COMPLEX and strong.is_floating_point else weak
+
+
+def _ranked(value: Any) -> tuple[int, dtype]:
+    """A tensor with dimensions counts before one without, and that before a number."""
+    if isinstance(value, Tensor):
+        return (2 if value.ndim else 1), value.dtype
+    default = _dtypes.get_default_dtype()
+    if isinstance(value, bool):
+        return 0, _dtypes.bool_
+    if isinstance(value, int):
+        return 0, _dtypes.int64
+    return 0, default.to_complex() if isinstance(value, complex) else default

@@ -1,0 +1,59 @@
+"""The state of a tensor proxy: an id in a session, what is known of the tensor, and where its gradient stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gradwire._ghost import Edge, Leaf
+    from gradwire._memo import Spec
+    from gradwire._session import Session
+
+
+class Mark:
+    """A state of `.grad` other than None or a tensor."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+#: A backward has set the gradient, and nobody has asked for it by name yet.
+PRESENT = Mark("PRESENT")
+#: Only the server knows what the gradient is, if there is one.
+UNKNOWN = Mark("UNKNOWN")
+
+
+class Family:
+    """What a base and its views share: a count of the in-place changes that rewrote their history."""
+
+    __slots__ = ("epoch",)
+
+    def __init__(self) -> None:
+        self.epoch = 0
+
+
+class Handle:
+    """What the modules below Tensor know of it. Dropping the last reference releases the id with the next batch."""
+
+    __slots__ = ("__dict__", "__weakref__", "_edge", "_epoch", "_family", "_grad", "_id", "_retained", "_session", "_spec")
+
+    _session: Session
+    _id: int
+    _spec: Spec
+    _edge: Edge | None
+    _grad: Any
+    _retained: Leaf | None
+    _family: Family | None
+    _epoch: int
+
+    def __del__(self) -> None:
+        try:
+            self._session.released.append(self._id)
+        except AttributeError:
+            # A subclass's constructor failed before there was a tensor.
+            return

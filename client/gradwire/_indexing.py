@@ -1,0 +1,82 @@
+"""Index expressions: what stands between the brackets of x[...], as the items that travel.
+
+Integers, slices, None, Ellipsis, bools, integer and mask tensors pass as they are; lists and NumPy arrays become tensors.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from gradwire._errors import GradwireIndexError, GradwireTypeError, GradwireValueError
+from gradwire._handle import Handle
+
+_INDEX_DTYPES = ("int64", "int32", "int16", "int8", "uint8", "bool")
+
+
+class Index:
+    """An index expression: its items from left to right."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: tuple[Any, ...]) -> None:
+        self.items = items
+
+
+def make_index(tensor: Handle, key: object) -> Index:
+    """The Index of tensor[key]. Raises IndexError, TypeError or ValueError for what PyTorch does not take either."""
+    items = key if isinstance(key, tuple) else (key,)
+    return Index(tuple([_item(tensor, item) for item in items]))
+
+
+def _item(tensor: Handle, item: Any) -> Any:
+    if item is None or item is Ellipsis or type(item) is int or type(item) is bool:
+        return item
+    if isinstance(item, slice):
+        return _slice(item)
+    if isinstance(item, Handle):
+        return _tensor(item)
+    if isinstance(item, (list, tuple, range, np.ndarray)):
+        return _tensor(_as_tensor(tensor, item))
+    if isinstance(item, np.bool_):
+        return bool(item)
+    try:
+        return operator.index(item)
+    except TypeError:
+        raise GradwireIndexError(
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+            f"(got {type(item).__name__})"
+        ) from None
+
+
+def _slice(item: slice) -> slice:
+    start, stop, step = (None if part is None else _bound(part) for part in (item.start, item.stop, item.step))
+    if step is not None and step <= 0:
+        raise GradwireValueError("step must be greater than zero")
+    return slice(start, stop, step)
+
+
+def _bound(part: Any) -> int:
+    try:
+        return operator.index(part)
+    except TypeError:
+        raise GradwireTypeError(
+            f"slice indices must be integers or None or have an __index__ method, not {type(part).__name__}"
+        ) from None
+
+
+def _tensor(item: Handle) -> Handle:
+    if item._spec.dtype.name not in _INDEX_DTYPES:
+        raise GradwireIndexError("tensors used as indices must be long, int, byte or bool tensors")
+    return item
+
+
+def _as_tensor(tensor: Handle, item: Any) -> Handle:
+    from gradwire._create import make_tensor
+
+    data = list(item) if isinstance(item, range) else item
+    if isinstance(data, (list, tuple)) and len(data) == 0:
+        data = np.zeros(0, dtype=np.int64)
+    return make_tensor(data, device=tensor._spec.device_name, session=tensor._session)

@@ -1,0 +1,174 @@
+"""The reverse graph as the user sees it: `grad_fn`, its `next_functions`, and `gradwire.graph(t)`."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradwire._graph import Graph, GraphLeaf, GraphNode
+from gradwire._handle import Handle
+from gradwire._memo import read_spec
+from gradwire._results import new_proxy
+from gradwire._session import Session
+from gradwire.v1 import commands_pb2, service_pb2
+
+if TYPE_CHECKING:
+    from gradwire._tensor import Tensor
+
+_MOST_NODES = 20_000
+
+
+class Node:
+    """A node of the reverse graph (torch.autograd.graph.Node). Nodes are compared by what they stand for."""
+
+    def __init__(self, name: str, root: Handle, node_id: int = 0) -> None:
+        self._name = name
+        # The tensor keeps the node alive on the server; a node without an id is that tensor's own.
+        self._root = root
+        self._node_id = node_id
+        self._message: commands_pb2.GraphNode | None = None
+
+    def name(self) -> str:
+        """PyTorch's name of the node: "MulBackward0"."""
+        return self._name
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """The nodes that receive this one's gradients, each with the number of its output."""
+        return tuple(
+            [(None if edge.node == 0 else self._neighbour(edge.node), edge.output) for edge in self._load().edges]
+        )
+
+    @property
+    def variable(self) -> Tensor:
+        """The leaf that an AccumulateGrad node adds to."""
+        message = self._load()
+        if not message.HasField("leaf"):
+            raise AttributeError(f"'{self._name}' object has no attribute 'variable'")
+        known = self._root._session.watched.get(message.leaf.id)
+        if known is not None:
+            return known  # type: ignore[no-any-return]
+        if message.leaf.id == 0:
+            raise AttributeError(f"the leaf of this {self._name} has been dropped")
+        return new_proxy(self._root._session, message.leaf.id, read_spec(message.leaf))  # type: ignore[no-any-return]
+
+    def _load(self) -> commands_pb2.GraphNode:
+        if self._message is None:
+            nodes = _nodes_of(self._root)
+            self._node_id = self._node_id or nodes.root
+            self._message = nodes.by_id[self._node_id]
+        return self._message
+
+    def _neighbour(self, node_id: int) -> Node:
+        message = _nodes_of(self._root).by_id[node_id]
+        found = _class_of(message.name)(message.name, self._root, node_id)
+        found._message = message
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Node):
+            return NotImplemented
+        if self is other:
+            return True
+        if self._root._session is not other._root._session:
+            return False
+        return self._load().id == other._load().id
+
+    def __hash__(self) -> int:
+        return hash(self._load().id)
+
+    def __repr__(self) -> str:
+        return f"<{self._name} object at {id(self):#x}>"
+
+
+class _Nodes:
+    """The graph behind one tensor as it was when first asked for."""
+
+    def __init__(self, root: int, by_id: dict[int, commands_pb2.GraphNode]) -> None:
+        self.root = root
+        self.by_id = by_id
+
+
+def _nodes_of(root: Handle) -> _Nodes:
+    held = root.__dict__.get("_nodes")
+    if held is None or held[0] is not root._edge:
+        roots, nodes = _fetch(root._session, [root])
+        held = (root._edge, _Nodes(roots[0], {node.id: node for node in nodes}))
+        root.__dict__["_nodes"] = held
+    nodes_held: _Nodes = held[1]
+    return nodes_held
+
+
+def _fetch(session: Session, tensors: Sequence[Handle]) -> tuple[list[int], list[commands_pb2.GraphNode]]:
+    nodes: list[commands_pb2.GraphNode] = []
+    token = ""
+    while True:
+        request = commands_pb2.GraphRequest(tensors=[each._id for each in tensors], page_token=token)
+        page = session.wait(service_pb2.Command(graph=request)).graph
+        nodes.extend(page.nodes)
+        token = page.next_page_token
+        if not token or len(nodes) > _MOST_NODES:
+            return list(page.roots), nodes
+
+
+_CLASSES: dict[str, type[Node]] = {}
+
+
+def _class_of(name: str) -> type[Node]:
+    """A class of the node's name, so that `type(y.grad_fn).__name__` says it too."""
+    if name not in _CLASSES:
+        _CLASSES[name] = type(name, (Node,), {})
+    return _CLASSES[name]
+
+
+def grad_fn_of(tensor: Handle) -> Node | None:
+    """The node that made a tensor; None for a leaf. The same object as long as somebody holds it."""
+    name = tensor._spec.grad_fn
+    if not name:
+        return None
+    edge, held = tensor.__dict__.get("_grad_fn", (None, None))
+    node: Node | None = held() if held is not None and edge is tensor._edge else None
+    if node is None:
+        node = _class_of(name)(name, tensor)
+        # Weakly, for the node holds the tensor.
+        tensor.__dict__["_grad_fn"] = (tensor._edge, weakref.ref(node))
+    return node
+
+
+def graph(*tensors: Tensor, params: dict[str, Tensor] | None = None) -> Graph:
+    """The reverse graph behind tensors, to print (DOT), save (.svg, .dot) or show in a notebook.
+
+    `params` names leaves; a module's parameters are named by themselves.
+    """
+    session = tensors[0]._session
+    names = {tensor._id: name for name, tensor in (params or {}).items()}
+    roots, nodes = _fetch(session, tensors)
+    return Graph(
+        nodes=tuple(
+            GraphNode(
+                id=node.id,
+                name=node.name,
+                edges=tuple((edge.node, edge.output) for edge in node.edges),
+                leaf=_leaf(session, node, names),
+                saved_bytes=node.saved_bytes,
+                freed=node.freed,
+            )
+            for node in nodes
+        ),
+        roots=tuple(dict.fromkeys(root for root in roots if root)),
+    )
+
+
+def _leaf(session: Session, node: commands_pb2.GraphNode, names: dict[int, str]) -> GraphLeaf | None:
+    if not node.HasField("leaf"):
+        return None
+    spec = read_spec(node.leaf)
+    owner: Any = session.watched.get(node.leaf.id)
+    name = names.get(node.leaf.id) or getattr(owner, "name", None)
+    return GraphLeaf(
+        name=name if isinstance(name, str) else None,
+        shape=tuple(spec.shape),
+        dtype=spec.dtype.name,
+        requires_grad=spec.requires_grad,
+    )

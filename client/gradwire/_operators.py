@@ -1,0 +1,141 @@
+"""Python's operators on tensors. Each is one op; what no op takes is left to the other operand, as in PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradwire._call import _call
+from gradwire._handle import Handle
+
+_NUMBERS = (int, float, bool, complex)
+
+
+def _taken(other: Any) -> bool:
+    return isinstance(other, (Handle, *_NUMBERS, np.number, np.bool_))
+
+
+class Operators:
+    """The operators of Tensor."""
+
+    __slots__ = ()
+    # NumPy's arrays leave mixed arithmetic to us.
+    __array_priority__ = 1000
+
+    def __add__(self, other: Any) -> Any:
+        return _call("add", (self, other)) if _taken(other) else NotImplemented
+
+    def __radd__(self, other: Any) -> Any:
+        return _call("add", (self, other)) if _taken(other) else NotImplemented
+
+    def __iadd__(self, other: Any) -> Any:
+        return _call("add_", (self, other)) if _taken(other) else NotImplemented
+
+    def __sub__(self, other: Any) -> Any:
+        return _call("sub", (self, other)) if _taken(other) else NotImplemented
+
+    def __rsub__(self, other: Any) -> Any:
+        return _call("rsub", (self, other)) if _taken(other) else NotImplemented
+
+    def __isub__(self, other: Any) -> Any:
+        return _call("sub_", (self, other)) if _taken(other) else NotImplemented
+
+    def __mul__(self, other: Any) -> Any:
+        return _call("mul", (self, other)) if _taken(other) else NotImplemented
+
+    def __rmul__(self, other: Any) -> Any:
+        return _call("mul", (self, other)) if _taken(other) else NotImplemented
+
+    def __imul__(self, other: Any) -> Any:
+        return _call("mul_", (self, other)) if _taken(other) else NotImplemented
+
+    def __truediv__(self, other: Any) -> Any:
+        return _call("div", (self, other)) if _taken(other) else NotImplemented
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _call("mul", (_call("reciprocal", (self,)), other)) if _taken(other) else NotImplemented
+
+    def __itruediv__(self, other: Any) -> Any:
+        return _call("div_", (self, other)) if _taken(other) else NotImplemented
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _call("floor_divide", (self, other)) if _taken(other) else NotImplemented
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _call("floor_divide", (other, self)) if _taken(other) else NotImplemented
+
+    def __ifloordiv__(self, other: Any) -> Any:
+        return _call("floor_divide_", (self, other)) if _taken(other) else NotImplemented
+
+    def __mod__(self, other: Any) -> Any:
+        return _call("remainder", (self, other)) if _taken(other) else NotImplemented
+
+    def __rmod__(self, other: Any) -> Any:
+        return _call("remainder", (other, self)) if _taken(other) else NotImplemented
+
+    def __imod__(self, other: Any) -> Any:
+        return _call("remainder_", (self, other)) if _taken(other) else NotImplemented
+
+    def __pow__(self, other: Any) -> Any:
+        return _call("pow", (self, other)) if _taken(other) else NotImplemented
+
+    def __rpow__(self, other: Any) -> Any:
+        return _call("pow", (other, self)) if _taken(other) else NotImplemented
+
+    def __ipow__(self, other: Any) -> Any:
+        return _call("pow_", (self, other)) if _taken(other) else NotImplemented
+
+    def __matmul__(self, other: Any) -> Any:
+        return _call("matmul", (self, other)) if isinstance(other, Handle) else NotImplemented
+
+    def __neg__(self) -> Any:
+        return _call("neg", (self,))
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return _call("abs", (self,))
+
+    def __invert__(self) -> Any:
+        return _call("bitwise_not", (self,))
+
+    def __and__(self, other: Any) -> Any:
+        return _call("bitwise_and", (self, other)) if _taken(other) else NotImplemented
+
+    def __rand__(self, other: Any) -> Any:
+        return _call("bitwise_and", (self, other)) if _taken(other) else NotImplemented
+
+    def __or__(self, other: Any) -> Any:
+        return _call("bitwise_or", (self, other)) if _taken(other) else NotImplemented
+
+    def __ror__(self, other: Any) -> Any:
+        return _call("bitwise_or", (self, other)) if _taken(other) else NotImplemented
+
+    def __xor__(self, other: Any) -> Any:
+        return _call("bitwise_xor", (self, other)) if _taken(other) else NotImplemented
+
+    def __rxor__(self, other: Any) -> Any:
+        return _call("bitwise_xor", (self, other)) if _taken(other) else NotImplemented
+
+    def __eq__(self, other: object) -> Any:
+        return _call("eq", (self, other)) if _taken(other) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        return _call("ne", (self, other)) if _taken(other) else NotImplemented
+
+    def __lt__(self, other: Any) -> Any:
+        return _call("lt", (self, other)) if _taken(other) else NotImplemented
+
+    def __le__(self, other: Any) -> Any:
+        return _call("le", (self, other)) if _taken(other) else NotImplemented
+
+    def __gt__(self, other: Any) -> Any:
+        return _call("gt", (self, other)) if _taken(other) else NotImplemented
+
+    def __ge__(self, other: Any) -> Any:
+        return _call("ge", (self, other)) if _taken(other) else NotImplemented
+
+    # A tensor is what it is, not what it holds: as a key it stands for itself.
+    __hash__ = object.__hash__

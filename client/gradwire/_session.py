@@ -1,0 +1,334 @@
+"""A session: commands out in batches, answers back in order, and who waits for what.
+
+A command enters `buffer` (appending is atomic, so that is all the common path does) and leaves in a batch, one `Run` call
+of many commands. At most two batches are under way; a third waits, which is the backpressure. A waiting command has a
+`Ticket`, whose owner flushes and receives until the answer is in. A command that does not wait has the memo's `Entry`; if
+it is refused all the same, the refusal is kept and raised at the next wait, naming the line it came from.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections import deque
+from typing import Any
+
+from gradwire import _wire
+from gradwire._errors import GradwireError, from_message, make_error
+from gradwire._late import LateErrors
+from gradwire._memo import MEMO_LIMIT, Entry
+from gradwire._shield import shielded
+from gradwire._transport import PROTOCOL, Transport, client_name
+from gradwire.v1 import commands_pb2, service_pb2
+from gradwire.v1 import errors_pb2 as pb
+
+#: Commands after which a batch goes without being asked for.
+BATCH_COMMANDS = 128
+_BATCH_BYTES = 4 << 20
+_MOST_IN_FLIGHT = 2
+_IDS_PER_WRITER = 40
+
+
+class Ticket:
+    """A command whose issuer waits for the answer."""
+
+    __slots__ = ("result",)
+
+    def __init__(self) -> None:
+        self.result: service_pb2.Result | None = None
+
+
+class Flight:
+    """A batch under way."""
+
+    __slots__ = ("first", "future", "records", "request")
+
+    def __init__(self, first: int, records: list[Ticket | Entry | None], request: bytes) -> None:
+        self.first = first
+        self.records = records
+        self.request = request
+        self.future: Any = None
+
+
+class Session:
+    """A session on a server: what gradwire.connect() returns. Tensors hold the session they live in.
+
+    As a context manager it is the session of new tensors inside the block. Closing it frees its tensors on
+    the server; a session that nothing refers to any more closes itself.
+    """
+
+    def __init__(self, transport: Transport, embedded: Any = None, sync: bool = False) -> None:
+        self._transport = transport
+        self._embedded = embedded
+        self.address = transport.address
+        #: Whether every call waits (GRADWIRE_SYNC=1).
+        self.every_call_waits = sync
+        answer = transport.call(
+            "OpenSession",
+            service_pb2.OpenSessionRequest(min_protocol=PROTOCOL, max_protocol=PROTOCOL, client=client_name()),
+            service_pb2.OpenSessionResponse,
+        )
+        self.session_id = answer.session_id
+        self._session_bytes = answer.session_id.encode()
+        self._writer = answer.writer
+        self.limits = answer.limits
+        self.lease_seconds = max(answer.lease_ms, 1) / 1000
+
+        self.memo: dict[tuple[object, ...], Entry] = {}
+        self.buffer: deque[tuple[bytes, Ticket | Entry | None]] = deque()
+        self.released: deque[int] = deque()
+        self.ids = itertools.count((answer.writer << _IDS_PER_WRITER) + 1)
+        #: Bytes of large commands in the buffer; small ones are not counted.
+        self.buffered_bytes = 0
+        self._flights: deque[Flight] = deque()
+        self._next_seq = 1
+        self._acknowledged = 0
+        self._send_lock = threading.RLock()
+        self._receive_lock = threading.RLock()
+        self._late = LateErrors()
+        #: Leaves that require grad and tensors that retain theirs, by id.
+        self.watched: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self._unusable: GradwireError | None = None
+
+    def __repr__(self) -> str:
+        state = "" if self._unusable is None else f", {self._unusable}"
+        return f"<gradwire.Session at {self.address}{state}>"
+
+    # Sending.
+
+    def post(self, command: bytes, entry: Entry) -> None:
+        """Send a framed, quiet command some time soon."""
+        self.buffer.append((command, entry))
+        if len(self.buffer) >= BATCH_COMMANDS:
+            self.flush()
+
+    def post_large(self, command: bytes, entry: Entry) -> None:
+        """Send a framed, quiet command that carries many bytes."""
+        self.buffered_bytes += len(command)
+        self.post(command, entry)
+        if self.buffered_bytes >= _BATCH_BYTES:
+            self.flush()
+
+    def remember(self, entry: Entry) -> None:
+        """Let the next execution of a command that has succeeded go without waiting."""
+        if not self.every_call_waits and self._unusable is None:
+            if len(self.memo) >= MEMO_LIMIT:
+                self.memo.clear()
+            self.memo[entry.key] = entry
+
+    def flush(self) -> None:
+        """Send what is buffered; waits only while two batches are under way already."""
+        with self._send_lock:
+            while self.buffer or self.released:
+                self._refuse_if_unusable()
+                while len(self._flights) >= _MOST_IN_FLIGHT or self._has_arrived():
+                    self._receive()
+                with shielded():
+                    flight = self._take_batch()
+                    self._flights.append(flight)
+                    flight.future = self._transport.start_run(flight.request)
+
+    def _take_batch(self) -> Flight:
+        # A release must come after every use of its id. All that were buffered before the ids were counted go with
+        # them, if they fit; else the releases go with a later batch.
+        releases = len(self.released)
+        waiting = len(self.buffer)
+        most = min(self.limits.max_batch_commands or 1024, 4096) - 1
+        commands: list[bytes] = []
+        records: list[Ticket | Entry | None] = []
+        size = 0
+        while self.buffer and len(commands) < min(waiting, most) and size < _BATCH_BYTES:
+            command, record = self.buffer.popleft()
+            commands.append(command)
+            records.append(record)
+            size += len(command)
+        if len(commands) == waiting and releases:
+            popleft = self.released.popleft
+            commands.append(_wire.release_command([popleft() for _ in range(min(releases, 65_536))]))
+            records.append(None)
+        self.buffered_bytes = max(0, self.buffered_bytes - size)
+        first, self._next_seq = self._next_seq, self._next_seq + len(commands)
+        request = _wire.run_request(self._session_bytes, self._writer, first, self._acknowledged, commands)
+        return Flight(first, records, request)
+
+    # Waiting.
+
+    def wait(self, command: service_pb2.Command, outputs: tuple[int, ...] = ()) -> service_pb2.Result:
+        """Send a command with all that is buffered and wait for its answer.
+
+        `outputs` are the ids it gives to new tensors: they are released where the wait ends otherwise. Raises
+        GradwireError: its own refusal, or one of an earlier command that did not wait.
+        """
+        self._refuse_if_unusable()
+        ticket = Ticket()
+        data = command.SerializeToString()
+        self.buffered_bytes += len(data)
+        self.buffer.append((_wire.framed(data), ticket))
+        try:
+            self.flush()
+            while ticket.result is None:
+                self._receive(ticket)
+            self._late.raise_first()
+            if ticket.result.HasField("error"):
+                raise self._late.explain(ticket.result.error)
+        except BaseException:
+            self.released.extend(outputs)
+            raise
+        return ticket.result
+
+    def sync(self) -> None:
+        """Wait until everything issued so far is done. Raises GradwireError if any of it was refused."""
+        self._refuse_if_unusable()
+        self.flush()
+        while self._flights:
+            self._receive()
+        self._late.raise_first()
+
+    def _receive(self, ticket: Ticket | None = None) -> None:
+        """Wait for the oldest batch and hand out its answers; not if another thread has answered `ticket` meanwhile."""
+        with self._receive_lock:
+            if not self._flights:
+                self._refuse_if_unusable()
+                return
+            if ticket is not None and ticket.result is not None:
+                return
+            flight = self._flights[0]
+
+            def restart() -> Any:
+                for each in tuple(self._flights):
+                    each.future = self._transport.start_run(each.request)
+                return flight.future
+
+            try:
+                data = self._transport.finish_run(flight.future or restart(), restart, self._why_dead)
+            except GradwireError as error:
+                self._give_up(error)
+                raise
+            with shielded():
+                self._hand_out(flight, service_pb2.RunResponse.FromString(data))
+                self._flights.popleft()
+
+    def _has_arrived(self) -> bool:
+        flight = self._flights[0] if self._flights else None
+        return flight is not None and flight.future is not None and flight.future.done()
+
+    def _hand_out(self, flight: Flight, response: service_pb2.RunResponse) -> None:
+        for result in response.results:
+            place = result.seq - flight.first
+            record = flight.records[place]
+            if type(record) is Ticket:
+                record.result = result
+            elif result.HasField("error") and record is not None:
+                assert isinstance(record, Entry)
+                # The next execution there waits, so that it fails inside the call.
+                self.memo.pop(record.key, None)
+                self._late.add(result.seq, record, result.error)
+        for record in flight.records:
+            if type(record) is Ticket and record.result is None:
+                record.result = service_pb2.Result(
+                    error=pb.Error(code=13, reason=pb.REASON_INTERNAL, message="the server did not answer a command")
+                )
+        self._acknowledged = flight.first + len(flight.records) - 1
+
+    # The session's own life.
+
+    def _refuse_if_unusable(self) -> None:
+        if self._unusable is not None:
+            error = self._unusable
+            raise type(error)(*error.args) from None
+
+    def _why_dead(self) -> str | None:
+        return None if self._embedded is None else self._embedded.why_dead()
+
+    def _give_up(self, error: GradwireError) -> None:
+        """Nothing can be sent any more: let every later use say why, and nobody wait."""
+        self._unusable = error
+        self.memo = {}
+        self.buffer.clear()
+        self.released.clear()
+        self._flights.clear()
+
+    def forked(self) -> None:
+        """In a forked child: the connection belongs to the parent."""
+        self._send_lock = threading.RLock()
+        self._receive_lock = threading.RLock()
+        self._give_up(
+            make_error(
+                pb.REASON_UNAVAILABLE,
+                "this session was opened before os.fork() and belongs to the parent process; its tensors cannot be used "
+                "in a forked child. Call gradwire.connect() there, or start the process with the 'spawn' method",
+                14,
+            )
+        )
+        if self._embedded is not None:
+            self._embedded.forget()
+
+    def tidy(self) -> None:
+        """Take in answers that have arrived and send what has been left waiting. Called by the keeper thread."""
+        if self._unusable is not None or not self._send_lock.acquire(blocking=False):
+            return
+        try:
+            if self._has_arrived():
+                self._receive()
+            if not self._flights:
+                self.flush()
+        finally:
+            self._send_lock.release()
+
+    def renew_lease(self) -> None:
+        """Tell the server that the session is still wanted."""
+        if self._unusable is None:
+            request = service_pb2.KeepAliveRequest(session_id=self.session_id)
+            self._transport.call("KeepAlive", request, service_pb2.KeepAliveResponse)
+
+    def close(self) -> None:
+        """End the session and free its tensors. Closing again does nothing."""
+        if self._unusable is not None:
+            return
+        request = service_pb2.CloseSessionRequest(session_id=self.session_id)
+        try:
+            self._transport.call("CloseSession", request, service_pb2.CloseSessionResponse, timeout=5.0)
+        finally:
+            self._give_up(make_error(pb.REASON_UNAVAILABLE, "the session was closed", 14))
+            self._transport.close()
+            if self._embedded is not None:
+                self._embedded.stop()
+
+    def __del__(self) -> None:
+        if getattr(self, "_unusable", True) is None:
+            from gradwire._sessions import close_quietly
+
+            close_quietly(self)
+
+    def __enter__(self) -> Session:
+        from gradwire._sessions import enter
+
+        enter(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        from gradwire._sessions import leave
+
+        leave(self)
+
+    # What is asked of the server itself.
+
+    def server_info(self) -> service_pb2.ServerInfoResponse:
+        """What the server is and allows: version, devices, limits, libraries."""
+        return self._transport.call("ServerInfo", service_pb2.ServerInfoRequest(), service_pb2.ServerInfoResponse)
+
+    def describe(self) -> commands_pb2.DescribeResponse:
+        """How many tensors the session names and how many bytes they hold."""
+        result = self.wait(service_pb2.Command(describe=commands_pb2.DescribeRequest()))
+        return result.describe
+
+    def upload(self, data: memoryview) -> str:
+        """Bring a large tensor's bytes to the server; the answer is the transfer's id."""
+        self._refuse_if_unusable()
+        return self._transport.upload(self.session_id, data, self.limits.chunk_bytes or 1 << 20)
+
+    def download(self, transfer_id: str, into: memoryview) -> None:
+        """Fetch a large tensor's bytes."""
+        self._refuse_if_unusable()
+        self._transport.download(self.session_id, transfer_id, into)

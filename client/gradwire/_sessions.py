@@ -1,0 +1,149 @@
+"""Which session is meant: the one of the block, else the process's default, made on first use.
+
+One daemon thread keeps all sessions alive: it renews leases and sends what a pausing program has left in a buffer.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+import time
+import weakref
+from contextvars import ContextVar
+
+from gradwire._embedded import EmbeddedServer
+from gradwire._errors import GradwireError
+from gradwire._session import Session
+from gradwire._transport import Transport
+from gradwire.v1 import service_pb2
+
+_TIDY_SECONDS = 0.5
+_entered: ContextVar[tuple[Session, ...]] = ContextVar("gradwire_entered_sessions", default=())
+_default: Session | None = None
+_lock = threading.RLock()
+_open: weakref.WeakSet[Session] = weakref.WeakSet()
+_keeper: threading.Thread | None = None
+
+
+def connect(address: str | None = None) -> Session:
+    """Open a session and make it the process's default.
+
+    `address` is "host:port" or "unix:/path"; without one it is GRADWIRE_ADDRESS, and without that a server is started
+    as a child process that ends with this one. Raises GradwireConnectionError if there is no server.
+    """
+    global _default
+    session = _open_session(address or os.environ.get("GRADWIRE_ADDRESS"))
+    _default = session
+    return session
+
+
+def current_session() -> Session:
+    """The session in which new tensors are made."""
+    stack = _entered.get()
+    if stack:
+        return stack[-1]
+    global _default
+    if _default is None:
+        with _lock:
+            if _default is None:
+                connect()
+    assert _default is not None
+    return _default
+
+
+def sync() -> None:
+    """Wait until everything issued so far is done. Raises GradwireError if any of it was refused."""
+    if _default is not None or _entered.get():
+        current_session().sync()
+
+
+def server_info() -> service_pb2.ServerInfoResponse:
+    """What the current session's server is and allows."""
+    return current_session().server_info()
+
+
+def _open_session(address: str | None) -> Session:
+    embedded = None
+    if address is None:
+        embedded = EmbeddedServer()
+        address = embedded.address
+    transport = Transport(address)
+    try:
+        session = Session(transport, embedded, sync=os.environ.get("GRADWIRE_SYNC", "") not in ("", "0"))
+    except BaseException:
+        transport.close()
+        if embedded is not None:
+            embedded.stop()
+        raise
+    _open.add(session)
+    _start_keeper()
+    return session
+
+
+def enter(session: Session) -> None:
+    """Make a session the current one of this context."""
+    _entered.set((*_entered.get(), session))
+
+
+def leave(session: Session) -> None:
+    """Undo the last `enter`."""
+    _entered.set(_entered.get()[:-1])
+
+
+def close_quietly(session: Session) -> None:
+    """Close a session that nobody will miss; one whose server is gone needs no closing."""
+    with contextlib.suppress(GradwireError):
+        session.close()
+
+
+# The keeper.
+
+
+def _start_keeper() -> None:
+    global _keeper
+    with _lock:
+        if _keeper is None or not _keeper.is_alive():
+            _keeper = threading.Thread(target=_keep, name="gradwire-keeper", daemon=True)
+            _keeper.start()
+
+
+def _keep() -> None:
+    renewed: weakref.WeakKeyDictionary[Session, float] = weakref.WeakKeyDictionary()
+    while True:
+        time.sleep(_TIDY_SECONDS)
+        _tend(renewed)
+
+
+def _tend(renewed: weakref.WeakKeyDictionary[Session, float]) -> None:
+    for session in tuple(_open):
+        # An error is kept by the session and raised where it is used next.
+        with contextlib.suppress(GradwireError):
+            session.tidy()
+            now = time.monotonic()
+            if now - renewed.setdefault(session, now) > session.lease_seconds / 3:
+                renewed[session] = now
+                session.renew_lease()
+
+
+# The end of the process, and forks.
+
+
+def _close_all() -> None:
+    for session in tuple(_open):
+        close_quietly(session)
+
+
+def _after_fork_in_child() -> None:
+    global _keeper, _lock
+    _lock = threading.RLock()
+    _keeper = None
+    for session in tuple(_open):
+        session.forked()
+    _open.clear()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

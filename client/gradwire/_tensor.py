@@ -1,0 +1,553 @@
+"""Tensor: a proxy of a tensor that lives on a server, with PyTorch's surface.
+
+Everything that follows from the description (shape, dtype, flags) is answered here; everything else is a command. The ops
+come from `_ops`, generated from the server's registry; Python's operators from `_operators`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from gradwire import _commands, _dtypes, _results, _values
+from gradwire._call import _call, _sizes
+from gradwire._casts import Casts
+from gradwire._dtypes import Size
+from gradwire._errors import GradwireTypeError, refuse
+from gradwire._ghost import Leaf
+from gradwire._handle import PRESENT, UNKNOWN, Handle
+from gradwire._indexing import make_index
+from gradwire._modes import no_grad
+from gradwire._nodes import Node, grad_fn_of
+from gradwire._operators import Operators
+from gradwire._ops import TensorMethods
+from gradwire._results import new_proxy, refresh, watch_leaf
+from gradwire.v1 import errors_pb2
+
+Number: TypeAlias = "int | float | bool | complex"
+_T = TypeVar("_T", bound="Tensor")
+
+_NON_LEAF_GRAD = (
+    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated "
+    "by backward(). If you want the gradient of a non-leaf Tensor, call .retain_grad() on it before backward(); if you "
+    "meant another tensor, access that one, a leaf."
+)
+_FLAG_OF_NON_LEAF = "you can only change requires_grad flags of leaf variables."
+_DETACH_HINT = (
+    " To use a computed tensor where no gradient is wanted, take a detached one: var_no_grad = var.detach()."
+)
+
+
+class Tensor(Casts, Operators, TensorMethods, Handle):
+    """A tensor on a server (torch.Tensor). Make one by gradwire.tensor, zeros, randn, … or as an op's result."""
+
+    __slots__ = ()
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """A tensor of the default dtype: Tensor([1, 2]) of values, Tensor(2, 3) of sizes."""
+        from gradwire._create import legacy_tensor
+
+        made = legacy_tensor(args, **kwargs)
+        return made if cls is Tensor else made._as_subclass(cls)
+
+    # What it is.
+
+    @property
+    def shape(self) -> Size:
+        """Sizes of the dimensions."""
+        return self._spec.shape
+
+    def size(self, dim: int | None = None) -> Any:
+        """The sizes, or one of them. Raises IndexError for a dimension it does not have."""
+        return self._spec.shape if dim is None else self._spec.shape[self._dim(dim)]
+
+    def _dim(self, dim: int) -> int:
+        count = max(len(self._spec.shape), 1)
+        if not -count <= dim < count or not self._spec.shape:
+            from gradwire._errors import GradwireIndexError
+
+            raise GradwireIndexError(
+                f"Dimension out of range (expected to be in range of [{-count}, {count - 1}], but got {dim})"
+            )
+        return dim
+
+    @property
+    def dtype(self) -> _dtypes.dtype:
+        """Element type."""
+        return self._spec.dtype
+
+    @property
+    def device(self) -> _dtypes.device:
+        """Where it lives."""
+        return self._spec.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is on a GPU."""
+        return self._spec.device.type == "cuda"
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self._spec.shape)
+
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return len(self._spec.shape)
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(self._spec.shape)
+
+    nelement = numel
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self._spec.dtype.itemsize
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return self._spec.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.numel() * self.itemsize
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Distance in elements between neighbours in each dimension, or in one."""
+        strides = self._spec.strides or _dense_strides(self._spec.shape)
+        return strides if dim is None else strides[self._dim(dim)]
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie row-major without gaps."""
+        return not self._spec.strides or self._spec.strides == _dense_strides(self._spec.shape)
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is floating."""
+        return self._spec.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Whether the dtype is complex."""
+        return self._spec.dtype.is_complex
+
+    def is_signed(self) -> bool:
+        """Whether the dtype has negative values."""
+        return self._spec.dtype.is_signed
+
+    def __len__(self) -> int:
+        if not self._spec.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self._spec.shape[0]
+
+    # The graph.
+
+    def _fresh(self) -> Any:
+        """The spec as it is now, if an in-place op on a relative may have changed it."""
+        if self._family is not None and self._family.epoch != self._epoch:
+            refresh(self)
+        return self._spec
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether backward ends here."""
+        return bool(self._fresh().is_leaf)
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """The node that made it; None for a leaf."""
+        self._fresh()
+        return grad_fn_of(self)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether backward computes a gradient for it or through it."""
+        return bool(self._fresh().requires_grad)
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        if not self._fresh().is_leaf:
+            raise refuse(_FLAG_OF_NON_LEAF + ("" if flag else _DETACH_HINT), errors_pb2.REASON_REQUIRES_GRAD)
+        self._set_requires_grad(bool(flag), "only Tensors of floating point and complex dtype can require gradients")
+
+    def requires_grad_(self: _T, requires_grad: bool = True) -> _T:
+        """Set the flag of a leaf; the answer is the same tensor.
+
+        Raises RuntimeError for a non-leaf that is to require none, and for integer and bool tensors.
+        """
+        if not self._fresh().is_leaf:
+            if requires_grad:
+                return self
+            raise refuse(_FLAG_OF_NON_LEAF + _DETACH_HINT, errors_pb2.REASON_REQUIRES_GRAD)
+        self._set_requires_grad(bool(requires_grad), "only Tensors of floating point dtype can require gradients")
+        return self
+
+    def _set_requires_grad(self, flag: bool, refusal: str) -> None:
+        spec = self._spec
+        if flag and not (spec.dtype.is_floating_point or spec.dtype.is_complex):
+            raise refuse(refusal, errors_pb2.REASON_REQUIRES_GRAD)
+        if flag == spec.requires_grad:
+            return
+        _commands.set_requires_grad(self, flag)
+        self._spec = spec.with_requires_grad(flag)
+        if flag:
+            watch_leaf(self)
+        else:
+            self._edge = None
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether it is a non-leaf that keeps its gradient."""
+        return self._retained is not None and not self._fresh().is_leaf
+
+    def retain_grad(self) -> None:
+        """Keep this non-leaf's gradient in the next backward; nothing for a leaf. Raises RuntimeError without grad."""
+        spec = self._fresh()
+        if not spec.requires_grad:
+            raise refuse("can't retain_grad on Tensor that has requires_grad=False", errors_pb2.REASON_REQUIRES_GRAD)
+        if spec.is_leaf or self._retained is not None:
+            return
+        _commands.retain_grad(self)
+        self._retained = Leaf(self)
+        self._session.watched[self._id] = self
+        if self._edge:  # an empty node is one that only the server knows, which then tells who got a gradient
+            self._edge.append(self._retained)
+
+    @property
+    def grad(self) -> Any:
+        """The gradient that backward has added up; None before. The same object until another takes its place.
+
+        Warns for a non-leaf that does not retain it.
+        """
+        state = self._grad
+        if state is None:
+            if self._retained is None and not self._fresh().is_leaf:
+                warnings.warn(_NON_LEAF_GRAD, UserWarning, stacklevel=2)
+            return None
+        if state is PRESENT or state is UNKNOWN:
+            tensor_id = next(self._session.ids)
+            spec = _commands.name_grad(self, tensor_id, known=state is PRESENT)
+            self._grad = state = None if spec is None else new_proxy(self._session, tensor_id, spec)
+        return state
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is None:
+            if self._grad is not None:
+                _commands.set_grad(self, None)
+                self._grad = None
+            return
+        _check_grad(self, value)
+        _commands.set_grad(self, value)
+        self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Sequence[Tensor] | Tensor | None = None,
+    ) -> None:
+        """Add the gradient of this tensor to the leaves it depends on (torch.Tensor.backward).
+
+        `gradient` has its shape; only a tensor of one element needs none. Raises RuntimeError if it has no history, or
+        the history's saved values were freed by an earlier backward without `retain_graph`.
+        """
+        from gradwire.autograd import backward
+
+        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def detach_(self: _T) -> _T:
+        """Make it a leaf without history, in place."""
+        spec = self._fresh()
+        if spec.is_view and not spec.is_leaf:
+            raise refuse("Can't detach views in-place. Use detach() instead.")
+        if not spec.is_leaf:
+            bare = self.detach()
+            # The two change places: this proxy goes on as the detached tensor, the old id goes with `bare`.
+            self._id, bare._id = bare._id, self._id
+            self._spec, bare._spec = bare._spec, spec
+        elif spec.requires_grad:
+            self.requires_grad_(False)
+        self._edge = self._retained = self._family = None
+        return self
+
+    @property
+    def data(self: _T) -> _T:
+        """A leaf on the same values that no graph knows of, with a version counter of its own."""
+        bare = self.detach()
+        bare._spec = _commands.set_data(bare, self)
+        return bare
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise GradwireTypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        if self._fresh().requires_grad and not (value.is_floating_point() or value.is_complex()):
+            raise refuse("data set to a tensor that requires gradients must be floating point or complex dtype")
+        self._spec = _commands.set_data(self, value)
+
+    def _as_subclass(self: Tensor, cls: type[_T]) -> _T:
+        """This proxy as one of a subclass. For a proxy that nobody else holds: it is not copied."""
+        self.__class__ = cls
+        assert isinstance(self, cls)
+        return self
+
+    # Values.
+
+    def item(self) -> Any:
+        """The one value as a Python number. Raises RuntimeError if there is not exactly one."""
+        return _values.read_item(self)
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers."""
+        return _values.read_array(self).tolist()
+
+    def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
+        """The values as an array; a copy, for they live on the server.
+
+        Raises RuntimeError if it requires grad (use detach() first, or `force`), TypeError for bfloat16.
+        """
+        if force:
+            return self.detach().cpu().numpy()
+        self._fresh()
+        _values.check_numpy(self)
+        if self.is_cuda:
+            raise TypeError(
+                f"can't convert {self._spec.device_name} device type tensor to numpy. Use Tensor.cpu() first."
+            )
+        return _values.read_array(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        from gradwire._create import make_tensor
+
+        return make_tensor(np.asarray(array), session=self._session)
+
+    def _number(self, kind: type[Any]) -> Any:
+        if self.numel() != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        if kind is not complex and self.is_complex():
+            value = self.item()
+            if value.imag:
+                raise RuntimeError(f"value cannot be converted to type {kind.__name__} without overflow")
+            return kind(value.real)
+        return kind(self.item())
+
+    def __bool__(self) -> bool:
+        count = self.numel()
+        if count != 1:
+            raise RuntimeError(
+                "Boolean value of Tensor with no values is ambiguous"
+                if count == 0
+                else "Boolean value of Tensor with more than one value is ambiguous"
+            )
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self._number(float))
+
+    def __int__(self) -> int:
+        return int(self._number(int))
+
+    def __complex__(self) -> complex:
+        return complex(self._number(complex))
+
+    def __index__(self) -> int:
+        if self.numel() != 1 or self.is_floating_point() or self.is_complex():
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(self.item())
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self._spec.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(_call("unbind", (self, 0), (), "tuple"))
+
+    def __reversed__(self) -> Tensor:
+        return self if not self._spec.shape else _call("flip", (self, tuple(range(self.ndim))))  # type: ignore[no-any-return]
+
+    def __contains__(self, element: object) -> bool:
+        if not isinstance(element, (Tensor, int, float, bool, complex)):
+            raise RuntimeError(
+                f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+            )
+        return bool((self == element).any().item())
+
+    def __getitem__(self, key: Any) -> Tensor:
+        if not self._spec.shape and isinstance(key, int) and not isinstance(key, bool):
+            from gradwire._errors import GradwireIndexError
+
+            raise GradwireIndexError(
+                "invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number"
+            )
+        return _call("getitem", (self, make_index(self, key)))  # type: ignore[no-any-return]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        from gradwire._create import as_operand
+
+        _call("setitem_", (self, make_index(self, key), as_operand(value, self)))
+
+    # Looks.
+
+    def __repr__(self) -> str:
+        self._fresh()
+        return _values.show(self, self._is_parameter())
+
+    def _repr_html_(self) -> str:
+        self._fresh()
+        return _values.show_html(self, self._is_parameter())
+
+    def _is_parameter(self) -> bool:
+        return False
+
+    def __format__(self, spec: str) -> str:
+        if not self._spec.shape and type(self) is Tensor:
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
+
+    # Copies.
+
+    def __copy__(self: _T) -> _T:
+        return copy.deepcopy(self) if self.is_leaf else self.view_as(self)  # type: ignore[return-value]
+
+    def __deepcopy__(self: _T, memo: dict[int, Any]) -> _T:
+        if not self.is_leaf:
+            raise refuse(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
+                "Copy a detached one: copy.deepcopy(t.detach())"
+            )
+        if id(self) in memo:
+            return memo[id(self)]  # type: ignore[no-any-return]
+        with no_grad():
+            made = _call("clone", (self,))._as_subclass(type(self))
+        memo[id(self)] = made
+        made.requires_grad_(self.requires_grad)
+        if self.grad is not None:
+            made.grad = copy.deepcopy(self.grad, memo)
+        for name, value in self.__dict__.items():
+            if not name.startswith("_"):
+                made.__dict__[name] = copy.deepcopy(value, memo)
+        return made  # type: ignore[no-any-return]
+
+    def contiguous(self) -> Tensor:
+        """This tensor if its elements lie row-major without gaps; else such a copy."""
+        return self if self.is_contiguous() else _call("contiguous", (self,))  # type: ignore[no-any-return]
+
+    @property
+    def T(self) -> Tensor:
+        """The dimensions in reverse order."""
+        return _call("T", (self,))  # type: ignore[no-any-return]
+
+    @property
+    def mT(self) -> Tensor:
+        """The last two dimensions exchanged."""
+        return _call("mT", (self,))  # type: ignore[no-any-return]
+
+    @property
+    def H(self) -> Tensor:
+        """The conjugate transpose of a matrix."""
+        return _call("H", (self,))  # type: ignore[no-any-return]
+
+    @property
+    def mH(self) -> Tensor:
+        """The last two dimensions exchanged, conjugated."""
+        return _call("mH", (self,))  # type: ignore[no-any-return]
+
+    @property
+    def real(self) -> Tensor:
+        """The real parts; a real tensor itself."""
+        return _call("real", (self,)) if self.is_complex() else self
+
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary parts. Raises RuntimeError for a real tensor."""
+        return _call("imag", (self,))  # type: ignore[no-any-return]
+
+    # New tensors like this one.
+
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        """A leaf of values, with this tensor's dtype and device unless told otherwise."""
+        from gradwire._create import make_tensor
+
+        wanted = self._spec.dtype if dtype is None else _dtypes.as_dtype(dtype)
+        place = self._spec.device_name if device is None else _dtypes.device_name(device)
+        return make_tensor(data, wanted, place, requires_grad, self._session)
+
+    def new_full(self, size: Sequence[int], fill_value: Number, **options: Any) -> Tensor:
+        """A tensor of one value."""
+        return self._new("full", (tuple(size), fill_value), options)
+
+    def new_zeros(self, *size: Any, **options: Any) -> Tensor:
+        """A tensor of zeros."""
+        return self._new("zeros", (_sizes(size or (options.pop("size"),)),), options)
+
+    def new_ones(self, *size: Any, **options: Any) -> Tensor:
+        """A tensor of ones."""
+        return self._new("ones", (_sizes(size or (options.pop("size"),)),), options)
+
+    def new_empty(self, *size: Any, **options: Any) -> Tensor:
+        """A tensor of any values (zeros)."""
+        return self._new("empty", (_sizes(size or (options.pop("size"),)),), options)
+
+    def _new(self, op: str, args: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
+        from gradwire._create import create
+
+        options.setdefault("dtype", self._spec.dtype)
+        options.setdefault("device", self._spec.device_name)
+        return create(op, args, options, self._session)
+
+
+def _dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def _check_grad(target: Tensor, grad: Any) -> None:
+    if not isinstance(grad, Tensor):
+        raise GradwireTypeError(
+            f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}"
+        )
+    if grad is target:
+        raise refuse("can't assign Variable as its own grad")
+    if grad.dtype is not target.dtype:
+        raise refuse(
+            f"assigned grad has data of a different type: attempting to assign a gradient with dtype '{grad.dtype.name}' "
+            f"to a tensor with dtype '{target.dtype.name}'",
+            errors_pb2.REASON_DTYPE,
+        )
+    if grad.device != target.device:
+        raise refuse(
+            f"assigned grad has data located on a different device: {grad.device} instead of {target.device}",
+            errors_pb2.REASON_DEVICE_MISMATCH,
+        )
+    if grad.shape != target.shape:
+        raise refuse(
+            "assigned grad has data of a different size: attempting to assign a gradient of size "
+            f"'{list(grad.shape)}' to a tensor of size '{list(target.shape)}'. Please ensure that the gradient and the "
+            "tensor are the same size",
+            errors_pb2.REASON_SHAPE,
+        )
+
+
+_results.TENSOR_CLASS[0] = Tensor

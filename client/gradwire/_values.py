@@ -1,0 +1,103 @@
+"""Values out of tensors: whole, as Python numbers, or the corner that is printed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gradwire import _dtypes
+from gradwire._errors import refuse
+from gradwire._handle import Handle
+from gradwire._modes import GRAD_ENABLED, no_grad
+from gradwire._repr import PRINT_OPTIONS, edge_indices, format_html, format_tensor, needs_summary
+from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
+
+Array = npt.NDArray[Any]
+
+
+def read_array(source: Handle) -> Array:
+    """A tensor's values as an array of one's own; those of a bfloat16 tensor as float32."""
+    session = source._session
+    answer = session.wait(service_pb2.Command(read=commands_pb2.ReadRequest(tensor=source._id))).read
+    if answer.HasField("payload"):
+        data = bytearray(answer.payload.data)
+        described: Any = answer.payload
+    else:
+        described = answer.transfer
+        data = bytearray(described.total_bytes)
+        session.download(described.transfer_id, memoryview(data))
+    dtype = _dtypes.BY_CODE[described.dtype]
+    if dtype.numpy is None:
+        wide = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
+        return wide.view(np.float32).reshape(tuple(described.shape))
+    return np.frombuffer(data, dtype.numpy).reshape(tuple(described.shape))
+
+
+def read_item(source: Handle) -> Any:
+    """The one value as a Python number. Raises RuntimeError if there is not exactly one."""
+    count = math.prod(source._spec.shape)
+    if count != 1:
+        raise refuse(f"a Tensor with {count} elements cannot be converted to Scalar", errors_pb2.REASON_RUNTIME)
+    return read_array(source).reshape(()).item()
+
+
+def check_numpy(source: Handle) -> None:
+    """Refuse what numpy() refuses: a tensor that requires grad, and bfloat16, which NumPy lacks."""
+    if source._spec.requires_grad and GRAD_ENABLED.get():
+        raise refuse("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    if source._spec.dtype.numpy is None:
+        raise TypeError("Got unsupported ScalarType BFloat16")
+
+
+def _shown(source: Any) -> tuple[Array, bool]:
+    """The values that are printed and whether they are a corner only, which alone is fetched then."""
+    spec = source._spec
+    if not needs_summary(math.prod(spec.shape)):
+        return read_array(source), False
+    corner = source
+    with no_grad():
+        from gradwire import _ops
+
+        for axis, size in enumerate(spec.shape):
+            if edge_indices(size, PRINT_OPTIONS.edgeitems) is not None:
+                edge = PRINT_OPTIONS.edgeitems
+                before = (slice(None),) * axis
+                first, last = corner[(*before, slice(0, edge))], corner[(*before, slice(size - edge, size))]
+                corner = _ops.cat((first, last), axis)
+    return read_array(corner), True
+
+
+def show(source: Any, is_parameter: bool = False) -> str:
+    """The text that PyTorch prints."""
+    spec = source._spec
+    values, summarized = _shown(source)
+    return format_tensor(
+        values,
+        dtype=spec.dtype.name,
+        shape=tuple(spec.shape),
+        device=spec.device_name,
+        requires_grad=spec.requires_grad,
+        grad_fn=spec.grad_fn or None,
+        is_parameter=is_parameter,
+        default_dtype=_dtypes.get_default_dtype().name,
+        summarized=summarized,
+    )
+
+
+def show_html(source: Any, is_parameter: bool = False) -> str:
+    """The table that a notebook shows."""
+    spec = source._spec
+    values, summarized = _shown(source)
+    return format_html(
+        values,
+        dtype=spec.dtype.name,
+        shape=tuple(spec.shape),
+        device=spec.device_name,
+        requires_grad=spec.requires_grad,
+        grad_fn=spec.grad_fn or None,
+        summarized=summarized,
+        is_parameter=is_parameter,
+    )

@@ -1,0 +1,233 @@
+"""Differentiation: backward, which adds to leaves' .grad, and grad, which returns gradients (torch.autograd)."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from gradwire import _commands
+from gradwire._errors import GradwireTypeError, GradwireValueError, refuse
+from gradwire._ghost import Reach
+from gradwire._handle import PRESENT, UNKNOWN, Handle
+from gradwire._memo import Spec, read_spec
+from gradwire._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from gradwire._results import new_proxy
+from gradwire._session import Session
+from gradwire._tensor import Tensor
+from gradwire._wire import Value
+from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
+
+__all__ = ["backward", "enable_grad", "grad", "inference_mode", "no_grad", "set_grad_enabled"]
+
+_Tensors: TypeAlias = "Tensor | Sequence[Tensor]"
+_Gradients: TypeAlias = "Tensor | Sequence[Tensor | None] | None"
+
+_CYCLE = (
+    "backward() with create_graph=True makes a reference cycle between a parameter and its gradient, which keeps memory "
+    "until it is broken. Prefer autograd.grad for a graph of the gradient, or set the parameters' .grad to None afterwards."
+)
+_cycle_warned = False
+
+
+def backward(
+    tensors: _Tensors,
+    grad_tensors: _Gradients = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: _Gradients = None,
+    inputs: _Tensors | None = None,
+) -> None:
+    """Add the gradients of tensors to the leaves they depend on (torch.autograd.backward).
+
+    `grad_tensors` are the gradients of the tensors, None for one of a single element. With `inputs` only those receive
+    gradients. Raises RuntimeError for tensors without history, or whose saved values were freed.
+    """
+    global _cycle_warned
+    roots = _as_list(tensors)
+    gradients = _gradients(roots, grad_tensors if grad_tensors is not None else grad_variables)
+    targets = [] if inputs is None else _as_list(inputs)
+    if inputs is not None and not targets:
+        raise refuse("`inputs` argument to `backward()` cannot be empty.")
+    _check_inputs(targets)
+    if create_graph and not _cycle_warned:
+        _cycle_warned = True
+        warnings.warn(_CYCLE, UserWarning, stacklevel=3)
+    given = [each for each in gradients if each is not None]
+    session = _commands.common_session("backward", [*roots, *given, *targets])
+    keep = create_graph if retain_graph is None else bool(retain_graph)
+
+    def build(values: Sequence[Value]) -> service_pb2.Command:
+        ids = [int(value) for value in values]
+        remaining = iter(ids[len(roots) :])
+        request = commands_pb2.BackwardRequest(
+            tensors=ids[: len(roots)],
+            gradients=[0 if each is None else next(remaining) for each in gradients] if given else (),
+            retain_graph=keep,
+            create_graph=create_graph,
+        )
+        request.inputs.extend(remaining)
+        return service_pb2.Command(backward=request)
+
+    reach = Reach([root._edge for root in roots])
+    values = [each._id for each in (*roots, *given, *targets)]
+    if reach.known and not create_graph and not targets:
+        _commands.run(session, "backward", (keep, *_spec_key(roots), *_spec_key(gradients)), values, build)
+        _mark(reach.owners(), PRESENT)
+    else:
+        answer = session.wait(build(values)).backward
+        known = [session.watched.get(tensor_id) for tensor_id in answer.accumulated]
+        _mark([each for each in known if each is not None], UNKNOWN if create_graph else PRESENT)
+    if not keep:
+        reach.spend()
+
+
+def grad(
+    outputs: _Tensors,
+    inputs: _Tensors,
+    grad_outputs: _Gradients = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of outputs with respect to inputs, one per input; no leaf's .grad changes (torch.autograd.grad).
+
+    An input that the outputs do not depend on is refused, or with `allow_unused` yields None, with `materialize_grads`
+    zeros. Raises RuntimeError as backward does.
+    """
+    if is_grads_batched:
+        raise NotImplementedError("grad(is_grads_batched=True) is not supported: loop over the gradients")
+    if materialize_grads and allow_unused is False:
+        raise GradwireValueError("Expected allow_unused to be True or not passed when materialize_grads=True.")
+    roots, targets = _as_list(outputs), _as_list(inputs)
+    if not targets:
+        raise refuse("`inputs` argument to `grad()` cannot be empty.")
+    gradients = _gradients(roots, grad_outputs)
+    _check_inputs(targets)
+    given = [each for each in gradients if each is not None]
+    session = _commands.common_session("grad", [*roots, *targets, *given])
+    keep = create_graph if retain_graph is None else bool(retain_graph)
+    ids = [next(session.ids) for _ in targets]
+
+    def build(values: Sequence[Value]) -> service_pb2.Command:
+        numbers = [int(value) for value in values]
+        first, second = len(roots), len(roots) + len(targets)
+        remaining = iter(numbers[second : second + len(given)])
+        request = commands_pb2.GradientsRequest(
+            outputs=numbers[:first],
+            inputs=numbers[first:second],
+            grad_outputs=[0 if each is None else next(remaining) for each in gradients] if given else (),
+            retain_graph=keep,
+            create_graph=create_graph,
+            allow_unused=bool(allow_unused),
+            materialize_grads=materialize_grads,
+            results=numbers[second + len(given) :],
+        )
+        return service_pb2.Command(gradients=request)
+
+    reach = Reach([root._edge for root in roots])
+    values = [each._id for each in (*roots, *targets, *given)] + ids
+    retaining = [owner for owner in reach.owners() if not owner._spec.is_leaf]
+    reached = {id(edge) for edge in (*reach.leaves, *reach.nodes)}
+    plain = not (create_graph or allow_unused or materialize_grads)
+    if plain and reach.known and all(id(target._edge) in reached for target in targets):
+        key = (keep, *_spec_key(roots), *_spec_key(targets), *_spec_key(gradients))
+        specs = _commands.run(session, "grad", key, values, build, _read_gradients)
+        assert specs is not None
+        _mark(retaining, UNKNOWN)
+        made = tuple(new_proxy(session, one, spec) for one, spec in zip(ids, specs, strict=True))
+    else:
+        answer = session.wait(build(values), tuple(ids)).gradients
+        received = [session.watched.get(tensor_id) for tensor_id in answer.accumulated]
+        _mark([each for each in received if each is not None], UNKNOWN)
+        made = tuple(_proxy(session, message) for message in answer.gradients)
+    if not keep:
+        reach.spend()
+    return made
+
+
+def _read_gradients(result: service_pb2.Result) -> tuple[Spec, ...]:
+    return tuple(read_spec(message) for message in result.gradients.gradients)
+
+
+def _proxy(session: Session, message: Any) -> Any:
+    return new_proxy(session, message.id, read_spec(message)) if message.id else None
+
+
+def _spec_key(tensors: Sequence[Handle | None]) -> tuple[Any, ...]:
+    """What a memo's key holds of a list of tensors."""
+    return (len(tensors), *[None if each is None else each._spec for each in tensors])
+
+
+def _mark(owners: Sequence[Any], state: Any) -> None:
+    """Note that these tensors' gradients were set or added to.
+
+    A leaf's is added to in place, so the proxy of one that there was before still stands for it; a non-leaf's is new.
+    """
+    for owner in owners:
+        if state is UNKNOWN or owner._grad is None or not owner._spec.is_leaf:
+            owner._grad = state
+
+
+def _as_list(tensors: Any) -> list[Tensor]:
+    found = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    for each in found:
+        if not isinstance(each, Tensor):
+            raise GradwireTypeError(f"expected tensors, but got {type(each).__name__}")
+        each._fresh()
+    return found
+
+
+def _check_inputs(targets: Sequence[Tensor]) -> None:
+    for target in targets:
+        if not target.requires_grad:
+            raise refuse("One of the differentiated Tensors does not require grad", errors_pb2.REASON_UNUSED_INPUT)
+
+
+def _gradients(roots: Sequence[Tensor], given: Any) -> list[Tensor | None]:
+    """One gradient or None per root. Raises RuntimeError as PyTorch does before it looks at the graph."""
+    gradients: list[Any] = [None] * len(roots) if given is None else [given] if isinstance(given, Tensor) else list(given)
+    if len(gradients) != len(roots):
+        raise refuse(f"got {len(roots)} tensors and {len(gradients)} gradients")
+    for place, (root, gradient) in enumerate(zip(roots, gradients, strict=True)):
+        spec = root._spec
+        if gradient is None:
+            if spec.requires_grad:
+                _check_scalar(spec)
+        elif not isinstance(gradient, Tensor):
+            raise GradwireTypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
+        elif gradient.shape != spec.shape:
+            raise refuse(
+                f"Mismatch in shape: grad_output[{place}] has a shape of {gradient.shape} and output[{place}] has a "
+                f"shape of {spec.shape}.",
+                errors_pb2.REASON_SHAPE,
+            )
+        elif gradient.is_complex() != spec.dtype.is_complex:
+            raise refuse(
+                f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
+                f"dtype: grad_output[{place}] has a dtype of {gradient.dtype} and output[{place}] has a dtype of "
+                f"{spec.dtype}.",
+                errors_pb2.REASON_DTYPE,
+            )
+    for place, root in enumerate(roots):
+        if not root._spec.requires_grad:
+            raise refuse(
+                f"element {place} of tensors does not require grad and does not have a grad_fn",
+                errors_pb2.REASON_NO_GRAD_FN,
+            )
+    return gradients
+
+
+def _check_scalar(spec: Spec) -> None:
+    if math.prod(spec.shape) != 1:
+        raise refuse(
+            "grad can be implicitly created only for scalar outputs", errors_pb2.REASON_GRADIENT_NEEDS_SCALAR
+        )
+    if spec.dtype.is_complex:
+        raise refuse(
+            f"grad can be implicitly created only for real scalar outputs but got {spec.dtype}",
+            errors_pb2.REASON_GRADIENT_NEEDS_SCALAR,
+        )
