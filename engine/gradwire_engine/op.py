@@ -170,7 +170,8 @@ class Op(Signature):
 
     def getter(self, name: str) -> tuple[str, Any]:
         """How a formula's parameter is obtained when the op is recorded."""
-        if name in ("out", "outs") or (name.startswith("out") and name[3:].isdecimal()):
+        is_output = name in ("out", "outs") or (name.startswith("out") and name[3:].isdecimal())
+        if is_output and name not in self.positions:
             return ("output", int(name[3:] or 0))
         meta = name.endswith("_meta")
         place = self.positions.get(name.removesuffix("_meta"))

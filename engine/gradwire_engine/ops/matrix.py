@@ -119,17 +119,26 @@ def _right(g: Any, left: Any) -> Any:
 mm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right(g, input))
 
 
+def _check_expands(input: Array, target: Array) -> None:
+    if input.ndim > target.ndim:
+        raise _shape_error(
+            f"expand: the number of sizes provided ({target.ndim}) must be greater or equal to the number of dimensions "
+            f"in the tensor ({input.ndim})",
+            input,
+        )
+    for back, (size, wanted) in enumerate(zip(input.shape[::-1], target.shape[::-1], strict=False), 1):
+        if size not in (1, wanted):
+            raise _shape_error(
+                f"The expanded size of the tensor ({wanted}) must match the existing size ({size}) at non-singleton "
+                f"dimension {target.ndim - back}. Target sizes: {list(target.shape)}. "
+                f"Tensor sizes: {list(input.shape)}",
+                input,
+            )
+
+
 def _added(input: Array, multiplied: Array, beta: Number, alpha: Number) -> Array:
     """beta * input + alpha * multiplied, written into `multiplied`."""
-    if len(input.shape) > multiplied.ndim or any(
-        a not in (1, b) for a, b in zip(input.shape[::-1], multiplied.shape[::-1], strict=False)
-    ):
-        raise _shape_error(
-            f"The expanded size of the tensor {list(multiplied.shape)} must match the existing size {list(input.shape)} "
-            "at non-singleton dimensions",
-            input,
-            multiplied,
-        )
+    _check_expands(input, multiplied)
     if alpha != 1:
         multiplied *= multiplied.dtype.type(alpha)
     if beta == 0:  # then whatever is in `input` does not count, not even nan
@@ -208,6 +217,8 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Any:
         return _linear_mm(input, weight) if bias is None else _linear_addmm(bias, input, weight)
     rows = fold(input, (-1, input.shape[-1]) if input.size else (_count(input.shape[:-1]), input.shape[-1]))
     applied = _linear_mm(rows, weight) if bias is None else _linear_addmm(bias, rows, weight)
+    if bias is None and input.ndim == 1:
+        return _squeezed(applied)
     shape = (*input.shape[:-1], weight.shape[1])
     return _unsafe_view(applied, shape) if bias is None else fold(applied, shape)
 
@@ -327,7 +338,7 @@ dot.grad(input=lambda g, tensor: g * conj(tensor), tensor=lambda g, input: g * c
 
 def _broadcast_node(input: Any, other: Any) -> str:
     """PyTorch folds a batch on the right of one matrix into it and ends with a copy."""
-    folds = input.ndim == 2 and getattr(other, "requires_grad", False)
+    folds = input.size == input.shape[-1] * input.shape[-2] and getattr(other, "requires_grad", False)
     return "CloneBackward0" if folds else "UnsafeViewBackward0"
 
 

@@ -1,0 +1,443 @@
+"""Activations of neural networks, elementwise (softmax has a module of its own).
+
+Formulas are written with ops wherever that costs nothing, so derivatives of any order follow. Piecewise functions
+multiply by a slope that is a constant of its own op: its derivative is zero almost everywhere. What a formula
+exponentiates is clipped to the side it is used on: inf in the unused branch would be nan one derivative later.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import DType, Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import neg
+from gradwire_engine.ops.fill import where
+from gradwire_engine.ops.matrix import fold
+from gradwire_engine.ops.precision import special, through_float32
+from gradwire_engine.ops.unary import abs as absolute
+from gradwire_engine.ops.unary import exp, sigmoid, tanh
+
+Ints = tuple[int, ...]
+_BLOCK = 1 << 14
+_SAME_SIZE_INT = {2: np.int16, 4: np.int32, 8: np.int64}
+
+
+def _check_float(name: str, input: Array) -> None:
+    if dtypes.category(input.dtype) < dtypes.FLOAT:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}\" not implemented for '{dtypes.TITLES[input.dtype]}'", op=name)
+
+
+@functools.cache
+def _zeros(dtype: DType) -> Array:
+    return np.zeros(_BLOCK, dtype)
+
+
+def _positive_part(xp: Any, x: Array) -> Array:
+    """max(x, 0), nan for nan. NumPy's maximum is several times faster for two arrays than for an array and a number."""
+    if xp is not np or x.ndim == 0 or not x.flags.c_contiguous:
+        return xp.maximum(x, x.dtype.type(0))
+    zeros = _zeros(x.dtype)
+    if x.size <= _BLOCK:
+        return np.maximum(x.reshape(-1), zeros[: x.size]).reshape(x.shape)
+    result = np.empty_like(x)
+    flat, target = x.reshape(-1), result.reshape(-1)
+    whole = x.size - x.size % _BLOCK
+    np.maximum(flat[:whole].reshape(-1, _BLOCK), zeros, out=target[:whole].reshape(-1, _BLOCK))
+    np.maximum(flat[whole:], zeros[: x.size - whole], out=target[whole:])
+    return result
+
+
+def keep(xp: Any, values: Array, mask: Array) -> Array:
+    """values where the mask holds, else 0 (for inf and nan too). On the CPU bits times 0 or 1: faster than where."""
+    if xp is not np or values.dtype.itemsize not in _SAME_SIZE_INT or values.ndim == 0:
+        return xp.where(mask, values, values.dtype.type(0))
+    bits = values.view(_SAME_SIZE_INT[values.dtype.itemsize])
+    return (bits * mask).view(values.dtype)
+
+
+@op(name="_masked")
+def masked(xp: Any, grad: Array, mask: Array) -> Array:
+    """grad where the mask holds, else 0."""
+    return keep(xp, grad, mask)
+
+
+masked.grad(grad=lambda g, mask: masked(g, mask))
+
+
+@op(in_place=True)
+def relu(xp: Any, input: Array) -> Array:
+    """max(input, 0) (torch.nn.functional.relu). Its derivative at 0 is 0."""
+    if input.dtype == dtypes.bool_:
+        raise EngineError(Reason.NOT_SUPPORTED, "Boolean inputs not supported for relu")
+    return _positive_part(xp, input)
+
+
+@op(name="_threshold_backward")
+def _threshold_backward(xp: Any, grad: Array, result: Array) -> Array:
+    """grad where relu's result is not 0 (it may be nan)."""
+    return keep(xp, grad, result != 0)
+
+
+relu.grad(input=lambda g, out: _threshold_backward(g, out))
+_threshold_backward.grad(grad=lambda g, result: _threshold_backward(g, result))
+
+
+@op(in_place=True)
+def threshold(xp: Any, input: Array, threshold: Number, value: Number) -> Array:
+    """input where it is above the threshold, value elsewhere (torch.nn.functional.threshold)."""
+    return xp.where(input <= threshold, input.dtype.type(value), input)
+
+
+threshold.grad(input=lambda g, input, threshold: masked(g, input > threshold))
+
+
+@op(in_place=True)
+def hardtanh(xp: Any, input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Array:
+    """input, but within [min_val, max_val] (torch.nn.functional.hardtanh). The derivative at the bounds is 0."""
+    if min_val > max_val:
+        raise EngineError(Reason.ARGUMENT_VALUE, "min_val cannot be greater than max_val")
+    return xp.clip(input, input.dtype.type(min_val), input.dtype.type(max_val))
+
+
+hardtanh.grad(input=lambda g, input, min_val, max_val: masked(g, (input > min_val) & (input < max_val)))
+
+
+@op(in_place=True, node="HardtanhBackward0")
+def relu6(xp: Any, input: Array) -> Array:
+    """min(max(input, 0), 6) (torch.nn.functional.relu6)."""
+    return xp.clip(input, input.dtype.type(0), input.dtype.type(6))
+
+
+relu6.grad(input=lambda g, input: masked(g, (input > 0) & (input < 6)))
+
+
+@op(name="_slope")
+def _slope(xp: Any, input: Array, slope: float) -> Array:
+    """1 where input is positive, `slope` elsewhere: a constant."""
+    if xp is np and input.ndim:
+        factor = (input > 0).astype(input.dtype)
+        factor *= input.dtype.type(1 - slope)
+        factor += input.dtype.type(slope)
+        return factor
+    return xp.where(input > 0, input.dtype.type(1), input.dtype.type(slope))
+
+
+@op(in_place=True)
+def leaky_relu(xp: Any, input: Array, negative_slope: float = 0.01) -> Array:
+    """input where positive, negative_slope * input elsewhere (torch.nn.functional.leaky_relu)."""
+    _check_float("leaky_relu_cpu", input)
+    scaled = input * input.dtype.type(negative_slope)
+    if 0 < negative_slope <= 1:
+        return xp.maximum(input, scaled)
+    return xp.where(input > 0, input, scaled)
+
+
+leaky_relu.grad(input=lambda g, input, negative_slope: g * _slope(input, negative_slope))
+
+
+@op(name="_prelu_kernel")
+def _prelu_kernel(xp: Any, input: Array, weight: Array) -> Array:
+    return xp.where(input > 0, input, weight * input)
+
+
+_prelu_kernel.grad(
+    input=lambda g, input, weight: where(input > 0, g, g * weight),
+    weight=lambda g, input: masked(g * input, input <= 0),
+)
+
+
+@composite
+def prelu(input: Array, weight: Array) -> Any:
+    """input where positive, weight * input elsewhere (torch.prelu).
+
+    weight: one element, or one per size of dimension 1. Raises EngineError: SHAPE, DTYPE.
+    """
+    if input.dtype != weight.dtype:
+        raise EngineError(
+            Reason.DTYPE,
+            f"prelu: Type promoting not supported. Got {dtypes.name_of(input.dtype)} and {dtypes.name_of(weight.dtype)}",
+        )
+    if weight.ndim > 1:
+        raise EngineError(
+            Reason.SHAPE, f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
+        )
+    channels = input.shape[1] if input.ndim > 1 else 1
+    if weight.size != 1 and weight.size != channels:
+        raise EngineError(
+            Reason.SHAPE,
+            f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {weight.size} and "
+            f"channel size = {channels}.",
+        )
+    if input.ndim == 0:
+        return _prelu_kernel(input, fold(weight, ()))
+    size = (-1,) if input.ndim == 1 else (1, -1, *[1] * (input.ndim - 2))
+    return _prelu_kernel(input, fold(weight, size))
+
+
+def _elu(xp: Any, input: Array, alpha: float, scale: float, input_scale: float) -> Array:
+    _check_float("elu_cpu", input)
+    negative = xp.expm1(xp.minimum(input, 0) * input_scale) * (alpha * scale)
+    return xp.where(input > 0, input * scale if scale != 1 else input, negative)
+
+
+def _elu_slope(input: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    below = where(input >= 0, 0, input)
+    return where(input > 0, scale, exp(below * input_scale) * (alpha * scale * input_scale))
+
+
+@op(in_place=True)
+@through_float32
+def elu(xp: Any, input: Array, alpha: float = 1.0) -> Array:
+    """input where positive, alpha * (exp(input) - 1) elsewhere (torch.nn.functional.elu)."""
+    return _elu(xp, input, alpha, 1.0, 1.0)
+
+
+@op(in_place=True)
+@through_float32
+def celu(xp: Any, input: Array, alpha: float = 1.0) -> Array:
+    """input where positive, alpha * (exp(input / alpha) - 1) elsewhere (torch.nn.functional.celu)."""
+    if alpha == 0:
+        raise EngineError(Reason.RUNTIME, "ZeroDivisionError: alpha cannot be 0 for CELU")
+    return _elu(xp, input, alpha, 1.0, 1.0 / alpha)
+
+
+_SELU_ALPHA = 1.6732632423543772
+_SELU_SCALE = 1.0507009873554805
+
+
+@op(in_place=True, node="EluBackward0")
+@through_float32
+def selu(xp: Any, input: Array) -> Array:
+    """A scaled elu that keeps activations normalized (torch.nn.functional.selu)."""
+    return _elu(xp, input, _SELU_ALPHA, _SELU_SCALE, 1.0)
+
+
+elu.grad(input=lambda g, input, alpha: g * _elu_slope(input, alpha, 1.0, 1.0))
+celu.grad(input=lambda g, input, alpha: g * _elu_slope(input, alpha, 1.0, 1.0 / alpha))
+selu.grad(input=lambda g, input: g * _elu_slope(input, _SELU_ALPHA, _SELU_SCALE, 1.0))
+
+
+@op(name="_normal_cdf")
+@through_float32
+def _normal_cdf(xp: Any, input: Array) -> Array:
+    """The normal distribution function."""
+    result = special(xp).erf(input * input.dtype.type(math.sqrt(0.5)))
+    return (result + 1) * input.dtype.type(0.5)
+
+
+def _normal_density(input: Any) -> Any:
+    return exp(input * input * -0.5) * (1 / math.sqrt(2 * math.pi))
+
+
+_normal_cdf.grad(input=lambda g, input: g * _normal_density(input))
+
+_TANH_SCALE = math.sqrt(2 / math.pi)
+_TANH_CUBE = 0.044715
+
+
+@op(in_place=False)
+@through_float32
+def gelu(xp: Any, input: Array, *, approximate: str = "none") -> Array:
+    """input times the normal distribution function of it, or its approximation by "tanh" (torch.nn.functional.gelu)."""
+    _check_float("GeluKernelImpl", input)
+    if approximate == "none":
+        return input * _normal_cdf(input)
+    if approximate != "tanh":
+        raise EngineError(Reason.RUNTIME, "approximate argument must be either none or tanh.")
+    inner = input * (1 + input * input * _TANH_CUBE) * _TANH_SCALE
+    return (xp.tanh(inner) + 1) * 0.5 * input
+
+
+def _gelu_slope(input: Any, approximate: str) -> Any:
+    if approximate == "none":
+        return _normal_cdf(input) + input * _normal_density(input)
+    squared = input * input
+    tanh_inner = tanh(input * (squared * _TANH_CUBE + 1) * _TANH_SCALE)
+    inner_slope = (squared * (3 * _TANH_CUBE) + 1) * _TANH_SCALE
+    return (tanh_inner + 1) * 0.5 + input * 0.5 * (1 - tanh_inner * tanh_inner) * inner_slope
+
+
+gelu.grad(input=lambda g, input, approximate: g * _gelu_slope(input, approximate))
+
+
+@op(in_place=True)
+@through_float32
+def silu(xp: Any, input: Array) -> Array:
+    """input * sigmoid(input) (torch.nn.functional.silu)."""
+    _check_float("silu_cpu", input)
+    return input * sigmoid(input)
+
+
+def _silu_slope(input: Any) -> Any:
+    gate = sigmoid(input)
+    return gate * (input * (1 - gate) + 1)
+
+
+silu.grad(input=lambda g, input: g * _silu_slope(input))
+
+
+@op
+@through_float32
+def softplus(xp: Any, input: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
+    """log(1 + exp(beta * input)) / beta; input itself where beta * input passes the threshold (torch.nn.functional.softplus)."""
+    _check_float("softplus_cpu", input)
+    scaled = input * beta
+    return xp.where(scaled > threshold, input, xp.log1p(xp.exp(xp.minimum(scaled, threshold))) / beta)
+
+
+softplus.grad(
+    input=lambda g, input, beta, threshold: where(input * beta > threshold, g, g * sigmoid(input * beta)),
+)
+
+
+@op(in_place=True)
+@through_float32
+def mish(xp: Any, input: Array) -> Array:
+    """input * tanh(softplus(input)) (torch.nn.functional.mish)."""
+    _check_float("mish_cpu", input)
+    return input * xp.tanh(softplus(input))
+
+
+def _mish_slope(input: Any) -> Any:
+    gate = tanh(softplus(input))
+    return gate + input * sigmoid(input) * (1 - gate * gate)
+
+
+mish.grad(input=lambda g, input: g * _mish_slope(input))
+
+
+@op(node="LogSigmoidBackward0")
+@through_float32
+def logsigmoid(xp: Any, input: Array) -> Array:
+    """log(sigmoid(input)), without overflow (torch.nn.functional.logsigmoid)."""
+    _check_float("log_sigmoid_cpu", input)
+    return xp.minimum(input, 0) - xp.log1p(xp.exp(-xp.abs(input)))
+
+
+logsigmoid.grad(input=lambda g, input: g * sigmoid(neg(input)))
+
+
+@op(in_place=True)
+@through_float32
+def hardsigmoid(xp: Any, input: Array) -> Array:
+    """input / 6 + 1 / 2 within [0, 1] (torch.nn.functional.hardsigmoid)."""
+    _check_float("hardsigmoid_cpu", input)
+    return xp.clip(input + 3, 0, 6) / 6
+
+
+hardsigmoid.grad(input=lambda g, input: masked(g, (input > -3) & (input < 3)) / 6)
+
+
+@op(in_place=True)
+@through_float32
+def hardswish(xp: Any, input: Array) -> Array:
+    """input * hardsigmoid(input) (torch.nn.functional.hardswish)."""
+    _check_float("hardswish_cpu", input)
+    return input * xp.clip(input + 3, 0, 6) / 6
+
+
+def _hardswish_backward(g: Any, input: Any) -> Any:
+    above = input >= 3
+    return masked(g * (input / 3 + 0.5), ~(above | (input <= -3))) + masked(g, above)
+
+
+hardswish.grad(input=lambda g, input: _hardswish_backward(g, input))
+
+
+@op
+def hardshrink(xp: Any, input: Array, lambd: Number = 0.5) -> Array:
+    """0 within [-lambd, lambd], input elsewhere (torch.nn.functional.hardshrink)."""
+    _check_float("hardshrink_cpu", input)
+    return xp.where((input >= -lambd) & (input <= lambd), input.dtype.type(0), input)
+
+
+def _shrink_backward(g: Any, input: Any, lambd: Number) -> Any:
+    return masked(g, (input > lambd) | (input < -lambd))
+
+
+hardshrink.grad(input=lambda g, input, lambd: _shrink_backward(g, input, lambd))
+
+
+@op
+def softshrink(xp: Any, input: Array, lambd: Number = 0.5) -> Array:
+    """input brought nearer to 0 by lambd, 0 within [-lambd, lambd] (torch.nn.functional.softshrink)."""
+    _check_float("softshrink_cpu", input)
+    if lambd < 0:
+        raise EngineError(Reason.RUNTIME, f"lambda must be in range [0, inf), but found {lambd}")
+    lower, upper = input.dtype.type(-lambd), input.dtype.type(lambd)
+    shrunk = xp.where(input > upper, input - upper, xp.where(input < lower, input - lower, input.dtype.type(0)))
+    return xp.where(xp.isnan(input), input, shrunk)
+
+
+softshrink.grad(input=lambda g, input, lambd: _shrink_backward(g, input, lambd))
+
+
+@composite
+def softsign(input: Array) -> Any:
+    """input / (1 + |input|) (torch.nn.functional.softsign)."""
+    return input / (absolute(input) + 1)
+
+
+@composite
+def tanhshrink(input: Array) -> Any:
+    """input - tanh(input) (torch.nn.functional.tanhshrink)."""
+    return input - tanh(input)
+
+
+@op
+@through_float32
+def glu(xp: Any, input: Array, dim: int = -1) -> Array:
+    """The first half of a dimension times the sigmoid of the second (torch.nn.functional.glu).
+
+    Raises EngineError: SHAPE if the dimension's size is odd.
+    """
+    _check_float("glu_cpu", input)
+    first, second = _halves(xp, input, dim)
+    return first * sigmoid(second)
+
+
+def _halves(xp: Any, input: Array, dim: int) -> Any:
+    if input.ndim == 0:
+        raise EngineError(Reason.SHAPE, "glu does not support scalars because halving size must be even")
+    if input.shape[dim] % 2:
+        raise EngineError(
+            Reason.SHAPE,
+            f"Halving dimension must be even, but dimension {dim % input.ndim} is size {input.shape[dim]}",
+        )
+    return xp.split(input, 2, axis=dim)
+
+
+@op(name="_half", view=True)
+def _half(xp: Any, input: Array, dim: int, second: bool) -> Array:
+    return _halves(xp, input, dim)[second]
+
+
+@op(name="_join_halves")
+def _join_halves(xp: Any, first: Array, second: Array, dim: int) -> Array:
+    return xp.concatenate((first, second), axis=dim)
+
+
+def _zero_half(g: Any, dim: int, second: bool) -> Any:
+    nothing = g * 0
+    return _join_halves(nothing, g, dim) if second else _join_halves(g, nothing, dim)
+
+
+_half.grad(input=lambda g, dim, second: _zero_half(g, dim, second))
+_join_halves.grad(first=lambda g, dim: _half(g, dim, False), second=lambda g, dim: _half(g, dim, True))
+
+
+def _glu_backward(g: Any, input: Any, dim: int) -> Any:
+    first, gate = _half(input, dim, False), sigmoid(_half(input, dim, True))
+    gated = g * gate
+    return _join_halves(gated, gated * first * (1 - gate), dim)
+
+
+glu.grad(input=lambda g, input, dim: _glu_backward(g, input, dim))

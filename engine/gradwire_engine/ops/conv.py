@@ -1,0 +1,470 @@
+"""Convolution over 1, 2 or 3 spatial dimensions.
+
+Three primitives are each other's derivatives, so any order falls out: `_convolution` of an input with a weight,
+`_convolution_transpose` of an output's gradient back to the input, and `_convolution_weight` of both to the weight.
+Each is a matrix product with the input's windows as columns, made for a few images at a time: a buffer for the
+whole batch would be as many times larger than the input as the kernel has elements, and would leave the cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import conj, expand
+from gradwire_engine.ops.checks import admit
+from gradwire_engine.ops.matrix import fold
+from gradwire_engine.ops.padding import constant_pad
+from gradwire_engine.ops.precision import is_half, through_float32
+from gradwire_engine.ops.shape import squeeze, unsqueeze
+from gradwire_engine.ops.windows import Window, per_dim
+
+Ints = tuple[int, ...]
+# Elements of a column buffer: about what a second-level cache holds; on a GPU enough to fill it.
+_BUFFER = 1 << 18
+_GPU_BUFFER = 1 << 26
+
+
+@op(name="_channel_sum")
+def channel_sum(xp: Any, input: Array) -> Array:
+    """Sums over all but dimension 1."""
+    if is_half(input.dtype):
+        return channel_sum(input.astype(dtypes.float32)).astype(input.dtype)
+    if input.ndim == 2:
+        return xp.ones(input.shape[0], input.dtype) @ input
+    rows = input.reshape(*input.shape[:2], math.prod(input.shape[2:]))
+    return (rows @ xp.ones(rows.shape[2], input.dtype)).sum(0, dtype=input.dtype)
+
+
+def spread_channels(value: Any, ndim: int) -> Any:
+    """A value per channel in a shape that broadcasts along dimension 1."""
+    return fold(value, (1, -1, *[1] * (ndim - 2)))
+
+
+channel_sum.grad(input=lambda g, input_meta: expand(spread_channels(g, input_meta.ndim), input_meta.shape))
+
+
+def _blocks(xp: Any, images: int, per_image: int) -> Iterator[slice]:
+    """Slices of the batch whose columns fit the buffer."""
+    step = max(1, (_BUFFER if xp is np else _GPU_BUFFER) // max(1, per_image))
+    for start in range(0, images, step):
+        yield slice(start, min(start + step, images))
+
+
+def _window(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Window:
+    return Window(tuple(size), tuple(kernel), tuple(stride), tuple(padding), tuple(dilation))
+
+
+def _is_pointwise(window: Window) -> bool:
+    return window.taps == 1 and window.padded == window.size == window.output
+
+
+@op(name="_convolution", node="ConvolutionBackward0")
+@through_float32
+def convolution(
+    xp: Any, input: Array, weight: Array, bias: Array | None, stride: Ints, padding: Ints, dilation: Ints, groups: int
+) -> Array:
+    """Cross-correlation of (n, c, *size) with (o, c / groups, *kernel): (n, o, *output)."""
+    images, out_channels = input.shape[0], weight.shape[0]
+    window = _window(input.shape[2:], weight.shape[2:], stride, padding, dilation)
+    shape = (images, out_channels, *window.output)
+    admit(shape, input.dtype)
+    matrix = weight.reshape(groups, out_channels // groups, math.prod(weight.shape[1:]))
+    if _is_pointwise(window):
+        made = xp.matmul(matrix, input.reshape(images, groups, matrix.shape[2], math.prod(window.size)))
+    else:
+        made = _correlate(xp, input, matrix, window)
+    if bias is not None:
+        made += bias.reshape(groups, out_channels // groups, 1)
+    return made.reshape(shape)
+
+
+def _correlate(xp: Any, input: Array, matrix: Array, window: Window) -> Array:
+    """Products of the weight's matrix (per group) with the columns, a few images at a time."""
+    images, (groups, rows, taps), positions = input.shape[0], matrix.shape, math.prod(window.output)
+    columns = _grouped_columns(xp, input, window, groups)
+    result = xp.empty((images, groups, rows, positions), input.dtype)
+    buffer = None
+    for block in _blocks(xp, images, groups * taps * positions):
+        view = columns[block]
+        if buffer is None:
+            admit(view.shape, input.dtype)
+            buffer = xp.empty(view.shape, input.dtype)
+        part = buffer[: view.shape[0]]
+        part[...] = view
+        xp.matmul(matrix, part.reshape(len(part), groups, taps, positions), out=result[block])
+    return result
+
+
+def _grouped_columns(xp: Any, input: Array, window: Window, groups: int) -> Array:
+    """A view (n, groups, c / groups, *kernel, *output) of the padded input."""
+    padded = window.pad(xp, input)
+    images, channels = input.shape[:2]
+    return window.columns(xp, padded.reshape(images, groups, channels // groups, *padded.shape[2:]))
+
+
+@op(name="_convolution_transpose", node="ConvolutionBackward0")
+@through_float32
+def convolution_transpose(
+    xp: Any,
+    input: Array,
+    weight: Array,
+    bias: Array | None,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+    size: Ints,
+) -> Array:
+    """The transpose of `convolution`: (n, o, *output) with (o, c / groups, *kernel) to (n, c, *size)."""
+    images, out_channels = input.shape[:2]
+    window = _window(size, weight.shape[2:], stride, padding, dilation)
+    per_group, positions = weight.shape[1], math.prod(input.shape[2:])
+    shape = (images, groups * per_group, *window.size)
+    admit(shape, input.dtype)
+    rows = out_channels // groups
+    matrix = weight.reshape(groups, rows, math.prod(weight.shape[1:])).swapaxes(1, 2)
+    grads = input.reshape(images, groups, rows, positions)
+    if _is_pointwise(window):
+        made = xp.matmul(matrix, grads).reshape(shape)
+    else:
+        made = _scatter_columns(xp, matrix, grads, window, per_group).reshape(*shape[:2], *window.padded)
+        made = made[window.inner]
+    return made if bias is None else made + bias.reshape(-1, *[1] * len(size))
+
+
+def _scatter_columns(xp: Any, matrix: Array, grads: Array, window: Window, per_group: int) -> Array:
+    """Columns' gradients added where the columns were read: (n, groups, c / groups, *padded)."""
+    (groups, taps, _), (images, _, _, positions) = matrix.shape, grads.shape
+    target = xp.zeros((images, groups, per_group, *window.padded), grads.dtype)
+    buffer = None
+    for block in _blocks(xp, images, groups * taps * positions):
+        count = block.stop - block.start
+        if buffer is None:
+            admit((count, groups, taps, positions), grads.dtype)
+            buffer = xp.empty((count, groups, taps, positions), grads.dtype)
+        part = xp.matmul(matrix, grads[block], out=buffer[:count])
+        part = part.reshape(count, groups, per_group, *window.kernel, *window.output)
+        place = target[block]
+        for position, index in window.offsets():
+            place[index] += part[(slice(None), slice(None), slice(None), *position)]
+    return target
+
+
+@op(name="_convolution_weight")
+@through_float32
+def convolution_weight(
+    xp: Any, input: Array, grad: Array, stride: Ints, padding: Ints, dilation: Ints, groups: int, kernel: Ints
+) -> Array:
+    """The gradient of `convolution`'s weight: (n, c, *size) with (n, o, *output) to (o, c / groups, *kernel)."""
+    images, channels, out_channels = input.shape[0], input.shape[1], grad.shape[1]
+    window = _window(input.shape[2:], kernel, stride, padding, dilation)
+    rows, taps, positions = out_channels // groups, channels // groups * window.taps, math.prod(window.output)
+    columns = _grouped_columns(xp, input, window, groups)
+    grads = grad.reshape(images, groups, rows, positions)
+    result = xp.zeros((groups, rows, taps), input.dtype)
+    for block in _blocks(xp, images, groups * taps * positions):
+        count = block.stop - block.start
+        # Images side by side in the columns, so that one product sums over them.
+        lead = len(window.kernel) + 2
+        view = xp.moveaxis(columns[block], 0, lead)
+        admit(view.shape, input.dtype)
+        wide = xp.ascontiguousarray(view).reshape(groups, taps, count * positions)
+        high = xp.moveaxis(grads[block], 0, 2).reshape(groups, rows, count * positions)
+        result += xp.matmul(high, wide.swapaxes(1, 2))
+    return result.reshape(out_channels, channels // groups, *window.kernel)
+
+
+def _input_grad(g: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int, size: Ints) -> Any:
+    return convolution_transpose(g, conj(weight), None, stride, padding, dilation, groups, size)
+
+
+convolution.grad(
+    input=lambda g, input_meta, weight, stride, padding, dilation, groups: _input_grad(
+        g, weight, stride, padding, dilation, groups, input_meta.shape[2:]
+    ),
+    weight=lambda g, input, weight_meta, stride, padding, dilation, groups: convolution_weight(
+        conj(input), g, stride, padding, dilation, groups, weight_meta.shape[2:]
+    ),
+    bias=lambda g: channel_sum(g),
+)
+convolution_transpose.grad(
+    input=lambda g, weight, stride, padding, dilation, groups: convolution(
+        g, conj(weight), None, stride, padding, dilation, groups
+    ),
+    weight=lambda g, input, weight_meta, stride, padding, dilation, groups: convolution_weight(
+        g, conj(input), stride, padding, dilation, groups, weight_meta.shape[2:]
+    ),
+    bias=lambda g: channel_sum(g),
+)
+convolution_weight.grad(
+    input=lambda g, grad, input_meta, stride, padding, dilation, groups: convolution_transpose(
+        conj(grad), g, None, stride, padding, dilation, groups, input_meta.shape[2:]
+    ),
+    grad=lambda g, input, stride, padding, dilation, groups: convolution(
+        conj(input), g, None, stride, padding, dilation, groups
+    ),
+)
+
+# The public ops.
+
+
+def _refuse(message: str, *operands: Array) -> None:
+    raise EngineError(Reason.RUNTIME, message, shapes=[list(operand.shape) for operand in operands])
+
+
+def _checked(name: str, value: Any, spatial: int) -> Ints:
+    shown = [value] * spatial if isinstance(value, int) else list(value)
+    return per_dim(
+        value,
+        spatial,
+        f"expected {name} to be a single integer value or a list of {spatial} values to match the convolution "
+        f"dimensions, but got {name}={shown}",
+    )
+
+
+def _check(
+    input: Any, weight: Any, bias: Any, spatial: int, stride: Ints, padding: Ints, dilation: Ints, groups: int,
+    transposed: bool,
+) -> None:  # fmt: skip
+    """PyTorch's conditions for the arguments of a convolution."""
+    if groups <= 0:
+        _refuse("non-positive groups is not supported")
+    if min(stride) <= 0:
+        _refuse("non-positive stride is not supported")
+    if min(padding) < 0:
+        _refuse("negative padding is not supported")
+    if min(dilation) <= 0:
+        _refuse(f"dilation should be greater than zero, but got {list(dilation)}")
+    if weight.ndim != spatial + 2:
+        _refuse(
+            f"weight should have at least three dimensions: expected {spatial + 2}-dimensional weight for "
+            f"{spatial}-dimensional convolution, but got weight of size {list(weight.shape)} instead",
+            weight,
+        )
+    if weight.shape[0] % groups:
+        _refuse(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size "
+            f"[{list(weight.shape)}] instead"
+        )
+    expected = weight.shape[0] if transposed else weight.shape[1] * groups
+    if input.shape[1] != expected:
+        given = "transposed=1" if transposed else f"groups={groups}"
+        _refuse(
+            f"Given {given}, weight of size {list(weight.shape)}, expected input{list(input.shape)} to have {expected} "
+            f"channels, but got {input.shape[1]} channels instead",
+            input,
+            weight,
+        )
+    out_channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    if bias is not None and bias.shape != (out_channels,):
+        _refuse(
+            f"Given {'transposed=1' if transposed else ''}weight of size {list(weight.shape)}, expected bias to be "
+            f"1-dimensional with {out_channels} elements, but got bias of size {list(bias.shape)} instead"
+        )
+    _check_dtypes(input, weight, bias)
+
+
+def _check_dtypes(input: Any, weight: Any, bias: Any) -> None:
+    names = dtypes.TITLES
+    if input.dtype != weight.dtype:
+        message = f"expected scalar type {names[input.dtype]} but found {names[weight.dtype]}"
+        raise EngineError(Reason.DTYPE, message)
+    if bias is not None and bias.dtype != input.dtype:
+        kinds = {dtypes.float32: "float", dtypes.float64: "double"}
+        a, b = (kinds.get(dtype, dtypes.name_of(dtype)) for dtype in (input.dtype, bias.dtype))
+        raise EngineError(Reason.DTYPE, f"Input type ({a}) and bias type ({b}) should be the same")
+
+
+def _batched(input: Any, spatial: int, name: str) -> Any:
+    if input.ndim not in (spatial + 1, spatial + 2):
+        _refuse(
+            f"Expected {spatial + 1}D (unbatched) or {spatial + 2}D (batched) input to {name}, but got input of size: "
+            f"{list(input.shape)}",
+            input,
+        )
+    return unsqueeze(input, 0) if input.ndim == spatial + 1 else input
+
+
+def _conv(
+    spatial: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    batched = _batched(input, spatial, f"conv{spatial}d")
+    stride, dilation = _checked("stride", stride, spatial), _checked("dilation", dilation, spatial)
+    if isinstance(padding, str):
+        batched, padding = _named_padding(batched, weight, padding, stride, dilation)
+    padding = _checked("padding", padding, spatial)
+    _check(batched, weight, bias, spatial, stride, padding, dilation, groups, transposed=False)
+    padded = [size + 2 * pad for size, pad in zip(batched.shape[2:], padding, strict=True)]
+    reach = [step * (k - 1) + 1 for step, k in zip(dilation, weight.shape[2:], strict=True)]
+    if any(span > size for span, size in zip(reach, padded, strict=True)):
+        _refuse(
+            f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel size: "
+            f"({' x '.join(map(str, reach))}). Kernel size can't be greater than actual input size",
+            input,
+            weight,
+        )
+    made = convolution(batched, weight, bias, stride, padding, dilation, groups)
+    return made if batched is input or made.ndim == input.ndim else squeeze(made, 0)
+
+
+def _named_padding(input: Any, weight: Any, padding: str, stride: Ints, dilation: Ints) -> tuple[Any, Ints]:
+    """What "same" and "valid" mean; an odd total is padded beforehand on the right, as PyTorch does."""
+    if padding == "valid":
+        return input, (0,) * len(stride)
+    if padding != "same":
+        _refuse(f"Invalid padding string: '{padding}'")
+    if any(step != 1 for step in stride):
+        _refuse("padding='same' is not supported for strided convolutions")
+    totals = [step * (k - 1) for step, k in zip(dilation, weight.shape[2:], strict=True)]
+    if any(total % 2 for total in totals):
+        extra: list[int] = []
+        for total in reversed(totals):
+            extra += [0, total % 2]
+        input = constant_pad(input, tuple(extra), 0)
+    return input, tuple(total // 2 for total in totals)
+
+
+@composite
+def conv1d(
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    groups: int = 1,
+) -> Any:
+    """Cross-correlation over one spatial dimension (torch.nn.functional.conv1d).
+
+    input: (n, c, l) or (c, l); weight: (o, c / groups, k); bias: (o,). padding may be "same" or "valid".
+    Raises EngineError: RUNTIME for shapes that do not go together, DTYPE.
+    """
+    return _conv(1, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite
+def conv2d(
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    groups: int = 1,
+) -> Any:
+    """Cross-correlation over two spatial dimensions (torch.nn.functional.conv2d).
+
+    input: (n, c, h, w) or (c, h, w); weight: (o, c / groups, kh, kw); bias: (o,). padding may be "same" or "valid".
+    Raises EngineError: RUNTIME for shapes that do not go together, DTYPE.
+    """
+    return _conv(2, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite
+def conv3d(
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    groups: int = 1,
+) -> Any:
+    """Cross-correlation over three spatial dimensions (torch.nn.functional.conv3d).
+
+    input: (n, c, d, h, w) or (c, d, h, w); weight: (o, c / groups, kd, kh, kw); bias: (o,).
+    Raises EngineError: RUNTIME for shapes that do not go together, DTYPE.
+    """
+    return _conv(3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def _conv_transpose(
+    spatial: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any, groups: int,
+    dilation: Any,
+) -> Any:  # fmt: skip
+    batched = _batched(input, spatial, f"conv_transpose{spatial}d")
+    stride, dilation = _checked("stride", stride, spatial), _checked("dilation", dilation, spatial)
+    padding, extra = _checked("padding", padding, spatial), _checked("output_padding", output_padding, spatial)
+    _check(batched, weight, bias, spatial, stride, padding, dilation, groups, transposed=True)
+    if any(more >= max(step, spread) for more, step, spread in zip(extra, stride, dilation, strict=True)):
+        _refuse(
+            f"output padding must be smaller than either stride or dilation, but got output_padding: {list(extra)} "
+            f"stride: {list(stride)} dilation: {list(dilation)}"
+        )
+    size = tuple(
+        (count - 1) * step - 2 * pad + spread * (k - 1) + 1 + more
+        for count, step, pad, spread, k, more in zip(
+            batched.shape[2:], stride, padding, dilation, weight.shape[2:], extra, strict=True
+        )
+    )
+    if min(size) <= 0:
+        given, made = (" x ".join(map(str, sizes)) for sizes in (batched.shape[2:], size))
+        _refuse(
+            f"Given input size per channel: ({given}). Calculated output size per channel: ({made}). "
+            "Output size is too small",
+            input,
+        )
+    result = convolution_transpose(batched, weight, bias, stride, padding, dilation, groups, size)
+    return result if result.ndim == input.ndim else squeeze(result, 0)
+
+
+@composite
+def conv_transpose1d(
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    output_padding: Ints = 0,
+    groups: int = 1,
+    dilation: Ints = 1,
+) -> Any:
+    """The transpose of conv1d (torch.nn.functional.conv_transpose1d).
+
+    input: (n, c, l) or (c, l); weight: (c, o / groups, k); bias: (o,). Raises EngineError: RUNTIME, DTYPE.
+    """
+    return _conv_transpose(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@composite
+def conv_transpose2d(
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    output_padding: Ints = 0,
+    groups: int = 1,
+    dilation: Ints = 1,
+) -> Any:
+    """The transpose of conv2d (torch.nn.functional.conv_transpose2d).
+
+    input: (n, c, h, w) or (c, h, w); weight: (c, o / groups, kh, kw); bias: (o,). Raises EngineError: RUNTIME, DTYPE.
+    """
+    return _conv_transpose(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@composite
+def conv_transpose3d(
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    output_padding: Ints = 0,
+    groups: int = 1,
+    dilation: Ints = 1,
+) -> Any:
+    """The transpose of conv3d (torch.nn.functional.conv_transpose3d).
+
+    input: (n, c, d, h, w) or (c, d, h, w); weight: (c, o / groups, kd, kh, kw). Raises EngineError: RUNTIME, DTYPE.
+    """
+    return _conv_transpose(3, input, weight, bias, stride, padding, output_padding, groups, dilation)

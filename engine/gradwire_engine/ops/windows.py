@@ -1,0 +1,110 @@
+"""Sliding windows over any number of spatial dimensions: what convolution and pooling share.
+
+A `Window` is one choice of kernel, stride, padding and dilation. `offset` slices picks, for one position in the
+kernel, that element of every window at once; `columns` shows all of them as a view without copying.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gradwire_engine.device import Array
+from gradwire_engine.errors import EngineError, Reason
+
+Ints = tuple[int, ...]
+
+
+def per_dim(value: int | Sequence[int], ndim: int, message: str) -> Ints:
+    """An argument given once or per spatial dimension, as a tuple. Raises EngineError: RUNTIME with `message`."""
+    if isinstance(value, int):
+        return (value,) * ndim
+    given = tuple(value)
+    if len(given) == 1:
+        return given * ndim
+    if len(given) != ndim:
+        raise EngineError(Reason.RUNTIME, message)
+    return given
+
+
+@dataclass(frozen=True)
+class Window:
+    """Windows of `kernel`, `stride` apart, over spatial sizes `size` padded by `padding` on both sides."""
+
+    size: Ints
+    kernel: Ints
+    stride: Ints
+    padding: Ints
+    dilation: Ints
+    ceil_mode: bool = False
+
+    @cached_property
+    def output(self) -> Ints:
+        """How many windows there are along each dimension."""
+        return tuple(self._count(axis) for axis in range(len(self.size)))
+
+    def _count(self, axis: int) -> int:
+        size, stride, padding = self.size[axis], self.stride[axis], self.padding[axis]
+        room = size + 2 * padding - self.dilation[axis] * (self.kernel[axis] - 1) - 1
+        if not self.ceil_mode:
+            return room // stride + 1
+        count = -(-room // stride) + 1
+        # The last window starts inside the input or its left padding.
+        return count - 1 if (count - 1) * stride >= size + padding else count
+
+    @cached_property
+    def padded(self) -> Ints:
+        """Sizes with padding on the left, and on the right as far as the last window reaches."""
+        return tuple(
+            max(size + 2 * padding, (count - 1) * stride + dilation * (kernel - 1) + 1)
+            for size, padding, count, stride, dilation, kernel in zip(
+                self.size, self.padding, self.output, self.stride, self.dilation, self.kernel, strict=True
+            )
+        )
+
+    @cached_property
+    def inner(self) -> tuple[Any, ...]:
+        """The index of the input within its padding."""
+        return (..., *(slice(pad, pad + size) for pad, size in zip(self.padding, self.size, strict=True)))
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether an element can lie in several windows."""
+        return any(k > 1 and s < d * (k - 1) + 1 for k, s, d in zip(self.kernel, self.stride, self.dilation, strict=True))
+
+    def offsets(self) -> Iterator[tuple[Ints, tuple[Any, ...]]]:
+        """Each position in the kernel, with the index of that element of all windows in the padded array."""
+        for position in itertools.product(*map(range, self.kernel)):
+            yield position, (..., *(self.along(axis, place) for axis, place in enumerate(position)))
+
+    def along(self, axis: int, place: int) -> slice:
+        """The slice of one spatial dimension that holds element `place` of all windows."""
+        start = place * self.dilation[axis]
+        return slice(start, start + self.stride[axis] * (self.output[axis] - 1) + 1, self.stride[axis])
+
+    def pad(self, xp: Any, input: Array, value: float = 0) -> Array:
+        """The input with its padding filled with `value`; itself where there is none."""
+        if self.padded == self.size:
+            return input
+        padded = xp.full((*input.shape[: -len(self.size)], *self.padded), value, input.dtype)
+        padded[self.inner] = input
+        return padded
+
+    def columns(self, xp: Any, padded: Array) -> Array:
+        """A view of the windows: (..., *kernel, *output) of an array (..., *padded)."""
+        lead = padded.ndim - len(self.size)
+        spatial = padded.strides[lead:]
+        shape = (*padded.shape[:lead], *self.kernel, *self.output)
+        kernel = (step * dilation for step, dilation in zip(spatial, self.dilation, strict=True))
+        output = (step * stride for step, stride in zip(spatial, self.stride, strict=True))
+        strides = (*padded.strides[:lead], *kernel, *output)
+        return xp.lib.stride_tricks.as_strided(padded, shape, strides)
+
+    @property
+    def taps(self) -> int:
+        """Elements of the kernel."""
+        return math.prod(self.kernel)
