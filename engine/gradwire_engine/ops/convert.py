@@ -1,0 +1,131 @@
+"""Other dtypes, other devices, and complex numbers' parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire_engine import device as devices
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import DType
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import cast, conj, real, to_device
+from gradwire_engine.ops.compare import eq
+from gradwire_engine.ops.fill import where, zeros
+from gradwire_engine.ops.unary import abs as modulus
+from gradwire_engine.ops.unary import cos, sgn, sin
+
+Device = str
+
+
+@composite
+def to(
+    input: Array,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    *,
+    non_blocking: bool = False,
+    copy: bool = False,
+) -> Array:
+    """The values in another dtype or on another device; the same tensor if nothing changes (torch.Tensor.to)."""
+    there = None if device is None else devices.canonical(device)
+    here = input.device if hasattr(input, "node") else devices.device_of(input)
+    moved = input
+    if dtype is not None and dtype != input.dtype:
+        moved = cast(moved, dtype)
+    if there is not None and there != here:
+        moved = to_device(moved, there)
+    return cast(moved, moved.dtype) if copy and moved is input else moved
+
+
+@composite
+def type_as(input: Array, other: Array) -> Array:
+    """The values in other's dtype (torch.Tensor.type_as)."""
+    return to(input, other.dtype)
+
+
+@composite(name="conj")
+def conjugate(input: Array) -> Array:
+    """The complex conjugate; a real tensor itself (torch.conj)."""
+    return conj(input)
+
+
+@op(view=True, node="SelectBackward0")
+def imag(xp: Any, input: Array) -> Array:
+    """The imaginary part, a view (torch.imag)."""
+    if dtypes.category(input.dtype) != dtypes.COMPLEX:
+        raise EngineError(
+            Reason.RUNTIME, f"imag is not implemented for tensors with non-complex dtypes: {dtypes.name_of(input.dtype)}"
+        )
+    return input.imag
+
+
+imag.grad(input=lambda g: cast(g, dtypes.to_complex(g.dtype)) * 1j)
+
+
+@op(name="_imag_copy", node="ImagBackward0")
+def imaginary(xp: Any, input: Array) -> Array:
+    """The imaginary part as a copy."""
+    return input.imag.copy()
+
+
+imaginary.grad(input=lambda g: cast(g, dtypes.to_complex(g.dtype)) * 1j)
+
+
+@op(name="complex", node="ComplexBackward0")
+def complex_(xp: Any, real: Array, imag: Array) -> Array:
+    """Complex numbers of two tensors of one dtype (torch.complex)."""
+    if real.dtype != imag.dtype:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"Expected object of scalar type {dtypes.TITLES[real.dtype]} but got scalar type "
+            f"{dtypes.TITLES[imag.dtype]} for second argument",
+        )
+    if dtypes.category(real.dtype) != dtypes.FLOAT or real.dtype.itemsize < 4:
+        raise EngineError(
+            Reason.RUNTIME,
+            "Expected both inputs to be Half, Float or Double tensors but got "
+            f"{dtypes.TITLES[real.dtype]} and {dtypes.TITLES[imag.dtype]}",
+        )
+    real, imag = xp.broadcast_arrays(real, imag)
+    made = xp.empty(real.shape, dtypes.to_complex(real.dtype))
+    made.real, made.imag = real, imag
+    return made
+
+
+complex_.grad(real=lambda g: real(g), imag=lambda g: imaginary(g))
+
+
+@composite
+def polar(abs: Array, angle: Array) -> Array:
+    """Complex numbers of moduli and angles (torch.polar)."""
+    return complex_(abs * cos(angle), abs * sin(angle))
+
+
+@op
+def angle(xp: Any, input: Array) -> Array:
+    """The angle of complex numbers; 0 or pi for real ones, nan for nan (torch.angle)."""
+    if dtypes.category(input.dtype) < dtypes.FLOAT:
+        input = input.astype(dtypes.float32)
+    if input.dtype.kind == "c":
+        return xp.angle(input)
+    turned = xp.where(input < 0, xp.asarray(xp.pi, input.dtype), xp.asarray(0, input.dtype))
+    return xp.where(xp.isnan(input), input, turned)
+
+
+def _angle_input(g: Any, input: Any) -> Any:
+    if dtypes.category(input.dtype) != dtypes.COMPLEX:
+        return zeros(g)
+    size = modulus(input)
+    turn = sgn(input) * 1j
+    return where(eq(size, 0), 0, turn * (g / where(eq(size, 0), 1, size)))
+
+
+angle.grad(input=_angle_input)
+
+
+@composite
+def resolve_conj(input: Array) -> Array:
+    """The tensor itself: conjugates are never left pending here (torch.resolve_conj)."""
+    return input

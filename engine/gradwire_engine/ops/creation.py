@@ -1,0 +1,278 @@
+"""Tensors made of nothing: filled, counted, or like another. Sizes are checked before anything is allocated.
+
+These are no nodes: what they make is a leaf, which requires grad if asked to.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradwire_engine import device as devices
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import DType, Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite
+from gradwire_engine.ops.checks import admit, ints
+from gradwire_engine.tensor import tensor
+
+Ints = Any
+Device = str
+
+factory = composite(differentiable=False)
+
+
+def place(device: str | None, shape: tuple[int, ...], dtype: DType) -> Any:
+    """The array module of a device, once the size asked for is admitted."""
+    admit(shape, dtype)
+    return devices.module_for(devices.canonical(device))
+
+
+def made(device: str | None, build: Any, requires_grad: bool) -> Any:
+    """A leaf around what `build` returns, built on the device."""
+    with devices.selected(devices.canonical(device)):
+        return tensor(build(), requires_grad)
+
+
+@factory
+def zeros(
+    size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """Zeros (torch.zeros)."""
+    shape, dtype = ints(size), dtype or dtypes.float32
+    xp = place(device, shape, dtype)
+    return made(device, lambda: xp.zeros(shape, dtype), requires_grad)
+
+
+@factory
+def ones(
+    size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """Ones (torch.ones)."""
+    shape, dtype = ints(size), dtype or dtypes.float32
+    xp = place(device, shape, dtype)
+    return made(device, lambda: xp.ones(shape, dtype), requires_grad)
+
+
+@factory
+def empty(
+    size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """A tensor to be written to; zeros here, so that nothing of another's memory shows (torch.empty)."""
+    return zeros(size, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+@factory
+def full(
+    size: Ints,
+    fill_value: Number,
+    *,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Array:
+    """One value everywhere, of its own kind unless told (torch.full)."""
+    shape, dtype = ints(size), dtype or dtypes.of_number(fill_value)
+    xp = place(device, shape, dtype)
+    return made(device, lambda: xp.full(shape, fill_value, dtype), requires_grad)
+
+
+@factory
+def scalar_tensor(
+    s: Number, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """A 0-d tensor of a number, float32 unless told (torch.scalar_tensor)."""
+    return full((), s, dtype=dtype or dtypes.float32, device=device, requires_grad=requires_grad)
+
+
+@factory
+def eye(
+    n: int, m: int | None = None, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """Ones on the diagonal of n rows and m columns (torch.eye)."""
+    columns, dtype = n if m is None else m, dtype or dtypes.float32
+    if n < 0 or columns < 0:
+        raise EngineError(Reason.RUNTIME, f"n must be greater or equal to 0, got {min(n, columns)}")
+    xp = place(device, (n, columns), dtype)
+    return made(device, lambda: xp.eye(n, columns, dtype=dtype), requires_grad)
+
+
+@factory
+def arange(
+    start: Number,
+    end: Number | None = None,
+    step: Number = 1,
+    *,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Array:
+    """start, start + step, ... below end; from 0 if only one number is given (torch.arange)."""
+    if end is None:
+        start, end = 0, start
+    if dtype is None:
+        whole = all(isinstance(value, int) for value in (start, end, step))
+        dtype = dtypes.int64 if whole else dtypes.float32
+    if step == 0:
+        raise EngineError(Reason.RUNTIME, "step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise EngineError(Reason.RUNTIME, f"unsupported range: {start} -> {end}")
+    if (end - start) / step < 0:
+        raise EngineError(Reason.RUNTIME, "upper bound and lower bound inconsistent with step sign")
+    count = -int((start - end) // step) if isinstance(start - end, int) and isinstance(step, int) else math.ceil((end - start) / step)
+    xp = place(device, (count,), dtype)
+    exact = dtypes.int64 if dtypes.category(dtype) < dtypes.FLOAT and isinstance(start, int) and isinstance(step, int) else dtypes.float64
+    return made(device, lambda: (start + xp.arange(count, dtype=exact) * step).astype(dtype), requires_grad)
+
+
+@factory
+def linspace(
+    start: Number,
+    end: Number,
+    steps: int,
+    *,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Array:
+    """So many evenly spaced numbers from start to end, both included (torch.linspace)."""
+    if steps < 0:
+        raise EngineError(Reason.RUNTIME, "number of steps must be non-negative", steps=steps)
+    dtype = dtype or (dtypes.complex64 if isinstance(start, complex) or isinstance(end, complex) else dtypes.float32)
+    xp = place(device, (steps,), dtype)
+    return made(device, lambda: _spaced(xp, start, end, steps, dtype), requires_grad)
+
+
+def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
+    """Counted from both ends towards the middle, so that both are hit exactly."""
+    if steps == 1:
+        return xp.full(1, start).astype(dtype)
+    wide = dtypes.promote_types(dtype, dtypes.float32)
+    step = wide.type((end - start) / (steps - 1)) if steps else 0
+    count = xp.arange(steps, dtype=wide)
+    values = xp.where(count < steps // 2, wide.type(start) + step * count, wide.type(end) - step * (steps - 1 - count))
+    return values.astype(dtype)
+
+
+@factory
+def logspace(
+    start: Number,
+    end: Number,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Array:
+    """base to the powers that linspace gives (torch.logspace)."""
+    if steps < 0:
+        raise EngineError(Reason.RUNTIME, "number of steps must be non-negative", steps=steps)
+    dtype = dtype or dtypes.float32
+    xp = place(device, (steps,), dtype)
+    return made(
+        device, lambda: xp.power(base, _spaced(xp, start, end, steps, dtypes.float64)).astype(dtype), requires_grad
+    )
+
+
+# Like another tensor: its shape, and its dtype and device unless told.
+
+
+def _like(input: Any, value: Any, dtype: DType | None, device: str | None, requires_grad: bool) -> Any:
+    dtype, device = dtype or input.dtype, device or input.device
+    xp = place(device, input.shape, dtype)
+    return made(device, lambda: xp.full(input.shape, value, dtype), requires_grad)
+
+
+@factory
+def zeros_like(
+    input: Array, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """Zeros in the input's shape (torch.zeros_like)."""
+    return _like(input, 0, dtype, device, requires_grad)
+
+
+@factory
+def ones_like(
+    input: Array, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """Ones in the input's shape (torch.ones_like)."""
+    return _like(input, 1, dtype, device, requires_grad)
+
+
+@factory
+def empty_like(
+    input: Array, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """A tensor in the input's shape, to be written to; zeros here (torch.empty_like)."""
+    return _like(input, 0, dtype, device, requires_grad)
+
+
+@factory
+def full_like(
+    input: Array,
+    fill_value: Number,
+    *,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Array:
+    """One value in the input's shape (torch.full_like)."""
+    return _like(input, fill_value, dtype, device, requires_grad)
+
+
+@factory
+def new_zeros(
+    input: Array, size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """Zeros of the input's dtype and device (torch.Tensor.new_zeros)."""
+    return zeros(size, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+
+
+@factory
+def new_ones(
+    input: Array, size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """Ones of the input's dtype and device (torch.Tensor.new_ones)."""
+    return ones(size, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+
+
+@factory
+def new_empty(
+    input: Array, size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """A tensor of the input's dtype and device, to be written to (torch.Tensor.new_empty)."""
+    return zeros(size, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+
+
+@factory
+def new_full(
+    input: Array,
+    size: Ints,
+    fill_value: Number,
+    *,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Array:
+    """One value, of the input's dtype and device (torch.Tensor.new_full)."""
+    return full(
+        size, fill_value, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad
+    )
+
+
+@factory
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device | None = None) -> Array:
+    """The positions on and below a diagonal, rows above columns (torch.tril_indices)."""
+    xp = place(device, (2, max(row, 0), max(col, 0)), dtype or dtypes.int64)
+    return made(device, lambda: xp.stack(xp.nonzero(xp.tri(row, col, offset, dtype=bool))).astype(dtype or dtypes.int64), False)
+
+
+@factory
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device | None = None) -> Array:
+    """The positions on and above a diagonal, rows above columns (torch.triu_indices)."""
+    xp = place(device, (2, max(row, 0), max(col, 0)), dtype or dtypes.int64)
+    return made(
+        device, lambda: xp.stack(xp.nonzero(~xp.tri(row, col, offset - 1, dtype=bool))).astype(dtype or dtypes.int64), False
+    )

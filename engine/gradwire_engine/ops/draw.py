@@ -1,0 +1,238 @@
+"""Random tensors, drawn from the session's generator: the same seed, the same numbers.
+
+The numbers are the generator's own, not PyTorch's for that seed. Half types are drawn as float32 and rounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import DType, Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.checks import admit, ints
+from gradwire_engine.ops.creation import factory, made, place
+from gradwire_engine.ops.fill import zeros
+from gradwire_engine.random import generator_for
+
+Ints = Any
+Device = str
+
+
+def uniform_array(xp: Any, shape: tuple[int, ...], dtype: DType) -> Array:
+    """Numbers in [0, 1)."""
+    native = dtype if dtype in (dtypes.float32, dtypes.float64) else dtypes.float32
+    drawn = generator_for(xp).random(shape, dtype=native)
+    if native == dtype:
+        return xp.asarray(drawn)
+    # Rounded down, so that 1 is never drawn.
+    bits = 11 if dtype == dtypes.float16 else 8
+    return (xp.floor(drawn * 2.0**bits) / 2.0**bits).astype(dtype)
+
+
+def normal_array(xp: Any, shape: tuple[int, ...], dtype: DType) -> Array:
+    """Numbers of mean 0 and variance 1; complex ones have half of it in each part."""
+    if dtypes.category(dtype) == dtypes.COMPLEX:
+        part = dtypes.real_part(dtype)
+        return ((normal_array(xp, shape, part) + 1j * normal_array(xp, shape, part)) / np.sqrt(2)).astype(dtype)
+    native = dtype if dtype in (dtypes.float32, dtypes.float64) else dtypes.float32
+    return xp.asarray(generator_for(xp).standard_normal(shape, dtype=native)).astype(dtype, copy=False)
+
+
+def _floating(name: str, dtype: DType | None) -> DType:
+    chosen = dtype or dtypes.float32
+    if dtypes.category(chosen) < dtypes.FLOAT:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}\" not implemented for '{dtypes.TITLES[chosen]}'", op=name)
+    return chosen
+
+
+@factory
+def rand(
+    size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """Uniform numbers in [0, 1) (torch.rand)."""
+    shape, dtype = ints(size), _floating("rand", dtype)
+    xp = place(device, shape, dtype)
+    return made(device, lambda: uniform_array(xp, shape, dtype), requires_grad)
+
+
+@factory
+def randn(
+    size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """Normal numbers of mean 0 and variance 1 (torch.randn)."""
+    shape, dtype = ints(size), _floating("normal_kernel_cpu", dtype)
+    xp = place(device, shape, dtype)
+    return made(device, lambda: normal_array(xp, shape, dtype), requires_grad)
+
+
+@factory
+def rand_like(
+    input: Array, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """Uniform numbers in the input's shape (torch.rand_like)."""
+    return rand(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+
+
+@factory
+def randn_like(
+    input: Array, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """Normal numbers in the input's shape (torch.randn_like)."""
+    return randn(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+
+
+@factory
+def randint(
+    low: int,
+    high: int,
+    size: Ints,
+    *,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Array:
+    """Whole numbers from low to high - 1 (torch.randint)."""
+    if low >= high:
+        raise EngineError(
+            Reason.RUNTIME, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+    shape, dtype = ints(size), dtype or dtypes.int64
+    xp = place(device, shape, dtype)
+    return made(
+        device, lambda: xp.asarray(generator_for(xp).integers(low, high, shape, dtype=np.int64)).astype(dtype), requires_grad
+    )
+
+
+@factory
+def randint_like(
+    input: Array,
+    low: int,
+    high: int,
+    *,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Array:
+    """Whole numbers from low to high - 1 in the input's shape (torch.randint_like)."""
+    return randint(
+        low, high, input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad
+    )
+
+
+@factory
+def randperm(
+    n: int, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+) -> Array:
+    """0 to n - 1 in random order (torch.randperm)."""
+    dtype = dtype or dtypes.int64
+    xp = place(device, (n,), dtype)
+    return made(device, lambda: xp.argsort(xp.asarray(generator_for(xp).random(n))).astype(dtype), requires_grad)
+
+
+@op
+def bernoulli(xp: Any, input: Array, p: float | None = None) -> Array:
+    """1 with the probability that each element (or p) says, else 0; no gradient flows (torch.bernoulli)."""
+    chance = input if p is None else xp.asarray(p)
+    if bool(((chance < 0) | (chance > 1) | (chance != chance)).any()):
+        raise EngineError(Reason.RUNTIME, "Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+    return (uniform_array(xp, input.shape, dtypes.float64) < chance).astype(input.dtype)
+
+
+bernoulli.grad(input=lambda g: zeros(g))
+
+
+@factory
+def normal(
+    mean: Array | Number,
+    std: Array | Number = 1.0,
+    size: Ints | None = None,
+    *,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
+) -> Array:
+    """Normal numbers of means and standard deviations, tensors or numbers; numbers need a size (torch.normal)."""
+    arrays = [getattr(value, "array", value) for value in (mean, std)]
+    given = [value for value in (mean, std) if hasattr(value, "dtype")]
+    if not given and size is None:
+        raise EngineError(Reason.ARGUMENT_TYPE, "normal() missing 1 required argument: 'size'", op="normal")
+    spread = arrays[1]
+    if bool((spread < 0).any() if hasattr(spread, "dtype") else spread < 0):
+        raise EngineError(Reason.RUNTIME, "normal expects all elements of std >= 0.0")
+    shape = np.broadcast_shapes(*(value.shape for value in given)) if given else ints(size)
+    dtype = dtype or (given[0].dtype if given else dtypes.float32)
+    device = device or (given[0].device if given else None)
+    xp = place(device, shape, dtype)
+    return made(
+        device, lambda: (normal_array(xp, shape, dtype) * arrays[1] + arrays[0]).astype(dtype, copy=False), requires_grad
+    )
+
+
+@op(data_dependent=False)
+def multinomial(xp: Any, input: Array, num_samples: int, replacement: bool = False) -> Array:
+    """Positions drawn with the weights that each row gives (torch.multinomial)."""
+    if input.ndim not in (1, 2):
+        raise EngineError(Reason.RUNTIME, "prob_dist must be 1 or 2 dim")
+    if num_samples <= 0:
+        raise EngineError(Reason.RUNTIME, "cannot sample n_sample <= 0 samples")
+    if not replacement and num_samples > input.shape[-1]:
+        raise EngineError(Reason.RUNTIME, "cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    weights = input.astype(dtypes.float64)
+    if not bool((xp.isfinite(weights) & (weights >= 0)).all()):
+        raise EngineError(Reason.RUNTIME, "probability tensor contains either `inf`, `nan` or element < 0")
+    if bool((weights.sum(-1) <= 0).any()):
+        raise EngineError(Reason.RUNTIME, "invalid multinomial distribution (sum of probabilities <= 0)")
+    admit((*input.shape[:-1], num_samples, input.shape[-1] if replacement else 1), dtypes.float64)
+    if replacement:
+        edges = (weights.cumsum(-1) / weights.sum(-1, keepdims=True))[..., None, :]
+        drawn = xp.asarray(generator_for(xp).random((*input.shape[:-1], num_samples, 1)))
+        return xp.minimum((drawn >= edges).sum(-1), input.shape[-1] - 1).astype(dtypes.int64)
+    # The smallest of exponential waiting times: a weight's share is its chance to be first.
+    waits = -xp.log1p(-xp.asarray(generator_for(xp).random(input.shape))) / weights
+    return xp.argsort(waits, -1)[..., :num_samples].astype(dtypes.int64)
+
+
+# In place: `uniform_` and `normal_`. No gradient flows through what is overwritten.
+
+
+@op(in_place=True)
+def uniform(xp: Any, input: Array, from_: float = 0.0, to: float = 1.0) -> Array:
+    """Uniform numbers in [from_, to) in the input's shape (torch.Tensor.uniform_)."""
+    dtype = _floating("check_uniform_bounds", input.dtype)
+    if from_ > to:
+        raise EngineError(
+            Reason.RUNTIME, f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}"
+        )
+    return (uniform_array(xp, input.shape, dtype) * (to - from_) + from_).astype(dtype, copy=False)
+
+
+@op(name="_normal", in_place=True, node="NormalBackward0")
+def _normal_like(xp: Any, input: Array, mean: float, std: float) -> Array:
+    if std < 0:
+        raise EngineError(Reason.RUNTIME, f"normal expects std >= 0.0, but found std {std}")
+    dtype = _floating("normal_kernel_cpu", input.dtype)
+    return (normal_array(xp, input.shape, dtype) * std + mean).astype(dtype, copy=False)
+
+
+@composite(name="normal_", differentiable=False)
+def normal_(input: Array, mean: float = 0.0, std: float = 1.0) -> Array:
+    """Normal numbers of a mean and standard deviation, written into the input (torch.Tensor.normal_)."""
+    return _normal_like.in_place((input, mean, std))
+
+
+@op(in_place=True)
+def exponential(xp: Any, input: Array, lambd: float = 1.0) -> Array:
+    """Exponentially distributed numbers in the input's shape (torch.Tensor.exponential_)."""
+    if lambd <= 0:
+        raise EngineError(Reason.RUNTIME, f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    dtype = _floating("exponential", input.dtype)
+    return (-xp.log1p(-uniform_array(xp, input.shape, dtypes.float64)) / lambd).astype(dtype)
+
+
+for _draw in (uniform, _normal_like, exponential):
+    _draw.grad(input=lambda g: zeros(g))

@@ -1,0 +1,128 @@
+"""Special functions of one tensor, elementwise: error functions, gamma functions, sinc, logit."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import op
+from gradwire_engine.ops.basic import neg
+from gradwire_engine.ops.compare import eq, ge, le, logical_and
+from gradwire_engine.ops.fill import where
+from gradwire_engine.ops.precision import special, through_float32
+from gradwire_engine.ops.unary import cos, exp, isfinite, sin
+
+
+@op(promote="float")
+@through_float32
+def erf(xp: Any, input: Array) -> Array:
+    """The error function (torch.erf)."""
+    return special(xp).erf(input)
+
+
+@op(promote="float")
+@through_float32
+def erfc(xp: Any, input: Array) -> Array:
+    """1 - erf, exact in the tail (torch.erfc)."""
+    return special(xp).erfc(input)
+
+
+@op(promote="float")
+@through_float32
+def erfinv(xp: Any, input: Array) -> Array:
+    """The inverse of erf (torch.erfinv)."""
+    return special(xp).erfinv(input)
+
+
+erf.grad(input=lambda g, input: g * (2 / math.sqrt(math.pi)) * exp(neg(input * input)))
+erfc.grad(input=lambda g, input: g * (-2 / math.sqrt(math.pi)) * exp(neg(input * input)))
+erfinv.grad(input=lambda g, out: g * (math.sqrt(math.pi) / 2) * exp(out * out))
+
+
+@op(promote="float")
+@through_float32
+def lgamma(xp: Any, input: Array) -> Array:
+    """The logarithm of the gamma function's size (torch.lgamma)."""
+    return special(xp).gammaln(input)
+
+
+@op(promote="float")
+@through_float32
+def digamma(xp: Any, input: Array) -> Array:
+    """The derivative of lgamma (torch.digamma)."""
+    found = special(xp).digamma(input)
+    return xp.where(input == 0, xp.copysign(xp.asarray(math.inf, found.dtype), -input), found)
+
+
+@op(in_place=False)
+@through_float32
+def polygamma(xp: Any, n: int, input: Array) -> Array:
+    """The n-th derivative of digamma (torch.polygamma)."""
+    if n < 0:
+        raise EngineError(Reason.RUNTIME, "polygamma(n, x) does not support negative n.")
+    if dtypes.category(input.dtype) < dtypes.FLOAT:
+        input = input.astype(dtypes.float32)
+    if n == 0:
+        return digamma(input)
+    return xp.asarray(special(xp).polygamma(n, input)).astype(input.dtype, copy=False)
+
+
+lgamma.grad(input=lambda g, input: g * digamma(input))
+digamma.grad(input=lambda g, input: g * polygamma(1, input))
+polygamma.grad(input=lambda g, n, input: g * polygamma(n + 1, input))
+
+
+@op(promote="float")
+@through_float32
+def logit(xp: Any, input: Array, eps: float | None = None) -> Array:
+    """log(x / (1 - x)) with x kept between eps and 1 - eps (torch.logit)."""
+    if eps is not None:
+        input = xp.clip(input, xp.asarray(eps, input.dtype), xp.asarray(1 - eps, input.dtype))
+    return xp.log(input / (1 - input))
+
+
+def _logit_input(g: Any, input: Any, eps: float | None) -> Any:
+    slope = g / (input * (1 - input))
+    low = 0.0 if eps is None else eps
+    inside = logical_and(ge(input, low), le(input, 1 - low))
+    return where(inside, slope, math.nan if eps is None else 0)
+
+
+logit.grad(input=_logit_input)
+
+
+@op(promote="float")
+@through_float32
+def sinc(xp: Any, input: Array) -> Array:
+    """sin(pi x) / (pi x), 1 at 0 (torch.sinc)."""
+    return xp.sinc(input).astype(input.dtype, copy=False)
+
+
+def _sinc_input(g: Any, input: Any) -> Any:
+    turn = input * math.pi
+    slope = (turn * cos(turn) - sin(turn)) / (turn * input)
+    return where(eq(input, 0), 0, g * slope)
+
+
+sinc.grad(input=_sinc_input)
+
+
+@op(in_place=True)
+def nan_to_num(
+    xp: Any, input: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Array:
+    """nan and infinities replaced: by 0, the largest and the smallest number unless told (torch.nan_to_num)."""
+    if dtypes.category(input.dtype) < dtypes.FLOAT:
+        return input.copy()
+    limits = ml_dtypes.finfo(input.dtype)
+    result = xp.where(xp.isnan(input), xp.asarray(0.0 if nan is None else nan, input.dtype), input)
+    result = xp.where(input == math.inf, xp.asarray(limits.max if posinf is None else posinf, input.dtype), result)
+    return xp.where(input == -math.inf, xp.asarray(limits.min if neginf is None else neginf, input.dtype), result)
+
+
+nan_to_num.grad(input=lambda g, input: where(isfinite(input), g, 0))
