@@ -81,7 +81,7 @@ _READERS: dict[Kind, dict[str, Reader]] = {
     Kind.DEVICE: _STRING,
     Kind.INTEGERS: {
         "integers": lambda argument, session: tuple(argument.integers.values),
-        "integer": lambda argument, session: (argument.integer,),
+        **_INTEGER,  # as it is: split(x, 2) is not split(x, [2])
     },
     Kind.FLOATS: {
         "floats": lambda argument, session: list(argument.floats.values),
@@ -234,26 +234,28 @@ def fill_argument(argument: Argument, value: Any, kind: Kind) -> None:
 
 
 def schemas(registry: "dict[str, Op | Composite]") -> service_pb2.ListOpsResponse:
-    """All ops, sorted by name, an op's in-place form after it."""
+    """All ops and their in-place forms, sorted by name."""
     response = service_pb2.ListOpsResponse()
-    for name in sorted(registry):
-        op = registry[name]
-        for in_place in (False, True) if op.has_in_place else (False,):
-            schema = response.ops.add(
-                name=f"{name}_" if in_place else name,
-                doc=op.doc,
-                differentiable=op.differentiable,
-                in_place=in_place,
-                data_dependent=bool(op.data_dependent),
-                outputs=op.outputs,
-            )
-            for param in op.params:
-                told = schema.parameters.add(
-                    name=param.name,
-                    kind=service_pb2.ParameterKind.Value(f"PARAMETER_KIND_{param.kind.name}"),
-                    optional=param.optional,
-                    keyword_only=param.keyword_only,
-                )
-                if param.default is not REQUIRED:
-                    fill_argument(told.default, param.default, param.kind)
+    forms = [(name, op, False) for name, op in registry.items()]
+    forms += [(f"{name}_", op, True) for name, op in registry.items() if op.has_in_place]
+    for name, op, in_place in sorted(forms, key=lambda form: form[0]):
+        schema = response.ops.add(
+            name=name,
+            doc=op.doc,
+            differentiable=op.differentiable,
+            in_place=in_place,
+            data_dependent=bool(op.data_dependent),
+            outputs=op.outputs,
+        )
+        for param in op.params:
+            _fill_parameter(schema.parameters.add(), param)
     return response
+
+
+def _fill_parameter(told: service_pb2.Parameter, param: Param) -> None:
+    told.name = param.name
+    told.kind = service_pb2.ParameterKind.Value(f"PARAMETER_KIND_{param.kind.name}")  # type: ignore[assignment]
+    told.optional = param.optional
+    told.keyword_only = param.keyword_only
+    if param.default is not REQUIRED:
+        fill_argument(told.default, param.default, param.kind)

@@ -91,23 +91,26 @@ def op(session: "Session", request: commands_pb2.OpRequest, answer: commands_pb2
     if call.in_place:
         _apply_in_place(session, request, answer, call, args)
         return
-    if len(ids) == 1:
-        session.check_new(ids[0])
+    count = len(ids)
+    if count == 1:
+        tensor_id = ids[0]
+        session.check_new(tensor_id)
     else:
+        tensor_id = 0
         session.check_all_new(ids)
     result = call.apply(args)
     if type(result) is Tensor:
-        if len(ids) > 1:
+        if count > 1:
             raise _too_many(name, 1, ids)
-        tensor_id = session.bind(ids[0] if ids else 0, result)
+        tensor_id = session.bind(tensor_id, result)
         if answer is not None:
             fill_spec(answer.outputs.add(), result, tensor_id, _flag(call, args))
         return
-    if len(ids) > len(result):
+    if count > len(result):
         raise _too_many(name, len(result), ids)
     flag = answer is not None and _flag(call, args)
     for number, item in enumerate(result):
-        tensor_id = session.bind(ids[number] if number < len(ids) else 0, item)
+        tensor_id = session.bind(ids[number] if number < count else 0, item)
         if answer is not None:
             fill_spec(answer.outputs.add(), item, tensor_id, flag)
 

@@ -99,6 +99,7 @@ class Session:
         self.pending: set[Pending] = set()
         self.writers: dict[int, Writer] = {}
         self.memory = Memory(limits.remembered_bytes // 2, limits.remembered_responses)
+        self.max_tensors = limits.max_session_tensors
         self.store: dict[int, Tensor] = {}
         self.names: dict[Tensor, int] = {}
         self.aliases: dict[Tensor, set[int]] = {}
@@ -158,15 +159,17 @@ class Session:
 
     def check_new(self, tensor_id: int) -> None:
         """Whether an id can be given to a new tensor. Raises Refusal: TENSOR_EXISTS, ARGUMENT_VALUE, TENSOR_LIMIT."""
-        if tensor_id in self.store:
+        store = self.store
+        if tensor_id not in store and tensor_id < CLIENT_IDS and len(store) < self.max_tensors:
+            return
+        if tensor_id in store:
             raise Refusal("TENSOR_EXISTS", f"the session has a tensor {tensor_id} already", tensor=tensor_id)
         if tensor_id >= CLIENT_IDS:
             raise Refusal(
                 "ARGUMENT_VALUE", f"a client chooses ids below 2^52, not {tensor_id}", argument="id", tensor=tensor_id
             )
-        if len(self.store) >= self.limits.max_session_tensors:
-            limit = self.limits.max_session_tensors
-            raise Refusal("TENSOR_LIMIT", f"the session names {limit} tensors, its limit", limit=limit)
+        limit = self.max_tensors
+        raise Refusal("TENSOR_LIMIT", f"the session names {limit} tensors, its limit", limit=limit)
 
     def check_all_new(self, ids: Iterable[int]) -> None:
         """As `check_new`, for several that are to be given at once; 0 is left to the server."""

@@ -4,31 +4,44 @@ from gradwire.v1 import types_pb2
 from gradwire_engine import Tensor
 from gradwire_server.payload import TO_WIRE
 
+# Serialized descriptions of ordinary results, without ids: of many iterations of a loop all but the first find theirs.
+_MEMO: dict[tuple[int, tuple[int, ...], str, str], bytes] = {}
+_MAX_MEMO = 4096
+
 
 def fill_spec(spec: types_pb2.TensorSpec, tensor: Tensor, tensor_id: int, data_dependent: bool = False) -> None:
     """Describe a tensor that the session knows by `tensor_id` (0 for none)."""
     array = tensor.array
     node = tensor.grad_fn  # asked first: it brings a view's flags up to date
+    plain = tensor.view is None and tensor.state is None and not tensor.storage.version and not data_dependent
+    if not plain or not array.flags.c_contiguous or (node is None and tensor.requires_grad):
+        _fill(spec, tensor, data_dependent)
+    else:
+        key = (array.dtype.num, array.shape, tensor.device, "" if node is None else node.name)
+        told = _MEMO.get(key)
+        if told is None:
+            _fill(spec, tensor, data_dependent)
+            if len(_MEMO) < _MAX_MEMO:
+                _MEMO[key] = spec.SerializeToString()
+        else:
+            spec.MergeFromString(told)
     spec.id = tensor_id
+
+
+def _fill(spec: types_pb2.TensorSpec, tensor: Tensor, data_dependent: bool) -> None:
+    array, node = tensor.array, tensor.grad_fn
     spec.dtype = TO_WIRE[array.dtype]  # type: ignore[assignment]
     if array.shape:
         spec.shape.extend(array.shape)
         if not array.flags.c_contiguous:
             size = array.dtype.itemsize
-            spec.strides.extend(stride // size for stride in array.strides)
+            spec.strides.extend([stride // size for stride in array.strides])
     spec.device = tensor.device
-    if tensor.requires_grad:
-        spec.requires_grad = True
-    if node is None:
-        spec.is_leaf = True
-    else:
+    spec.requires_grad = tensor.requires_grad
+    spec.is_leaf = node is None
+    if node is not None:
         spec.grad_fn = node.name
-        if tensor.retains_grad:
-            spec.retains_grad = True
-    if tensor.view is not None:
-        spec.is_view = True
-    version = tensor.storage.version
-    if version:
-        spec.version = version
-    if data_dependent:
-        spec.data_dependent = True
+        spec.retains_grad = tensor.retains_grad
+    spec.is_view = tensor.view is not None
+    spec.version = tensor.storage.version
+    spec.data_dependent = data_dependent
