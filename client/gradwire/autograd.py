@@ -165,10 +165,14 @@ def _spec_key(tensors: Sequence[Handle | None]) -> tuple[Any, ...]:
 def _mark(owners: Sequence[Any], state: Any) -> None:
     """Note that these tensors' gradients were set or added to.
 
-    A leaf's is added to in place, so the proxy of one that there was before still stands for it; a non-leaf's is new.
+    A leaf's is added to in place, so the proxy of one that there was before still stands for it; a non-leaf's is new,
+    and so is one added to a gradient that is itself part of a graph.
     """
     for owner in owners:
-        if state is UNKNOWN or owner._grad is None or not owner._spec.is_leaf:
+        before = owner._grad
+        if state is UNKNOWN or before is UNKNOWN or (isinstance(before, Handle) and before._spec.requires_grad):
+            owner._grad = UNKNOWN
+        elif before is None or not owner._spec.is_leaf:
             owner._grad = state
 
 

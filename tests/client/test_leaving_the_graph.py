@@ -1,0 +1,286 @@
+"""detach, data, clone, grad modes, moves and casts: SEMANTICS 3 and 4, over a real socket, with PyTorch as the judge."""
+
+import asyncio
+import threading
+
+import pytest
+
+import gradwire
+from tests.client.oracle import agree, refuse
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+def leaf(t, *values):
+    return t.tensor(values or (1.0, 2.0, 3.0), requires_grad=True)
+
+
+def test_detach_is_a_leaf_on_the_same_values():
+    def story(t):
+        x = leaf(t)
+        y = x * 2.0
+        d = y.detach()
+        with t.no_grad():
+            d[0] = 100.0
+        return d.is_leaf, d.requires_grad, d, y.tolist()
+
+    agree(story)
+
+
+def test_detach_shares_the_version_counter():
+    def story(t):
+        x = leaf(t)
+        y = x.exp()
+        y.detach().mul_(2.0)
+        y.sum().backward()
+
+    refuse(story, RuntimeError, "modified by an inplace operation")
+
+
+def test_data_has_a_version_counter_of_its_own():
+    def story(t):
+        x = leaf(t)
+        y = x.exp()
+        y.data.mul_(2.0)
+        y.sum().backward()
+        return y.tolist(), x.grad
+
+    agree(story)
+
+
+def test_data_can_be_assigned():
+    def story(t):
+        x = leaf(t)
+        x.data = t.tensor([4.0, 5.0])
+        (x * x).sum().backward()
+        return x, x.is_leaf, x.shape, x.grad
+
+    agree(story)
+
+
+def test_clone_stays_in_the_graph():
+    def story(t):
+        x = leaf(t)
+        y = x.clone()
+        y.sum().backward()
+        return y, x.grad
+
+    agree(story)
+
+
+@pytest.mark.parametrize("name", ["no_grad", "inference_mode"])
+def test_nothing_is_recorded_without_grad(name):
+    def story(t):
+        x = leaf(t)
+        with getattr(t, name)():
+            y = x * 2.0
+            inside = t.is_grad_enabled()
+        return y, inside, t.is_grad_enabled(), x * 2.0
+
+    agree(story)
+
+
+def test_backward_from_what_was_not_recorded_is_refused():
+    def story(t):
+        x = leaf(t)
+        with t.no_grad():
+            y = (x * 2.0).sum()
+        y.backward()
+
+    refuse(story, RuntimeError, "does not require grad and does not have a grad_fn")
+
+
+def test_modes_nest():
+    def story(t):
+        seen = [t.is_grad_enabled()]
+        with t.no_grad():
+            seen.append(t.is_grad_enabled())
+            with t.enable_grad():
+                seen.append((leaf(t) * 2.0).requires_grad)
+                with t.set_grad_enabled(False):
+                    seen.append(t.is_grad_enabled())
+                seen.append(t.is_grad_enabled())
+            seen.append(t.is_grad_enabled())
+        seen.append(t.is_grad_enabled())
+        return seen
+
+    agree(story)
+
+
+def test_modes_decorate_functions():
+    def story(t):
+        @t.no_grad()
+        def without(x):
+            return x * 2.0
+
+        @t.no_grad
+        def bare(x):
+            return x * 2.0
+
+        @t.enable_grad()
+        def recorded(x):
+            return x * 2.0
+
+        @t.set_grad_enabled(False)
+        def told(x):
+            return x * 2.0
+
+        x = leaf(t)
+        with t.no_grad():
+            inner = recorded(x)
+        return [each.requires_grad for each in (without(x), bare(x), inner, told(x))], t.is_grad_enabled()
+
+    agree(story)
+
+
+def test_modes_decorate_generators_between_whose_steps_the_callers_mode_holds():
+    def story(t):
+        @t.no_grad()
+        def steps(x):
+            for _ in range(2):
+                yield (x * 2.0).requires_grad
+
+        seen = []
+        for flag in steps(leaf(t)):
+            seen.append((flag, t.is_grad_enabled()))
+        return seen
+
+    agree(story)
+
+
+def test_set_grad_enabled_works_as_a_function():
+    def story(t):
+        t.set_grad_enabled(False)
+        off = t.is_grad_enabled(), (leaf(t) * 2.0).requires_grad
+        t.set_grad_enabled(True)
+        return off, t.is_grad_enabled()
+
+    agree(story)
+
+
+def test_an_exception_restores_the_mode():
+    def story(t):
+        try:
+            with t.no_grad():
+                raise KeyError
+        except KeyError:
+            return t.is_grad_enabled()
+
+    agree(story)
+
+
+def test_a_new_thread_starts_enabled():
+    def story(t):
+        seen = []
+        with t.no_grad():
+            thread = threading.Thread(target=lambda: seen.append(t.is_grad_enabled()))
+            thread.start()
+            thread.join()
+        return seen
+
+    agree(story)
+
+
+def test_a_task_keeps_its_own_mode():
+    async def without(entered, leave):
+        with gradwire.no_grad():
+            entered.set()
+            await leave.wait()
+            return gradwire.is_grad_enabled()
+
+    async def beside():
+        entered, leave = asyncio.Event(), asyncio.Event()
+        task = asyncio.create_task(without(entered, leave))
+        await entered.wait()
+        mine = gradwire.is_grad_enabled()
+        leave.set()
+        return mine, await task
+
+    assert asyncio.run(beside()) == (True, False)
+
+
+def test_a_view_made_under_no_grad_still_says_that_it_requires_grad():
+    def story(t):
+        x = leaf(t)
+        with t.no_grad():
+            v = x[0:2]
+            y = x * 1.0
+        return v.requires_grad, v.grad_fn, y.requires_grad
+
+    agree(story)
+
+
+def test_a_leaf_is_updated_in_place_under_no_grad_and_stays_the_leaf():
+    def story(t):
+        w = leaf(t)
+        for _ in range(3):
+            (w * w).sum().backward()
+            with t.no_grad():
+                w -= 0.1 * w.grad
+                w.grad = None
+        return w, w.is_leaf, w.grad
+
+    agree(story)
+
+
+def test_in_place_on_a_leaf_is_refused_with_grad_mode_on():
+    def story(t):
+        w = leaf(t)
+        w += 1.0
+
+    refuse(story, RuntimeError, "a leaf Variable that requires grad is being used in an in-place operation")
+
+
+# Moves and casts.
+
+
+@pytest.mark.parametrize("name", ["double", "half", "bfloat16"])
+def test_a_cast_is_a_differentiable_copy(name):
+    def story(t):
+        x = leaf(t)
+        y = getattr(x, name)()
+        (y * y).sum().backward()
+        return y, x.grad
+
+    agree(story)
+
+
+def test_a_cast_to_whole_numbers_is_a_leaf():
+    agree(lambda t: [leaf(t).long(), leaf(t).int(), leaf(t).bool(), leaf(t).to(t.uint8)])
+
+
+def test_nothing_to_change_is_the_same_tensor():
+    def story(t):
+        x = leaf(t)
+        y = x.double()
+        same = [x.float() is x, x.to(t.float32) is x, x.to("cpu") is x, x.cpu() is x, x.to(x) is x, x.type_as(x) is x]
+        return same, y.to(x.dtype) is x, x.to(t.float32, copy=True) is x, x.contiguous() is x
+
+    agree(story)
+
+
+def test_a_cast_without_grad_is_a_leaf():
+    agree(lambda t: t.tensor([1.5, 2.5]).double())
+
+
+def test_to_takes_dtype_device_and_other():
+    def story(t):
+        x = leaf(t)
+        return [x.to(t.float64), x.to("cpu", t.float64), x.to(dtype=t.float16), x.to(t.ones(1, dtype=t.float64))]
+
+    agree(story)
+
+
+def test_a_device_that_is_not_there_is_refused_and_nothing_changes():
+    if gradwire.cuda.is_available():
+        pytest.skip("the server has a GPU")
+    x = gradwire.tensor([1.0, 2.0], requires_grad=True)
+    for attempt in (x.cuda, lambda: x.to("cuda"), lambda: gradwire.ones(2, device="cuda")):
+        with pytest.raises(RuntimeError, match="(?i)cuda|gpu"):
+            attempt()
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+
+
+def test_type_names_what_it_is_and_casts():
+    agree(lambda t: [leaf(t).type(), leaf(t).type(t.float64), leaf(t).type("torch.DoubleTensor"), t.ones(1).long().type()])
