@@ -1,0 +1,532 @@
+"""Pooling over 1, 2 or 3 spatial dimensions: by the maximum, by the mean, and to a given output size.
+
+Each is a pair of ops that are each other's derivatives. The maximum's forward remembers which element of its window
+won; its backward sends gradients there (`_max_unpool`), whose derivative picks them up again (`_max_pick`).
+Windows are gone through one element at a time over the whole array, so the work is in long vector operations.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import DType
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.activation import keep
+from gradwire_engine.ops.basic import expand
+from gradwire_engine.ops.checks import admit
+from gradwire_engine.ops.precision import through_float32
+from gradwire_engine.ops.shape import squeeze, unsqueeze
+from gradwire_engine.ops.windows import Window, per_dim
+
+Ints = tuple[int, ...]
+
+
+def _lowest(dtype: DType) -> Any:
+    """What is below every value: the padding of a maximum."""
+    return -math.inf if dtypes.category(dtype) >= dtypes.FLOAT else np.iinfo(dtype).min
+
+
+def _max_node(input: Any, kernel: Ints, *_: Any) -> str:
+    return f"MaxPool{len(kernel)}DWithIndicesBackward0"
+
+
+@op(name="_max_pool", node=_max_node, outputs=("values", "which"), differentiable_outputs=(0,))
+def _max_pool(
+    xp: Any, input: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
+) -> tuple[Array, Array]:
+    """The largest of each window, and its number within the window; nan counts as larger than all."""
+    window = _window(input, kernel, stride, padding, dilation, ceil_mode)
+    admit((*input.shape[: -len(kernel)], *window.output), input.dtype)
+    padded = window.pad(xp, input, _lowest(input.dtype))
+    values = which = None
+    for number, (_, index) in enumerate(window.offsets()):
+        part = padded[index]
+        if values is None:
+            values, which = part.copy(), xp.zeros(part.shape, _small_int(window.taps))
+            inside = _inside(xp, window, index)
+            continue
+        better = part > values
+        inside_now = _inside(xp, window, index) if inside is not None else None
+        if inside_now is not None:  # -inf in the input still wins over padding
+            better |= (inside_now & ~inside) & ~(part < values)
+            inside = inside | inside_now
+        elif inside is not None:
+            better |= ~inside & ~(part < values)
+            inside = None
+        xp.maximum(values, part, out=values)
+        xp.copyto(which, which.dtype.type(number), where=better)
+    if dtypes.category(input.dtype) == dtypes.FLOAT and bool(xp.isnan(values).any()):
+        _mark_nan(xp, padded, window, which)
+    return values, which
+
+
+def _small_int(count: int) -> DType:
+    return np.dtype(np.uint8 if count <= 256 else np.int32)
+
+
+def _inside(xp: Any, window: Window, index: tuple[Any, ...]) -> Array | None:
+    """Which windows have this element within the input; None where that is all, for lack of padding."""
+    if window.padded == window.size:
+        return None
+    inside = xp.zeros(window.padded, bool)
+    inside[window.inner] = True
+    return inside[index]
+
+
+def _mark_nan(xp: Any, padded: Array, window: Window, which: Array) -> None:
+    """The last nan of a window wins, as in PyTorch."""
+    for number, (_, index) in enumerate(window.offsets()):
+        xp.copyto(which, which.dtype.type(number), where=xp.isnan(padded[index]))
+
+
+@op(name="_max_unpool")
+def _max_unpool(
+    xp: Any, grad: Array, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, size: Ints
+) -> Array:
+    """Each window's gradient at the element that won, in an array of the input's size."""
+    window = _window_of(size, kernel, stride, padding, dilation, grad.shape[-len(kernel) :])
+    target = xp.zeros((*grad.shape[: -len(kernel)], *window.padded), grad.dtype)
+    for number, (_, index) in enumerate(window.offsets()):
+        share = keep(xp, grad, which == number)
+        if window.overlaps:
+            target[index] += share
+        else:
+            target[index] = share
+    return target[window.inner]
+
+
+@op(name="_max_pick")
+def _max_pick(
+    xp: Any, input: Array, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
+) -> Array:
+    """The element of each window that won."""
+    window = _window_of(input.shape[-len(kernel) :], kernel, stride, padding, dilation, which.shape[-len(kernel) :])
+    padded = window.pad(xp, input)
+    picked = xp.zeros(which.shape, input.dtype)
+    for number, (_, index) in enumerate(window.offsets()):
+        xp.copyto(picked, padded[index], where=which == number)
+    return picked
+
+
+_max_pool.grad(
+    input=lambda g, out1, input_meta, kernel, stride, padding, dilation: _max_unpool(
+        g, out1, kernel, stride, padding, dilation, input_meta.shape[-len(kernel) :]
+    )
+)
+_max_unpool.grad(
+    grad=lambda g, which, kernel, stride, padding, dilation: _max_pick(g, which, kernel, stride, padding, dilation)
+)
+_max_pick.grad(
+    input=lambda g, which, input_meta, kernel, stride, padding, dilation: _max_unpool(
+        g, which, kernel, stride, padding, dilation, input_meta.shape[-len(kernel) :]
+    )
+)
+
+
+@op(name="_max_indices")
+def _max_indices(
+    xp: Any, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, size: Ints
+) -> Array:
+    """The winners' places in the flattened input."""
+    spatial = len(kernel)
+    output = which.shape[-spatial:]
+    flat = xp.zeros(which.shape, dtypes.int64)
+    rest = which.astype(dtypes.int64)
+    for axis in range(spatial):
+        below = math.prod(kernel[axis + 1 :])
+        starts = xp.arange(output[axis]).reshape(-1, *[1] * (spatial - 1 - axis)) * stride[axis] - padding[axis]
+        flat = flat * size[axis] + starts + rest // below * dilation[axis]
+        rest = rest % below
+    return flat
+
+
+def _window(input: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Window:
+    return Window(input.shape[-len(kernel) :], kernel, stride, padding, dilation, ceil_mode)
+
+
+def _window_of(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, output: Ints) -> Window:
+    """The window whose number of outputs is known."""
+    plain = Window(tuple(size), kernel, stride, padding, dilation)
+    return plain if plain.output == tuple(output) else Window(tuple(size), kernel, stride, padding, dilation, True)
+
+
+# Means.
+
+
+def _divisor(xp: Any, window: Window, include_pad: bool, override: int | None, dtype: DType) -> Any:
+    """What each window's sum is divided by: a number, or an array of the output's size."""
+    if override is not None:
+        return override
+    if window.padded == window.size:
+        return window.taps
+    counts: Any = 1
+    spatial = len(window.size)
+    for axis in range(spatial):
+        start = np.arange(window.output[axis]) * window.stride[axis] - window.padding[axis]
+        end = np.minimum(start + window.kernel[axis], window.size[axis] + window.padding[axis])
+        if not include_pad:
+            start, end = np.maximum(start, 0), np.minimum(end, window.size[axis])
+        counts = counts * (end - start).reshape(-1, *[1] * (spatial - 1 - axis))
+    return xp.asarray(counts.astype(dtype))
+
+
+@op(name="_avg_pool", node=lambda input, kernel, *_: f"AvgPool{len(kernel)}DBackward0")
+@through_float32
+def _avg_pool(
+    xp: Any, input: Array, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, include_pad: bool,
+    divisor: int | None,
+) -> Array:  # fmt: skip
+    """The mean of each window. Sums run along one dimension after the other."""
+    window = _window(input, kernel, stride, padding, (1,) * len(kernel), ceil_mode)
+    admit((*input.shape[: -len(kernel)], *window.output), input.dtype)
+    summed = window.pad(xp, input)
+    for axis in range(len(kernel)):
+        rest = (slice(None),) * (len(kernel) - 1 - axis)
+        total = None
+        for place in range(kernel[axis]):
+            part = summed[(..., window.along(axis, place), *rest)]
+            total = part.copy() if total is None else xp.add(total, part, out=total)
+        summed = total
+    by = _divisor(xp, window, include_pad, divisor, input.dtype)
+    if dtypes.category(input.dtype) < dtypes.FLOAT:
+        return _divided_towards_zero(xp, summed, by)
+    summed /= by
+    return summed
+
+
+def _divided_towards_zero(xp: Any, summed: Array, by: Any) -> Array:
+    return xp.trunc(summed / by).astype(summed.dtype)
+
+
+@op(name="_avg_unpool")
+@through_float32
+def _avg_unpool(
+    xp: Any, grad: Array, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, include_pad: bool,
+    divisor: int | None, size: Ints,
+) -> Array:  # fmt: skip
+    """The adjoint of `_avg_pool`: each window's gradient spread over its elements."""
+    window = Window(tuple(size), kernel, stride, padding, (1,) * len(kernel), ceil_mode)
+    spread = grad / xp.asarray(_divisor(xp, window, include_pad, divisor, grad.dtype), grad.dtype)
+    for axis in reversed(range(len(kernel))):
+        rest = (slice(None),) * (len(kernel) - 1 - axis)
+        shape = list(spread.shape)
+        shape[spread.ndim - 1 - len(rest)] = window.padded[axis]
+        target = xp.zeros(shape, grad.dtype)
+        for place in range(kernel[axis]):
+            target[(..., window.along(axis, place), *rest)] += spread
+        spread = target
+    return spread[window.inner]
+
+
+_avg_pool.grad(
+    input=lambda g, input_meta, kernel, stride, padding, ceil_mode, include_pad, divisor: _avg_unpool(
+        g, kernel, stride, padding, ceil_mode, include_pad, divisor, input_meta.shape[-len(kernel) :]
+    )
+)
+_avg_unpool.grad(
+    grad=lambda g, kernel, stride, padding, ceil_mode, include_pad, divisor: _avg_pool(
+        g, kernel, stride, padding, ceil_mode, include_pad, divisor
+    )
+)
+
+# To a given output size: along each dimension a product with a matrix of weights, whose transpose is the adjoint.
+
+
+def _adaptive_weights(xp: Any, size: int, output: int, dtype: DType) -> Array:
+    """(output, size): row i averages elements floor(i size / output) to ceil((i + 1) size / output)."""
+    weights = np.zeros((output, size), dtype)
+    for place in range(output):
+        start, end = place * size // output, -(-(place + 1) * size // output)
+        weights[place, start:end] = 1 / (end - start)
+    return xp.asarray(weights)
+
+
+def _apply_weights(xp: Any, input: Array, weights: list[Array]) -> Array:
+    """Each matrix applied to its dimension, the last matrix to the last."""
+    for axis, matrix in enumerate(weights):
+        dim = input.ndim - len(weights) + axis
+        if dim == input.ndim - 1:
+            input = xp.matmul(input, matrix.T)
+        else:
+            moved = input.reshape(*input.shape[: dim + 1], math.prod(input.shape[dim + 1 :]))
+            shape = (*input.shape[:dim], matrix.shape[0], *input.shape[dim + 1 :])
+            input = xp.matmul(matrix, moved).reshape(shape)
+    return input
+
+
+def _adaptive_node(input: Any, output_size: Ints) -> str:
+    several = len(output_size) > 1 and all(size == 1 for size in output_size)
+    return "MeanBackward1" if several else f"AdaptiveAvgPool{max(2, len(output_size))}DBackward0"
+
+
+@op(name="_adaptive_avg_pool", node=_adaptive_node)
+@through_float32
+def _adaptive_avg_pool(xp: Any, input: Array, output_size: Ints) -> Array:
+    sizes = input.shape[-len(output_size) :]
+    if all(size == 1 for size in output_size) and math.prod(sizes):
+        lead = input.shape[: -len(output_size)]
+        rows = input.reshape(*lead, math.prod(sizes))
+        means = rows @ xp.full(rows.shape[-1], 1 / rows.shape[-1], input.dtype)
+        return means.reshape(*lead, *output_size)
+    return _apply_weights(
+        xp, input, [_adaptive_weights(xp, *pair, input.dtype) for pair in zip(sizes, output_size, strict=True)]
+    )
+
+
+@op(name="_adaptive_avg_unpool")
+@through_float32
+def _adaptive_avg_unpool(xp: Any, grad: Array, size: Ints) -> Array:
+    sizes = grad.shape[-len(size) :]
+    weights = [_adaptive_weights(xp, *pair, grad.dtype).T for pair in zip(size, sizes, strict=True)]
+    return _apply_weights(xp, grad, weights)
+
+
+_adaptive_avg_pool.grad(
+    input=lambda g, input_meta, output_size: (
+        expand(g / math.prod(input_meta.shape[-len(output_size) :]), input_meta.shape)
+        if all(size == 1 for size in output_size)
+        else _adaptive_avg_unpool(g, input_meta.shape[-len(output_size) :])
+    )
+)
+_adaptive_avg_unpool.grad(grad=lambda g, grad_meta, size: _adaptive_avg_pool(g, grad_meta.shape[-len(size) :]))
+
+# The public ops.
+
+
+def _refuse(message: str, reason: Reason = Reason.RUNTIME) -> None:
+    raise EngineError(reason, message)
+
+
+def _arguments(name: str, spatial: int, **given: Any) -> list[Ints]:
+    """Kernel, stride, padding, dilation as tuples, checked."""
+    words = ("", "int", "two ints", "three ints")[spatial]
+    kernel = per_dim(
+        given["kernel_size"], spatial, f"{name}: kernel_size must either be a single int, or a tuple of {words}"
+    )
+    stride = given["stride"]
+    steps = (
+        kernel
+        if stride is None or stride in ((), [])
+        else per_dim(stride, spatial, f"{name}: stride must either be omitted, a single int, or a tuple of {words}")
+    )
+    pads, spread = (
+        per_dim(given[key], spatial, f"{name}: {key} must either be a single int, or a tuple of {words}")
+        for key in ("padding", "dilation")
+    )
+    if min(steps) == 0:
+        _refuse("stride should not be zero")
+    if min(steps) < 0 or min(kernel) <= 0:
+        _refuse(f"{name}: kernel size and stride should be greater than zero, but got {list(kernel)} and {list(steps)}")
+    if min(spread) <= 0:
+        _refuse(f"dilation should be greater than zero, but got {list(spread)}")
+    if min(pads) < 0:
+        _refuse(f"pad must be non-negative, but got pad: {min(pads)}")
+    for pad, k, step in zip(pads, kernel, spread, strict=True):
+        if pad > (step * (k - 1) + 1) // 2:
+            _refuse(
+                "pad should be at most half of effective kernel size, but got "
+                f"pad={pad}, kernel_size={k} and dilation={step}"
+            )
+    return [kernel, steps, pads, spread]
+
+
+def _check_input(name: str, input: Any, spatial: int) -> None:
+    ranks = (spatial + 1, spatial + 2)
+    if input.ndim not in ranks or 0 in input.shape[-spatial - 1 :]:
+        if spatial == 1:
+            _refuse(
+                f"{name}: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:"
+                f"{list(input.shape)}"
+            )
+        if input.ndim in ranks:
+            _refuse(
+                f"{name}: Expected {ranks[0]}D or {ranks[1]}D (batch mode) tensor with optional 0 dim batch size for "
+                f"input, but got:{list(input.shape)}"
+            )
+        _refuse(f"{name}: non-empty {ranks[0]}D or {ranks[1]}D (batch mode) tensor expected for input")
+
+
+def _check_output(input: Any, window: Window) -> None:
+    if min(window.output) >= 1:
+        return
+    spatial = len(window.size)
+    if spatial == 1:
+        _refuse(f"max_pool1d() Invalid computed output size: {window.output[0]}")
+    shape = "x".join(map(str, input.shape[-spatial - 1 :]))
+    made = "x".join(map(str, (input.shape[-spatial - 1], *window.output)))
+    _refuse(f"Given input size: ({shape}). Calculated output size: ({made}). Output size is too small")
+
+
+def _max(
+    spatial: int, input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+    return_indices: bool,
+) -> Any:  # fmt: skip
+    name = f"max_pool{spatial}d"
+    kernel, steps, pads, spread = _arguments(
+        name, spatial, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation
+    )
+    _check_input(name, input, spatial)
+    if input.dtype == dtypes.bool_ or dtypes.category(input.dtype) == dtypes.COMPLEX:
+        _refuse(f"\"{name}\" not implemented for '{dtypes.TITLES[input.dtype]}'", Reason.NOT_SUPPORTED)
+    size = tuple(input.shape[-spatial:])
+    _check_output(input, Window(size, kernel, steps, pads, spread, ceil_mode))
+    if spatial == 1:  # by way of two dimensions, as PyTorch does
+        made, which = _max_pool(unsqueeze(input, -2), (1, *kernel), (1, *steps), (0, *pads), (1, *spread), ceil_mode)
+        made, which = squeeze(made, -2), squeeze(which, -2)
+    else:
+        made, which = _max_pool(input, kernel, steps, pads, spread, ceil_mode)
+    return (made, _max_indices(which, kernel, steps, pads, spread, size)) if return_indices else made
+
+
+@composite
+def max_pool1d(
+    input: Array,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest value of each window (torch.nn.functional.max_pool1d).
+
+    input: (n, c, l) or (c, l). With return_indices also where it was. Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    """
+    return _max(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@composite
+def max_pool2d(
+    input: Array,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest value of each window (torch.nn.functional.max_pool2d).
+
+    input: (n, c, h, w) or (c, h, w). With return_indices also where it was, in the flattened (h, w).
+    Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    """
+    return _max(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@composite
+def max_pool3d(
+    input: Array,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest value of each window (torch.nn.functional.max_pool3d).
+
+    input: (n, c, d, h, w) or (c, d, h, w). With return_indices also where it was, in the flattened (d, h, w).
+    Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    """
+    return _max(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def _avg(
+    spatial: int, input: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, include_pad: bool,
+    divisor: int | None,
+) -> Any:  # fmt: skip
+    name = f"avg_pool{spatial}d"
+    kernel, steps, pads, _ = _arguments(
+        name, spatial, kernel_size=kernel_size, stride=stride, padding=padding, dilation=1
+    )
+    _check_input(name, input, spatial)
+    if divisor == 0:
+        _refuse("divisor must be not zero")
+    if spatial == 1:
+        flat = unsqueeze(input, -2)
+        kernel, steps, pads = (1, *kernel), (1, *steps), (0, *pads)
+        _check_output(flat, Window(tuple(flat.shape[-2:]), kernel, steps, pads, (1, 1), ceil_mode))
+        return squeeze(_avg_pool(flat, kernel, steps, pads, ceil_mode, include_pad, divisor), -2)
+    _check_output(input, Window(tuple(input.shape[-spatial:]), kernel, steps, pads, (1,) * spatial, ceil_mode))
+    return _avg_pool(input, kernel, steps, pads, ceil_mode, include_pad, divisor)
+
+
+@composite
+def avg_pool1d(
+    input: Array,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:
+    """The mean of each window (torch.nn.functional.avg_pool1d). input: (n, c, l) or (c, l)."""
+    return _avg(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+@composite
+def avg_pool2d(
+    input: Array,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The mean of each window (torch.nn.functional.avg_pool2d). input: (n, c, h, w) or (c, h, w)."""
+    return _avg(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+@composite
+def avg_pool3d(
+    input: Array,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The mean of each window (torch.nn.functional.avg_pool3d). input: (n, c, d, h, w) or (c, d, h, w)."""
+    return _avg(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def _adaptive(spatial: int, input: Any, output_size: Any) -> Any:
+    name = f"adaptive_avg_pool{spatial}d"
+    if input.ndim <= spatial:
+        _refuse(f"Input dimension should be at least {spatial + 1}", Reason.ARGUMENT_VALUE)
+    given = (output_size,) * spatial if output_size is None or isinstance(output_size, int) else tuple(output_size)
+    if len(given) != spatial:
+        _refuse(f"{name}: output_size must be {spatial}")
+    sizes = tuple(
+        size if wanted is None else wanted for wanted, size in zip(given, input.shape[-spatial:], strict=True)
+    )
+    if min(sizes) < 0:
+        _refuse(f"{name}: elements of output_size must be greater than or equal to 0 but received {list(sizes)}")
+    return _adaptive_avg_pool(input, sizes)
+
+
+@composite
+def adaptive_avg_pool1d(input: Array, output_size: Ints) -> Any:
+    """Means over as many windows as the output has elements (torch.nn.functional.adaptive_avg_pool1d)."""
+    pooled = _adaptive(2, unsqueeze(input, -2), (1, *(per_dim(output_size, 1, "output_size must be one int"))))
+    return squeeze(pooled, -2)
+
+
+@composite
+def adaptive_avg_pool2d(input: Array, output_size: Ints) -> Any:
+    """Means over as many windows as the output has elements; None keeps a size (torch.nn.functional.adaptive_avg_pool2d)."""
+    return _adaptive(2, input, output_size)
+
+
+@composite
+def adaptive_avg_pool3d(input: Array, output_size: Ints) -> Any:
+    """Means over as many windows as the output has elements; None keeps a size (torch.nn.functional.adaptive_avg_pool3d)."""
+    return _adaptive(3, input, output_size)
