@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from gradwire._tensor import Tensor
 
 _MOST_NODES = 20_000
+# Nodes whose name, unlike the name of their class, says where PyTorch declares them.
+_NAMESPACED = ("AccumulateGrad", "CopyBackwards", "CopySlices")
 
 
 class Node:
@@ -30,8 +32,8 @@ class Node:
         self._message: commands_pb2.GraphNode | None = None
 
     def name(self) -> str:
-        """PyTorch's name of the node: "MulBackward0"."""
-        return self._name
+        """PyTorch's name of the node: "MulBackward0", "torch::autograd::AccumulateGrad"."""
+        return f"torch::autograd::{self._name}" if self._name in _NAMESPACED else self._name
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
