@@ -339,7 +339,7 @@ def _saved_tensor(value: Any, node: Node, name: str) -> Any:
 def _as_tensor(gradient: Any) -> Tensor | None:
     if gradient is None or type(gradient) is Tensor:
         return gradient
-    return Tensor(module_for("cpu").asarray(gradient) if not hasattr(gradient, "data") else gradient)
+    return Tensor(module_for("cpu").asarray(gradient) if not hasattr(gradient, "flags") else gradient)
 
 
 def _check_cancelled(context: Context) -> None:

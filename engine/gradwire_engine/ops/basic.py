@@ -53,7 +53,14 @@ add.grad(input=lambda g: g, other=lambda g, alpha: g if alpha == 1 else g * conj
 @op(promote="same")
 def sub(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number = 1) -> Array:
     """input - alpha * other (torch.sub)."""
-    if getattr(input, "dtype", None) == dtypes.bool_ or getattr(other, "dtype", None) == dtypes.bool_:
+    bools = [getattr(value, "dtype", None) == dtypes.bool_ for value in (input, other)]
+    if all(bools):
+        raise EngineError(
+            Reason.DTYPE,
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator "
+            "instead.",
+        )
+    if any(bools):
         raise EngineError(
             Reason.DTYPE,
             "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use "
@@ -187,7 +194,7 @@ def expand(xp: Any, input: Array, size: Ints) -> Array:
 expand.grad(input=lambda g: g)  # fit() sums it back
 
 
-@op(promote="same", node=lambda input, other, rounding_mode: "DivBackward1" if rounding_mode else "DivBackward0")
+@op(promote="same", node=lambda input, other, rounding_mode: "DivBackward2" if rounding_mode else "DivBackward0")
 def div(xp: Any, input: Array | Number, other: Array | Number, *, rounding_mode: str | None = None) -> Array:
     """input / other, or rounded down ("floor") or towards zero ("trunc") (torch.div)."""
     if rounding_mode is None:

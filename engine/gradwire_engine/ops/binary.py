@@ -72,7 +72,7 @@ def _pow_exponent(g: Any, input: Any, exponent: Any, out: Any) -> Any:
             return g * where(ge(exponent, 0), 0, out * -math.inf) if not isinstance(input, complex) else zeros(g)
         return g * conj(out * (math.log(input) if not isinstance(input, complex) and input > 0 else _log_of(input)))
     at_zero = logical_and(eq(input, 0), ge(exponent, 0)) if dtypes.category(input.dtype) < dtypes.COMPLEX else eq(input, 0)
-    return where(at_zero, 0, g * conj(out * log(input)))
+    return where(at_zero, 0, g * conj(out * log(_cast(input, out.dtype))))
 
 
 def _log_of(number: Any) -> Any:
@@ -112,9 +112,9 @@ def fmod(xp: Any, input: Array, other: Array | Number) -> Array:
     return xp.fmod(input, other)
 
 
-@op(promote="same")
+@op(promote="same", node="NotImplemented")
 def floor_divide(xp: Any, input: Array | Number, other: Array | Number) -> Array:
-    """The quotient rounded down; no gradient (torch.floor_divide)."""
+    """The quotient rounded down; PyTorch has no derivative of it, and refuses in backward (torch.floor_divide)."""
     return div(input, other, rounding_mode="floor")
 
 
@@ -123,6 +123,11 @@ def _refuse_zero_divisor(xp: Any, input: Any, other: Any) -> None:
         raise EngineError(Reason.RUNTIME, "ZeroDivisionError")
 
 
+def _underived(name: str) -> None:
+    raise EngineError(Reason.NOT_SUPPORTED, f"derivative for aten::{name} is not implemented", op=name)
+
+
+floor_divide.grad(input=lambda g: _underived("floor_divide"), other=lambda g: _underived("floor_divide"))
 remainder.grad(
     input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="floor")
 )
@@ -155,14 +160,14 @@ def hypot(xp: Any, input: Array, other: Array) -> Array:
 hypot.grad(input=lambda g, input, out: g * (input / out), other=lambda g, other, out: g * (other / out))
 
 
-@op(promote="same")
+@op(promote="same", in_place=False)
 def maximum(xp: Any, input: Array, other: Array) -> Array:
     """The larger of two, nan if either is (torch.maximum)."""
     _refuse_complex("maximum", input, other)
     return xp.maximum(input, other)
 
 
-@op(promote="same")
+@op(promote="same", in_place=False)
 def minimum(xp: Any, input: Array, other: Array) -> Array:
     """The smaller of two, nan if either is (torch.minimum)."""
     _refuse_complex("minimum", input, other)
@@ -189,13 +194,13 @@ minimum.grad(
 )
 
 
-@op(promote="same")
+@op(promote="same", in_place=False)
 def fmax(xp: Any, input: Array, other: Array) -> Array:
     """The larger of two; of a number and nan the number (torch.fmax)."""
     return xp.fmax(input, other)
 
 
-@op(promote="same")
+@op(promote="same", in_place=False)
 def fmin(xp: Any, input: Array, other: Array) -> Array:
     """The smaller of two; of a number and nan the number (torch.fmin)."""
     return xp.fmin(input, other)
@@ -211,7 +216,11 @@ fmin.grad(
 )
 
 
-@op(promote="same", node=lambda input, other, alpha: "RsubBackward0" if type(other) is Tensor else "RsubBackward1")
+@op(
+    promote="same",
+    in_place=False,
+    node=lambda input, other, alpha: "RsubBackward0" if type(other) is Tensor else "RsubBackward1",
+)
 def rsub(xp: Any, input: Array, other: Array | Number, *, alpha: Number = 1) -> Array:
     """other - alpha * input (torch.rsub)."""
     return sub(other, input, alpha=alpha)
@@ -329,13 +338,13 @@ clamp_max.grad(
 # Of logarithms and signs.
 
 
-@op(promote="float")
+@op(promote="float", in_place=False)
 def logaddexp(xp: Any, input: Array, other: Array) -> Array:
     """log(exp(input) + exp(other)) (torch.logaddexp)."""
     return xp.logaddexp(input, other)
 
 
-@op(promote="float")
+@op(promote="float", in_place=False)
 def logaddexp2(xp: Any, input: Array, other: Array) -> Array:
     """log2(2**input + 2**other) (torch.logaddexp2)."""
     return xp.logaddexp2(input, other)
@@ -351,7 +360,7 @@ logaddexp2.grad(
 )
 
 
-@op(promote="float")
+@op(promote="float", node=lambda input, other: f"CopysignBackward{int(type(other) is not Tensor)}")
 def copysign(xp: Any, input: Array, other: Array | Number) -> Array:
     """input's size with other's sign (torch.copysign)."""
     return xp.copysign(input, other)
@@ -360,16 +369,25 @@ def copysign(xp: Any, input: Array, other: Array | Number) -> Array:
 copysign.grad(input=lambda g, input, out: g * where(eq(input, 0), 0, out / input), other=lambda g: zeros(g))
 
 
-@op(promote="same")
+@op(promote="same", node="NotImplemented")
 def heaviside(xp: Any, input: Array, values: Array) -> Array:
-    """0 below zero, 1 above, `values` at zero; no gradient (torch.heaviside)."""
+    """0 below zero, 1 above, `values` at zero; backward is refused, as PyTorch refuses it (torch.heaviside)."""
     return xp.where(input == 0, values, (input > 0).astype(input.dtype))
 
 
-@op(promote="float")
+heaviside.grad(input=lambda g: _underived("heaviside"), values=lambda g: _underived("heaviside"))
+
+
+def _xlogy_node(input: Any, other: Any) -> str:
+    return f"XlogyBackward{0 if type(input) is type(other) else 1 if type(other) is Tensor else 2}"
+
+
+@op(promote="float", node=_xlogy_node)
 @through_float32
 def xlogy(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """input * log(other), 0 where input is 0 (torch.xlogy)."""
+    if _is_number(other):
+        other = xp.asarray(other, input.dtype)
     result = xp.multiply(input, xp.log(other))
     return xp.where((xp.asarray(input) == 0) & ~xp.isnan(other), 0, result).astype(result.dtype)
 

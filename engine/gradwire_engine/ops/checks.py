@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from gradwire_engine.context import CURRENT
 from gradwire_engine.dtypes import DType
@@ -59,6 +58,23 @@ def check_index(index: int, dim: int, size: int) -> int:
     return index + size if index < 0 else index
 
 
+def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that these broadcast to. Raises EngineError: SHAPE, naming the two sizes that do not match."""
+    result: tuple[int, ...] = ()
+    for shape in shapes:
+        ndim = max(len(result), len(shape))
+        a, b = (1,) * (ndim - len(result)) + result, (1,) * (ndim - len(shape)) + shape
+        for dim, (m, n) in enumerate(zip(a, b, strict=True)):
+            if m != n and 1 not in (m, n):
+                raise EngineError(
+                    Reason.SHAPE,
+                    f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton dimension {dim}: "
+                    f"shapes are {', '.join(str(list(one)) for one in shapes)}",
+                )
+        result = tuple(n if m == 1 else m for m, n in zip(a, b, strict=True))
+    return result
+
+
 def admit(shape: Sequence[int], dtype: DType) -> None:
     """Refuse an array that would not fit the account, before it is allocated. Raises EngineError: MEMORY_LIMIT."""
     for size in shape:
@@ -72,8 +88,3 @@ def admit(shape: Sequence[int], dtype: DType) -> None:
             Reason.MEMORY_LIMIT, f"{list(shape)} is too large: {count} elements overflow what can be addressed"
         )
     CURRENT.get().account.admit(count * dtype.itemsize)
-
-
-def refuse(reason: Reason, message: str, **metadata: Any) -> None:
-    """Raise EngineError; an expression, for lambdas."""
-    raise EngineError(reason, message, **metadata)

@@ -12,7 +12,7 @@ from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import cast_array, composite, op
 from gradwire_engine.ops.basic import expand, sum_to_size
-from gradwire_engine.ops.checks import admit, normalize_dim
+from gradwire_engine.ops.checks import admit, broadcast_shape, normalize_dim
 from gradwire_engine.ops.index import add_flat, add_rows, checked, getitem
 from gradwire_engine.ops.precision import is_half
 from gradwire_engine.ops.shape import flatten, reshape
@@ -294,6 +294,7 @@ def masked_select(xp: Any, input: Array, mask: Array) -> Array:
     """The elements where the mask holds, as a vector (torch.masked_select)."""
     if mask.dtype != dtypes.bool_:
         raise EngineError(Reason.RUNTIME, "masked_select: expected BoolTensor for mask")
+    broadcast_shape(input.shape, mask.shape)
     input, mask = xp.broadcast_arrays(input, mask)
     return input[mask]
 

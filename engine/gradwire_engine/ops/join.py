@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from gradwire_engine import dtypes
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import expand, sum_to_size
-from gradwire_engine.ops.checks import admit, ints, normalize_dim, normalize_dims
+from gradwire_engine.ops.checks import admit, broadcast_shape, ints, normalize_dim, normalize_dims
 from gradwire_engine.ops.fill import zeros
 from gradwire_engine.ops.shape import diagonal, permute, reshape, split, transpose, unbind, unsqueeze
 
@@ -258,10 +256,7 @@ def _diagonal(input: Any, offset: int) -> Any:
 @composite(outputs=("...",))
 def broadcast_tensors(tensors: list[Array]) -> Array:
     """Views of one common shape (torch.broadcast_tensors)."""
-    try:
-        shape = np.broadcast_shapes(*(tensor.shape for tensor in tensors))
-    except ValueError as error:
-        raise EngineError(Reason.RUNTIME, f"The size of tensor a must match the size of tensor b: {error}") from error
+    shape = broadcast_shape(*(tensor.shape for tensor in tensors))
     return tuple(expand(tensor, shape) for tensor in tensors)
 
 

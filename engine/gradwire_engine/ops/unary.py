@@ -40,7 +40,7 @@ def sign(xp: Any, input: Array) -> Array:
     kind = dtypes.category(input.dtype)
     if kind == dtypes.COMPLEX:
         raise EngineError(
-            Reason.RUNTIME, "Unlike NumPy, torch.sign doesn't return the sign of a complex number; use torch.sgn"
+            Reason.NOT_SUPPORTED, "Unlike NumPy's, sign is not meant for complex numbers: use torch.sgn"
         )
     return _sign(xp, input, kind)
 
@@ -272,7 +272,7 @@ def log10(xp: Any, input: Array) -> Array:
 log10.grad(input=lambda g, input: g / (conj(input) * math.log(10)))
 
 
-@op(promote="float")
+@op(promote="float", node="Log1PBackward0")
 def log1p(xp: Any, input: Array) -> Array:
     """log(1 + input), exact near 0 (torch.log1p)."""
     return xp.log1p(input)
