@@ -145,6 +145,7 @@ class Op(Signature):
         self.has_in_place = bool(promote) if in_place is None else in_place
         self.writer: Callable[..., Any] | None = None
         self.writes_always = False
+        self.check: Callable[..., None] | None = None
 
     @property
     def differentiable(self) -> bool:
@@ -157,6 +158,11 @@ class Op(Signature):
             if name not in self.positions:
                 raise ValueError(f"{self.name} has no input {name}")
             self.formulas[name] = (formula, tuple(inspect.signature(formula).parameters)[1:])
+        return self
+
+    def checked_by(self, check: Callable[..., None]) -> "Op":
+        """Give a check of the operands as they are given, where they differ in dtype: the forward sees them promoted."""
+        self.check = check
         return self
 
     def into(self, writer: Callable[..., Any], *, always: bool = False) -> "Op":
@@ -397,6 +403,8 @@ class Op(Signature):
         else:
             if float_kind >= dtypes.FLOAT or self.promotes == "same":
                 return args
+        if self.check is not None:
+            self.check(*values)
         dtype = dtypes.result_type(*values)
         if self.promotes == "float" and dtypes.category(dtype) < dtypes.FLOAT:
             dtype = dtypes.float32

@@ -50,10 +50,8 @@ add.into(lambda xp, input, other, alpha: xp.add(input, other if alpha == 1 else 
 add.grad(input=lambda g: g, other=lambda g, alpha: g if alpha == 1 else g * conj(alpha))
 
 
-@op(promote="same")
-def sub(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number = 1) -> Array:
-    """input - alpha * other (torch.sub)."""
-    bools = [getattr(value, "dtype", None) == dtypes.bool_ for value in (input, other)]
+def _refuse_bools(*operands: Any) -> None:
+    bools = [getattr(value, "dtype", None) == dtypes.bool_ for value in operands]
     if all(bools):
         raise EngineError(
             Reason.DTYPE,
@@ -66,12 +64,20 @@ def sub(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number 
             "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use "
             "the `~` or `logical_not()` operator instead.",
         )
+
+
+@op(promote="same")
+def sub(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number = 1) -> Array:
+    """input - alpha * other (torch.sub)."""
+    if dtypes.bool_ in (getattr(input, "dtype", None), getattr(other, "dtype", None)):
+        _refuse_bools(input, other)
     if alpha != 1:
         _check_alpha(input, alpha)
         other = other * alpha
     return xp.subtract(input, other)
 
 
+sub.checked_by(_refuse_bools)
 sub.into(lambda xp, input, other, alpha: xp.subtract(input, other if alpha == 1 else other * alpha, out=input))
 sub.grad(input=lambda g: g, other=lambda g, alpha: neg(g) if alpha == 1 else g * -conj(alpha))
 
