@@ -6,6 +6,8 @@ summed in float32.
 
 from __future__ import annotations
 
+import builtins
+import builtins
 import math
 from typing import Any
 
@@ -166,14 +168,14 @@ def _variance(xp: Any, input: Array, dims: tuple[int, ...], correction: Any, kee
     count = math.prod(input.shape[axis] for axis in dims)
     centred = wide - sum_axes(xp, wide, dims, True) / (count or math.nan)
     squares = xp.multiply(centred, centred) if centred.dtype.kind != "c" else centred.real**2 + centred.imag**2
-    freedom = max(count - correction, 0)
+    freedom = builtins.max(count - correction, 0)
     added = xp.asarray(sum_axes(xp, squares, dims, keepdim))
     result = added / freedom if freedom else xp.where(added > 0, math.inf, math.nan)
     return result.astype(dtypes.real_part(input.dtype), copy=False)
 
 
 def _var_input(g: Any, input: Any, dim: Any, unbiased: bool | None, keepdim: bool, correction: Any) -> Any:
-    freedom = max(_count(input.shape, dim) - _correction(unbiased, correction), 0)
+    freedom = builtins.max(_count(input.shape, dim) - _correction(unbiased, correction), 0)
     centre = input - mean(input, normalize_dims(dim, input.ndim), True)
     return keep(g, input.shape, dim, keepdim) * (2 / freedom if freedom else math.inf) * centre
 
@@ -234,7 +236,7 @@ def std_mean(
 
 def _extreme(xp: Any, name: str, input: Array, dim: Any, keepdim: bool) -> Array:
     dims = normalize_dims(dim, input.ndim)
-    if any(not input.shape[axis] for axis in dims):
+    if builtins.any(not input.shape[axis] for axis in dims):
         raise EngineError(
             Reason.INDEX_OUT_OF_RANGE if dim is not None else Reason.RUNTIME,
             f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
