@@ -7,7 +7,6 @@ summed in float32.
 from __future__ import annotations
 
 import builtins
-import builtins
 import math
 from typing import Any
 
