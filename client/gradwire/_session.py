@@ -320,6 +320,7 @@ class Session:
 
     def describe(self) -> commands_pb2.DescribeResponse:
         """How many tensors the session names and how many bytes they hold."""
+        self.flush()  # the releases of dropped tensors, which would come after the question
         result = self.wait(service_pb2.Command(describe=commands_pb2.DescribeRequest()))
         return result.describe
 

@@ -1,0 +1,256 @@
+"""When commands wait and when they do not, and where an error surfaces: the rule at the top of SEMANTICS."""
+
+import pytest
+
+import gradwire
+from gradwire._session import BATCH_COMMANDS
+
+
+class Waits:
+    """Counts the commands of a session that wait for their answer."""
+
+    def __init__(self, session, monkeypatch):
+        self.count = 0
+        wait = session.wait
+
+        def counted(*args, **kwargs):
+            self.count += 1
+            return wait(*args, **kwargs)
+
+        monkeypatch.setattr(session, "wait", counted)
+
+    def during(self, function, *args):
+        before = self.count
+        function(*args)
+        return self.count - before
+
+
+@pytest.fixture
+def waits(deferring, monkeypatch):
+    return Waits(deferring, monkeypatch)
+
+
+def training_step(x, target, params):
+    w, b = params
+    loss = ((x @ w + b).relu() - target).pow(2).mean()
+    loss.backward()
+    with gradwire.no_grad():
+        for p in params:
+            p -= 0.01 * p.grad
+            p.grad = None
+    return loss
+
+
+def parts():
+    x, target = gradwire.ones(4, 3), gradwire.zeros(4, 2)
+    return x, target, (gradwire.ones(3, 2, requires_grad=True), gradwire.zeros(2, requires_grad=True))
+
+
+def test_the_first_execution_at_a_place_waits_and_repeats_do_not(waits):
+    x = gradwire.tensor([1.0, 2.0])
+    counts = []
+    for _ in range(3):
+        before = waits.count
+        x = x * 1.5
+        counts.append(waits.count - before)
+    assert counts == [1, 0, 0]
+
+
+def test_the_same_op_at_another_place_waits_again(waits):
+    x = gradwire.tensor([1.0, 2.0])
+    assert waits.during(lambda: x * 2.0) == 1
+    assert waits.during(lambda: x * 2.0) == 1
+
+
+def test_other_specs_or_attributes_wait_again(waits):
+    def apply(x, dim):
+        return x.sum(dim)
+
+    x, y = gradwire.ones(2, 3), gradwire.ones(3, 2)
+    assert [waits.during(apply, x, 0), waits.during(apply, x, 0)] == [1, 0]
+    assert [waits.during(apply, y, 0), waits.during(apply, x, 1), waits.during(apply, y, 0)] == [1, 1, 0]
+
+
+def test_another_float_operand_does_not_wait_but_another_int_does(waits):
+    def scaled(x, factor):
+        return x * factor
+
+    x = gradwire.tensor([1.0, 2.0])
+    assert [waits.during(scaled, x, factor) for factor in (0.5, 0.25, 3, 3, 4)] == [1, 0, 1, 0, 1]
+
+
+def test_another_float_attribute_waits(waits):
+    def apply(x, slope):
+        return gradwire._ops.leaky_relu(x, slope)
+
+    x = gradwire.tensor([1.0, -2.0])
+    assert [waits.during(apply, x, slope) for slope in (0.1, 0.1, 0.2)] == [1, 0, 1]
+
+
+def test_the_value_of_a_deferred_float_is_the_present_one(deferring):
+    x = gradwire.tensor([1.0])
+    found = [(x * factor).tolist() for factor in (2.0, 3.0, -0.0, float("inf"))]
+    assert repr(found) == "[[2.0], [3.0], [-0.0], [inf]]"
+
+
+def test_a_training_loop_waits_in_its_first_step_only(waits):
+    x, target, params = parts()
+    counts = [waits.during(training_step, x, target, params) for _ in range(5)]
+    # The first gradients of a step that ran before are of another kind of place: once more for them.
+    assert counts[0] > 0
+    assert counts[2:] == [0, 0, 0]
+
+
+def test_a_deferred_training_loop_computes_what_a_waiting_one_does(server_address, monkeypatch):
+    found = []
+    for flag in ("0", "1"):
+        monkeypatch.setenv("GRADWIRE_SYNC", flag)
+        session = gradwire.connect(server_address)
+        x, target, params = parts()
+        losses = [training_step(x, target, params) for _ in range(20)]
+        found.append(([loss.item() for loss in losses], [p.tolist() for p in params]))
+        session.close()
+    assert found[0] == found[1]
+
+
+def test_values_that_decide_a_shape_are_always_waited_for(waits):
+    def positive(x):
+        return x[x > 0]
+
+    x, y = gradwire.tensor([1.0, -1.0, 2.0]), gradwire.tensor([-1.0, -1.0, 2.0])
+    assert positive(x).shape == (2,)
+    assert positive(y).shape == (1,)
+    assert waits.during(positive, x) == 1  # the comparison is known by now, the selection never is
+
+
+def test_with_gradwire_sync_every_call_waits(server_address, monkeypatch):
+    monkeypatch.setenv("GRADWIRE_SYNC", "1")
+    session = gradwire.connect(server_address)
+    waits = Waits(session, monkeypatch)
+    x, target, params = parts()
+    counts = {waits.during(training_step, x, target, params) for _ in range(3)}
+    assert len(counts) == 1
+    assert counts.pop() > 10
+    session.close()
+
+
+# Errors.
+
+
+def gather(x, index):
+    return x.gather(0, index)  # this line fails
+
+
+def fail_late():
+    """A gather that has succeeded at its place fails for an index whose value only the server sees."""
+    x = gradwire.tensor([1.0, 2.0, 3.0])
+    made = [gather(x, index) for index in (gradwire.tensor([value]) for value in (0, 1, 99))]
+    return made[-1]
+
+
+def test_an_error_of_a_first_execution_is_raised_inside_the_call(deferring):
+    with pytest.raises(RuntimeError, match="shapes"):
+        gradwire.ones(2, 3) @ gradwire.ones(2, 3)
+
+
+def test_an_error_found_late_is_typed_and_points_to_the_users_line(deferring):
+    fail_late()
+    with pytest.raises(gradwire.GradwireError) as caught:
+        gradwire.sync()
+    assert isinstance(caught.value, (IndexError, RuntimeError))
+    assert __file__ in str(caught.value)
+    assert "this line fails" in str(caught.value)
+
+
+def test_an_error_found_late_is_raised_at_any_wait_and_once(deferring):
+    fail_late()
+    with pytest.raises(gradwire.GradwireError, match="this line fails"):
+        gradwire.ones(3).tolist()
+    gradwire.sync()
+    assert gradwire.ones(1).tolist() == [1.0]
+
+
+def test_what_depends_on_a_failure_tells_the_root_cause_only(deferring):
+    bad = fail_late()
+    with pytest.raises(gradwire.GradwireError, match="this line fails") as caught:
+        (bad * 2.0).tolist()
+    assert caught.value.reason != "DEPENDENCY_FAILED"
+    with pytest.raises(gradwire.GradwireError, match="this line fails") as again:
+        (bad + 1.0).tolist()
+    assert type(again.value) is type(caught.value)
+
+
+def test_after_a_late_error_that_place_waits_again(waits):
+    fail_late()
+    with pytest.raises(gradwire.GradwireError):
+        gradwire.sync()
+    x, good = gradwire.tensor([1.0, 2.0, 3.0]), gradwire.tensor([0])
+    assert waits.during(gather, x, good) == 1
+    assert waits.during(gather, x, good) == 0
+
+
+def test_the_rest_goes_on_after_a_late_error(deferring):
+    x = gradwire.tensor([1.0, 2.0], requires_grad=True)
+    fail_late()
+    with pytest.raises(gradwire.GradwireError, match="this line fails"):
+        gradwire.sync()
+    y = (x * x).sum()
+    y.backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+
+
+# Batches.
+
+
+def test_a_full_batch_goes_without_being_asked_for(deferring, monkeypatch):
+    sent = []
+    start = deferring._transport.start_run
+    monkeypatch.setattr(deferring._transport, "start_run", lambda request: sent.append(request) or start(request))
+    x = gradwire.tensor([1.0])
+    for _ in range(2 * BATCH_COMMANDS + 2):
+        x = x * 1.0
+    assert len(sent) >= 3  # the waits of the beginning, and two full batches
+    assert x.tolist() == [1.0]
+
+
+def test_tensors_of_two_sessions_in_one_op_are_refused_by_name(server_address, monkeypatch):
+    one, other = gradwire.connect(server_address), gradwire.connect(server_address)
+    with one:
+        x = gradwire.ones(2)
+    with other:
+        y = gradwire.ones(2)
+    with pytest.raises(gradwire.GradwireValueError, match="two sessions"):
+        x + y
+    with pytest.raises(gradwire.GradwireValueError, match=r"cat\(\).*two sessions"):
+        gradwire.cat([x, y])
+    with pytest.raises(gradwire.GradwireValueError, match="two sessions"):
+        gradwire.autograd.backward([x.requires_grad_().sum(), y.requires_grad_().sum()])
+    assert (x + x).tolist() == [2.0, 2.0]
+    assert (y + y).tolist() == [2.0, 2.0]
+    one.close()
+    other.close()
+
+
+def test_one_sessions_error_is_not_anothers(server_address):
+    one, other = gradwire.connect(server_address), gradwire.connect(server_address)
+    with one:
+        fail_late()
+        one.flush()
+    with other:
+        assert gradwire.ones(2).tolist() == [1.0, 1.0]
+        other.sync()
+    with pytest.raises(gradwire.GradwireError):
+        one.sync()
+    one.close()
+    other.close()
+
+
+def test_a_closed_session_says_so(server_address):
+    session = gradwire.connect(server_address)
+    x = gradwire.ones(2)
+    session.close()
+    session.close()
+    with pytest.raises(ConnectionError, match="closed"):
+        x.tolist()
+    with pytest.raises(ConnectionError, match="closed"):
+        x + x

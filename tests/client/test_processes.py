@@ -1,0 +1,229 @@
+"""What happens between processes: Ctrl-C, the embedded server's end, forks, lazy imports, the command."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+
+SECONDS = 60
+
+
+def start(code: str, **environment: str) -> "subprocess.Popen[str]":
+    """A Python program as a child process."""
+    given = {name: value for name, value in os.environ.items() if not name.startswith("GRADWIRE_")}
+    return subprocess.Popen(
+        [sys.executable, "-u", "-c", textwrap.dedent(code)],
+        env={**given, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(code: str, **environment: str) -> "tuple[int, str, str]":
+    child = start(code, **environment)
+    out, err = child.communicate(timeout=SECONDS)
+    return child.returncode, out, err
+
+
+def test_with_no_address_a_server_starts_by_itself_and_ends_with_the_program():
+    code, out, err = run(
+        """
+        import gradwire as torch
+        x = torch.tensor([3.0], requires_grad=True)
+        (x * x).backward()
+        session = torch.current_session()
+        print(x.grad.item(), session._embedded._process.pid, session._embedded._folder)
+        """
+    )
+    assert code == 0, err
+    value, pid, folder = out.split()
+    assert value == "6.0"
+    assert not psutil.pid_exists(int(pid))
+    assert not Path(folder).exists()
+
+
+def test_the_embedded_server_dies_with_its_parent_by_sigkill():
+    child = start(
+        """
+        import gradwire as torch
+        torch.ones(3).tolist()
+        print(torch.current_session()._embedded._process.pid, flush=True)
+        input()
+        """
+    )
+    assert child.stdout is not None
+    server = psutil.Process(int(child.stdout.readline()))
+    child.kill()
+    child.communicate(timeout=SECONDS)
+    server.wait(timeout=SECONDS)
+    assert not server.is_running()
+
+
+def test_the_embedded_server_survives_ctrl_c_in_the_terminal():
+    child = start(
+        """
+        import os, signal
+        import gradwire as torch
+        x = torch.ones(3)
+        server = torch.current_session()._embedded._process.pid
+        assert os.getsid(server) != os.getsid(0)
+        print((x * 2).tolist())
+        """
+    )
+    out, err = child.communicate(timeout=SECONDS)
+    assert child.returncode == 0, err
+    assert out.strip() == "[2.0, 2.0, 2.0]"
+
+
+def test_ctrl_c_ends_a_wait_and_the_session_goes_on():
+    child = start(
+        """
+        import time
+        import gradwire as torch
+        x = torch.ones(1400, 1400)
+        y = x @ x
+        print("ready", flush=True)
+        started = time.monotonic()
+        try:
+            for _ in range(2000):
+                y = (x @ y).clamp(0, 1)
+                z = y.sum().item()
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        print((torch.ones(2) * 3).tolist(), flush=True)
+        """
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline().strip() == "ready"
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=SECONDS)
+    assert out.split("\n")[:2] == ["interrupted", "[3.0, 3.0]"], err
+
+
+def test_a_session_from_before_a_fork_is_refused_in_the_child(server_address):
+    code, out, err = run(
+        """
+        import os
+        import gradwire as torch
+        x = torch.ones(3)
+        y = x * 2
+        child = os.fork()
+        if child == 0:
+            try:
+                x * 2
+            except ConnectionError as error:
+                print("fork" in str(error), flush=True)
+            try:
+                x.tolist()
+            except ConnectionError as error:
+                print("fork" in str(error), flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(x.tolist())
+        """,
+        GRADWIRE_ADDRESS=server_address,
+    )
+    assert code == 0, err
+    assert out.split("\n")[:3] == ["True", "True", "[1.0, 1.0, 1.0]"]
+
+
+def test_a_forked_child_does_not_keep_the_embedded_server_alive():
+    child = start(
+        """
+        import os, sys
+        import gradwire as torch
+        torch.ones(3).tolist()
+        pid = torch.current_session()._embedded._process.pid
+        forked = os.fork()
+        if forked == 0:
+            sys.stdin.readline()
+            os._exit(0)
+        print(pid, forked, flush=True)
+        os.kill(os.getpid(), 9)
+        """
+    )
+    assert child.stdout is not None
+    server, forked = [psutil.Process(int(pid)) for pid in child.stdout.readline().split()]
+    server.wait(timeout=SECONDS)
+    assert forked.is_running()
+    child.communicate("\n", timeout=SECONDS)
+
+
+def test_without_the_server_package_the_first_use_says_what_to_install():
+    code, _, err = run(
+        """
+        import subprocess, sys
+        real = subprocess.Popen
+        class Popen(real):
+            def __init__(self, command, **options):
+                super().__init__([sys.executable, "-m", "no_such_gradwire_server"], **options)
+        subprocess.Popen = Popen
+        import gradwire as torch
+        torch.ones(1)
+        """
+    )
+    assert code != 0
+    assert "pip install gradwire[server]" in err
+    assert "GRADWIRE_ADDRESS" in err
+
+
+def test_importing_the_messages_loads_no_client():
+    code, out, err = run(
+        """
+        import sys
+        import gradwire.v1.types_pb2, gradwire.v1.service_pb2
+        print(sorted(name for name in sys.modules if name.startswith("gradwire.") and ".v1" not in name))
+        """
+    )
+    assert code == 0, err
+    assert out.strip() == "['gradwire._version']"
+
+
+def test_importing_gradwire_starts_nothing():
+    code, out, err = run(
+        """
+        import threading
+        import gradwire as torch
+        torch.nn, torch.optim, torch.autograd, torch.Tensor, torch.float32, torch.Size([1]), torch.device("cpu")
+        print(len(threading.enumerate()))
+        """
+    )
+    assert code == 0, err
+    assert out.strip() == "1"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--flag", "value"]])
+def test_gradwire_run_aliases_torch_for_an_unmodified_program(tmp_path, server_address, arguments):
+    script = tmp_path / "program.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import sys
+            import torch
+            import torch.nn as nn
+            import torch.nn.functional as F
+            from torch.autograd import grad
+            import helper
+            x = torch.ones(2, requires_grad=True)
+            (found,) = grad(F.relu(x).sum(), x)
+            print(torch.__name__, found.tolist(), sys.argv[1:], __name__, helper.VALUE)
+            """
+        )
+    )
+    (tmp_path / "helper.py").write_text("VALUE = 5\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "gradwire._cli", "run", "--address", server_address, str(script), *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"gradwire [1.0, 1.0] {arguments} __main__ 5"

@@ -1,0 +1,139 @@
+"""Hand-packed bytes are the messages that the protobuf API makes."""
+
+import math
+import struct
+
+import pytest
+
+import gradwire
+from gradwire import _commands, _wire
+from gradwire.v1 import commands_pb2, service_pb2, types_pb2
+
+
+@pytest.fixture
+def posted(deferring, monkeypatch):
+    """The framed commands that were posted rather than waited for, parsed."""
+    commands = []
+    original = deferring.flush
+
+    def flush():
+        commands.extend(data for data, record in deferring.buffer if not hasattr(record, "result"))
+        original()
+
+    monkeypatch.setattr(deferring, "flush", flush)
+    return commands
+
+
+def parse(framed):
+    request = service_pb2.RunRequest.FromString(framed)
+    assert len(request.commands) == 1
+    return request.commands[0]
+
+
+@pytest.mark.parametrize("number", [0, 1, 127, 128, 300, 2**32, 2**63])
+def test_varint(number):
+    message = service_pb2.RunRequest(first_seq=number)
+    assert message.SerializeToString() == (b"\x18" + _wire.varint(number) if number else b"")
+
+
+def op_build(values):
+    request = commands_pb2.OpRequest(op="addcmul", grad_mode=types_pb2.GRAD_MODE_DISABLED)
+    request.args.add(tensor=int(values[0]))
+    request.args.add(float=values[1])
+    request.args.add(name="other").tensors.ids.extend([int(values[2]), int(values[3])])
+    request.args.add().index.items.add(tensor=int(values[4]))
+    request.outputs.append(int(values[5]))
+    return service_pb2.Command(op=request)
+
+
+@pytest.mark.parametrize("number", [0.0, -0.0, 1.0001, math.inf, -1e-310])
+def test_a_template_makes_the_bytes_of_the_message(number):
+    template = _wire.make_template(op_build, [1, 1.0, 2, 3, 4, 5])
+    assert template is not None
+    values = [(1 << 40) + 1, number, 2, (1 << 52) - 1, 4, (7 << 40) + 99]
+    expected = op_build(values)
+    expected.quiet = True
+    assert parse(template.fill(values)) == expected
+
+
+def test_every_kind_of_deferred_command_has_a_template(deferring, monkeypatch):
+    made = []
+    original = _wire.make_template
+
+    def counted(build, values):
+        made.append((build(values).WhichOneof("command"), original(build, values)))
+        return made[-1][1]
+
+    monkeypatch.setattr(_commands, "make_template", counted)
+    x = gradwire.ones(2).requires_grad_()
+    y = x * x
+    y.retain_grad()
+    y.sum().backward()
+    x.grad.tolist()
+    x.grad = gradwire.ones(2)
+    x.grad = None
+    x.data = gradwire.zeros(2)
+    gradwire.autograd.grad((x * x).sum(), x)
+    gradwire.autograd.backward([x * x], [gradwire.ones(2)])
+    gradwire.manual_seed(1)
+    kinds = {kind for kind, _ in made}
+    assert kinds == {
+        "set_requires_grad", "retain_grad", "backward", "grad", "set_grad", "set_data", "gradients", "manual_seed"
+    }  # fmt: skip
+    assert all(template is not None for _, template in made)
+
+
+def test_a_value_that_is_used_twice_has_no_template():
+    def build(values):
+        return service_pb2.Command(release=commands_pb2.ReleaseRequest(tensors=[int(values[0])] * 2))
+
+    assert _wire.make_template(build, [1]) is None
+
+
+def test_release_command():
+    ids = [1, (1 << 40) + 5, (1 << 52) - 1]
+    expected = service_pb2.Command(release=commands_pb2.ReleaseRequest(tensors=ids), quiet=True)
+    assert parse(_wire.release_command(ids)) == expected
+
+
+def test_run_request():
+    command = service_pb2.Command(read=commands_pb2.ReadRequest(tensor=7))
+    data = _wire.run_request(b"abc", 3, 1000, 999, [_wire.framed(command.SerializeToString())] * 2)
+    expected = service_pb2.RunRequest(
+        session_id="abc", writer=3, first_seq=1000, acknowledged_seq=999, commands=[command, command]
+    )
+    assert service_pb2.RunRequest.FromString(data) == expected
+
+
+def test_what_the_client_posts_parses_to_what_it_means(deferring, posted):
+    x = gradwire.tensor([1.0, 2.0], requires_grad=True)
+    for _ in range(2):
+        y = x * 0.5
+    deferring.sync()
+    command = next(parse(each) for each in posted if parse(each).WhichOneof("command") == "op")
+    assert command.quiet
+    assert command.op.op == "mul"
+    assert [argument.WhichOneof("kind") for argument in command.op.args] == ["tensor", "float"]
+    assert command.op.args[0].tensor == x._id
+    assert command.op.args[1].float == 0.5
+    assert list(command.op.outputs) == [y._id]
+
+
+def test_error_details_in_trailers_are_read():
+    pair = b"\x0a\x02op\x12\x03mul"
+    info = b"\x0a\x05SHAPE\x12\x08gradwire\x1a" + bytes([len(pair)]) + pair
+    name = b"type.googleapis.com/google.rpc.ErrorInfo"
+    detail = b"\x0a" + bytes([len(name)]) + name + b"\x12" + bytes([len(info)]) + info
+    details = _wire.Details(b"\x08\x03\x12\x04nope\x1a" + bytes([len(detail)]) + detail)
+    assert (details.code, details.message, details.reason) == (3, "nope", "SHAPE")
+    assert details.metadata == {"op": "mul"}
+
+
+def test_a_message_cut_short_is_refused():
+    with pytest.raises(ValueError, match="ends within"):
+        _wire.Details(b"\x08\x83")
+
+
+def test_doubles_are_eight_bytes_little_endian():
+    template = _wire.make_template(op_build, [1, 1.0, 2, 3, 4, 5])
+    assert struct.pack("<d", 0.1) in template.fill([1, 0.1, 2, 3, 4, 5])
