@@ -56,8 +56,8 @@ class SessionBackend(Protocol):
     async def chunk(self, session_id: str, transfer_id: str, offset: int) -> tuple[bytes, int]:
         """A serialized DownloadResponse, and where the next one begins, 0 after the last."""
 
-    async def forget(self, session_id: str, transfer_id: str) -> None:
-        """Drop a transfer that was fetched to its end."""
+    async def finish_download(self, session_id: str, transfer_id: str) -> None:
+        """A download was sent to its end."""
 
     async def server_info(self) -> service_pb2.ServerInfoResponse:
         """What the server is."""
@@ -130,12 +130,23 @@ class InProcessBackend:
                 remaining = give_up - time.monotonic()
                 if remaining <= 0 or call.session.closed:
                     raise gap.refusal from None
-            future = self._progress.get(call.session.id)
-            if future is None:
-                future = self._progress[call.session.id] = asyncio.get_running_loop().create_future()
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(asyncio.shield(future), remaining)
+            if not self._ready(call):
+                await self._progress_of(call, remaining)
             self.host.again(call)
+
+    @staticmethod
+    def _ready(call: Pending) -> bool:
+        """Whether the batch's predecessor is applied: maybe since `execute` looked."""
+        writer = call.session.writers.get(call.writer)
+        return writer is not None and writer.applied + 1 >= call.first_seq
+
+    async def _progress_of(self, call: Pending, seconds: float) -> None:
+        """Wait until a batch of the call's session is applied, so long at most."""
+        future = self._progress.get(call.session.id)
+        if future is None:
+            future = self._progress[call.session.id] = asyncio.get_running_loop().create_future()
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.shield(future), seconds)
 
     def _ran(self, call: Pending) -> None:
         self.host.finish(call)
@@ -160,9 +171,9 @@ class InProcessBackend:
         """A part of a download."""
         return self.host.chunk(session_id, transfer_id, offset)
 
-    async def forget(self, session_id: str, transfer_id: str) -> None:
-        """Drop a transfer."""
-        await self._compute.submit(self.host.forget, session_id, transfer_id)
+    async def finish_download(self, session_id: str, transfer_id: str) -> None:
+        """A download was sent to its end."""
+        await self._compute.submit(self.host.finish_download, session_id, transfer_id)
 
     async def server_info(self) -> service_pb2.ServerInfoResponse:
         """What the server is."""
@@ -186,3 +197,4 @@ class InProcessBackend:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             self.sweep()
+            await self._compute.submit(self.host.tidy)

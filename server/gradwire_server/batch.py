@@ -16,8 +16,6 @@ from gradwire_server.errors import Refusal, refusal_of
 from gradwire_server.limits import RESPONSE_BYTES
 from gradwire_server.session import Pending, Session, Writer
 
-_INLINE_BYTES = RESPONSE_BYTES * 3 // 4
-
 
 class OutOfOrder(Exception):
     """A batch came before the one that precedes it. `refusal` is what to say if that one never comes."""
@@ -40,15 +38,16 @@ def run_unary(call: Pending) -> bytes:
     answer = response_type()
     session.inline_left = session.limits.max_inline_bytes
     session.brake.begin(call.ticket, call.deadline)
+    refusal = None
     with _surroundings(session):
         try:
             if session.brake.stopping():
                 raise session.brake.refusal()
             HANDLERS[which](session, request, answer)
         except Exception as error:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
-            failed = _second_try(session, which, request, answer, error)
-            if failed is not None:
-                raise _refusal(session, failed, call.method) from None
+            refusal = _settle(session, which, request, answer, error)
+    if refusal is not None:
+        raise refusal
     response = answer.SerializeToString()
     if len(response) > session.limits.max_message_bytes:
         raise _too_large(len(response), session.limits.max_message_bytes)
@@ -114,7 +113,7 @@ def _run_commands(
 ) -> None:
     results = response.results
     handlers = HANDLERS
-    session.inline_left = _INLINE_BYTES
+    session.inline_left = min(RESPONSE_BYTES, session.limits.max_message_bytes) * 3 // 4
     brake = session.brake
     brake.begin(call.ticket, writer=writer)
     seq = writer.applied
@@ -139,9 +138,8 @@ def _run_commands(
                     brake.limit(timeout)
                 handlers[which](session, request, answer)
             except Exception as error:  # noqa: BLE001 - becomes this command's refusal; the unforeseen is logged
-                failed = _second_try(session, which, request, answer, error)
-                if failed is not None:
-                    refusal = _refusal(session, failed, method_of(which or "command"))
+                refusal = _settle(session, which, request, answer, error)
+                if refusal is not None:
                     refusal.fill((result or results.add(seq=seq)).error)
                     if which is not None:
                         session.poison_ids(new_ids(which, getattr(command, which)), refusal, seq, writer.number)
@@ -150,26 +148,41 @@ def _run_commands(
             writer.applied = seq
 
 
-def _second_try(session: Session, which: str | None, request: Any, answer: Any, error: Exception) -> Exception | None:
-    """For want of memory: collect the cycles that `create_graph` left and, if that made room, apply once more.
+def _settle(session: Session, which: str | None, request: Any, answer: Any, error: Exception) -> Refusal | None:
+    """What to answer to a command that raised, or None if it went well at a second try.
 
-    The error to report, or None if it went well.
+    The refusal has no traceback: its frames would keep the command's tensors alive.
     """
-    scarce = isinstance(error, MemoryError) or (isinstance(error, EngineError) and error.reason is Reason.MEMORY_LIMIT)
-    if not scarce or which is None:
-        return error
+    failed: Exception | None = error
+    if which is not None and _scarce(error) and _make_room(session):
+        if answer is not None:
+            answer.Clear()
+            answer.SetInParent()
+        try:
+            HANDLERS[which](session, request, answer)
+            failed = None
+        except Exception as again:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
+            failed = again
+    if failed is None:
+        return None
+    if isinstance(failed, EngineError) and failed.reason is Reason.CANCELLED:
+        refusal = session.brake.refusal()
+    else:
+        refusal = refusal_of(failed, method_of(which or "command"))
+    failed = None  # or its traceback and this frame would hold each other
+    refusal.__traceback__ = refusal.__context__ = refusal.__cause__ = None
+    return refusal
+
+
+def _scarce(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or (isinstance(error, EngineError) and error.reason is Reason.MEMORY_LIMIT)
+
+
+def _make_room(session: Session) -> bool:
+    """Collect the cycles that `create_graph` leaves; tells whether that gave bytes back."""
     held = session.account.bytes
     gc.collect()
-    if session.account.bytes >= held:
-        return error
-    if answer is not None:
-        answer.Clear()
-        answer.SetInParent()
-    try:
-        HANDLERS[which](session, request, answer)
-    except Exception as again:  # noqa: BLE001 - reported by the caller
-        return again
-    return None
+    return session.account.bytes < held
 
 
 @contextmanager
@@ -177,12 +190,6 @@ def _surroundings(session: Session) -> Iterator[None]:
     session.current = session.recording
     with activate(session.recording):
         yield
-
-
-def _refusal(session: Session, error: Exception, doing: str) -> Refusal:
-    if isinstance(error, EngineError) and error.reason is Reason.CANCELLED:
-        return session.brake.refusal()
-    return refusal_of(error, doing)
 
 
 def _fitting(response: service_pb2.RunResponse, session: Session) -> bytes:

@@ -44,6 +44,7 @@ class ComputeThread:
             except BaseException as raised:  # noqa: BLE001 - handed to whoever waits
                 error = raised
             loop.call_soon_threadsafe(finish, result, error)
+            error = None  # or its traceback and this frame would hold each other, and whatever it holds
 
         def finish(result: T, error: BaseException | None) -> None:
             if not future.done():  # its waiter may have gone

@@ -231,13 +231,21 @@ class Host:
             self.bytes += upload.total
         return Arrival(session, transfer_id, upload, taker, start.offset)
 
-    def forget(self, session_id: str, transfer_id: str) -> None:
-        """Drop a transfer that was fetched to its end."""
+    def finish_download(self, session_id: str, transfer_id: str) -> None:
+        """A download was sent to its end."""
         session = self.sessions.get(session_id)
         if session is not None:
             before = session.account.bytes
-            session.transfers.forget(transfer_id)
+            session.transfers.finish(transfer_id)
             self.bytes += session.account.bytes - before
+
+    def tidy(self) -> None:
+        """Drop what downloads left behind."""
+        for session in list(self.sessions.values()):
+            if session.transfers.held:
+                before = session.account.bytes
+                session.transfers.tidy()
+                self.bytes += session.account.bytes - before
 
     # Transfers: copying one chunk, from either thread
 

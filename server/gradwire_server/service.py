@@ -181,7 +181,7 @@ class Front:
                 await context.write(message)
                 if not offset:
                     break
-            await self.backend.forget(request.session_id, request.transfer_id)
+            await self.backend.finish_download(request.session_id, request.transfer_id)
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await _abort(context, error, "Download")
         finally:

@@ -172,14 +172,14 @@ class Session:
         raise Refusal("TENSOR_LIMIT", f"the session names {limit} tensors, its limit", limit=limit)
 
     def check_all_new(self, ids: Iterable[int]) -> None:
-        """As `check_new`, for several that are to be given at once; 0 is left to the server."""
+        """As `check_new`, for several or none that are to be given at once; 0 is left to the server."""
         seen: set[int] = set()
+        self.check_new(0)
         for tensor_id in ids:
-            if tensor_id in seen:
+            if tensor_id and tensor_id in seen:
                 raise Refusal("TENSOR_EXISTS", f"id {tensor_id} is given to two results", tensor=tensor_id)
             self.check_new(tensor_id)
-            if tensor_id:
-                seen.add(tensor_id)
+            seen.add(tensor_id)
 
     def bind(self, tensor_id: int, tensor: Tensor) -> int:
         """Let an id, or for 0 one that the server chooses, name a tensor; `check_new` has been called."""

@@ -15,6 +15,8 @@ from gradwire_server.errors import Refusal
 
 MAX_TRANSFERS = 1024
 ABANDONED_SECONDS = 900.0  # a pinned copy nobody fetches makes room for the next
+# The last chunks may be lost after they were sent, with the connection: a copy sent to its end can still be asked for.
+LINGER_SECONDS = 10.0
 
 
 class Upload:
@@ -34,6 +36,7 @@ class Download:
         self.data = data
         self.total = data.nbytes
         self.touched = time.monotonic()
+        self.finished = False
 
 
 class Transfers:
@@ -52,9 +55,7 @@ class Transfers:
 
     def pin(self, data: memoryview) -> str:
         """Keep bytes for Download. Raises EngineError: MEMORY_LIMIT, which is also asked before they are copied."""
-        for transfer_id, held in list(self.held.items()):
-            if isinstance(held, Download) and time.monotonic() - held.touched > ABANDONED_SECONDS:
-                self.forget(transfer_id)
+        self.tidy(0.0)
         return self._hold(Download(data))
 
     def _hold(self, transfer: Upload | Download) -> str:
@@ -111,10 +112,24 @@ class Transfers:
         download.touched = time.monotonic()
         return download
 
+    def finish(self, transfer_id: str) -> None:
+        """A download was sent to its end: it counts no longer, and goes soon."""
+        download = self.held.get(transfer_id)
+        if isinstance(download, Download) and not download.finished:
+            download.finished = True
+            self.account.bytes -= download.total
+
+    def tidy(self, linger: float = LINGER_SECONDS) -> None:
+        """Drop downloads that were sent to their end so many seconds ago, or that nobody fetches."""
+        now = time.monotonic()
+        for transfer_id, held in list(self.held.items()):
+            if isinstance(held, Download) and now - held.touched >= (linger if held.finished else ABANDONED_SECONDS):
+                self.forget(transfer_id)
+
     def forget(self, transfer_id: str) -> None:
         """Drop a transfer, if it is held."""
         transfer = self.held.pop(transfer_id, None)
-        if transfer is not None:
+        if transfer is not None and not (isinstance(transfer, Download) and transfer.finished):
             self.account.bytes -= transfer.total
 
     def clear(self) -> None:

@@ -192,7 +192,10 @@ def test_create_that_does_not_fit_its_description(filled: Remote, case: str) -> 
 
 def test_create_from_nothing_and_on_no_device(filled: Remote) -> None:
     assert send(filled, "Create", c.CreateRequest(id=50), filled.id)[1] == "MALFORMED"
-    for device, reason, code in [("tpu", "ARGUMENT_VALUE", "INVALID_ARGUMENT"), ("cuda:99", "DEVICE_UNAVAILABLE", "UNIMPLEMENTED")]:
+    for device, reason, code in [
+        ("tpu", "ARGUMENT_VALUE", "INVALID_ARGUMENT"),
+        ("cuda:99", "DEVICE_UNAVAILABLE", "UNIMPLEMENTED"),
+    ]:
         request = c.CreateRequest(id=50, device=device, payload=payload(SMALL))
         assert send(filled, "Create", request, filled.id)[:2] == (code, reason)
     integers = c.CreateRequest(id=50, requires_grad=True, payload=payload(np.zeros(2, np.int64)))
@@ -422,5 +425,3 @@ def test_errors_of_the_interpreter_become_refusals(
     assert refused(filled.grad, X)[:2] == wanted
     monkeypatch.undo()
     check_usable(filled)
-
-

@@ -1,0 +1,166 @@
+"""Large tensors: in by Upload, out by Download, both to be gone on with after a broken call."""
+
+import numpy as np
+import pytest
+
+from gradwire.v1 import commands_pb2 as c
+from gradwire.v1 import service_pb2, types_pb2
+from tests.server.harness import KIB, Id, Remote, refused, running, upload_parts
+
+VALUES = np.random.default_rng(0).standard_normal((500, 100)).astype(np.float32)
+DATA = VALUES.tobytes()
+
+
+def create_of(
+    session: Remote, transfer_id: str, shape: tuple[int, ...] = VALUES.shape, tensor_id: int = 0
+) -> c.CreateRequest:
+    transfer = c.Transfer(transfer_id=transfer_id, dtype=types_pb2.DTYPE_FLOAT32, shape=shape)
+    return c.CreateRequest(session_id=session.id, id=tensor_id, requires_grad=True, transfer=transfer)
+
+
+def pinned(session: Remote, tensor_id: int) -> c.Transfer:
+    return session.stub.Read(c.ReadRequest(session_id=session.id, tensor=tensor_id)).transfer
+
+
+def download(session: Remote, transfer_id: str, offset: int = 0) -> service_pb2.DownloadRequest:
+    return service_pb2.DownloadRequest(session_id=session.id, transfer_id=transfer_id, offset=offset)
+
+
+@pytest.fixture
+def large(session: Remote) -> int:
+    """The id of a tensor too large for a message."""
+    return session.stub.Create(create_of(session, session.upload(DATA))).tensor.id
+
+
+def test_what_is_uploaded_comes_back(session: Remote, large: int) -> None:
+    np.testing.assert_array_equal(session.read(large), VALUES)
+    spec = session.describe(large).tensors[0]
+    assert (spec.requires_grad, spec.is_leaf, list(spec.shape)) == (True, True, [500, 100])
+
+
+def test_an_uploaded_tensor_is_one_like_any_other(session: Remote, large: int) -> None:
+    total = session.op("sum", Id(session.op("mul", Id(large), 2.0).id))
+    session.backward(total.id)
+    np.testing.assert_array_equal(session.grad(large), np.full(VALUES.shape, 2.0, np.float32))
+
+
+def test_bytes_are_counted_once_on_the_way(session: Remote) -> None:
+    transfer_id = session.upload(DATA)
+    assert session.describe().bytes == len(DATA)
+    made = session.stub.Create(create_of(session, transfer_id)).tensor.id
+    assert session.describe().bytes == len(DATA)
+    session.release(made)
+    assert session.describe().bytes == 0
+
+
+def test_an_upload_is_consumed_once(session: Remote) -> None:
+    transfer_id = session.upload(DATA)
+    session.stub.Create(create_of(session, transfer_id))
+    assert refused(session.stub.Create, create_of(session, transfer_id))[1] == "TRANSFER_NOT_FOUND"
+
+
+def test_a_retried_create_consumes_once(session: Remote) -> None:
+    request = create_of(session, session.upload(DATA))
+    request.request_id = "again"
+    assert session.stub.Create(request) == session.stub.Create(request)
+
+
+def test_an_unfinished_or_misfit_upload_makes_no_tensor(session: Remote) -> None:
+    partial = session.upload(DATA[:1000], total=len(DATA))
+    code, reason, metadata = refused(session.stub.Create, create_of(session, partial))
+    assert (code, reason, metadata["given"]) == ("INVALID_ARGUMENT", "PAYLOAD_SIZE", "1000")
+    whole = session.upload(DATA)
+    assert refused(session.stub.Create, create_of(session, whole, (500, 99)))[1] == "PAYLOAD_SIZE"
+    assert refused(session.stub.Create, create_of(session, whole, (-1,)))[1] == "SHAPE"
+    np.testing.assert_array_equal(session.read(session.stub.Create(create_of(session, whole)).tensor.id), VALUES)
+
+
+def test_an_upload_goes_on_where_it_broke(session: Remote) -> None:
+    half = 1536 * 64
+    transfer_id = session.upload(DATA[:half], total=len(DATA))
+    _, reason, metadata = refused(session.upload, DATA, transfer_id=transfer_id)
+    assert (reason, metadata["received"]) == ("ARGUMENT_VALUE", str(half))
+    asked = session.stub.Upload(iter(upload_parts(session.id, b"", transfer_id=transfer_id, total=len(DATA))))
+    assert asked.received_bytes == half
+    assert session.upload(DATA, start=half, transfer_id=transfer_id) == transfer_id
+    np.testing.assert_array_equal(session.read(session.stub.Create(create_of(session, transfer_id)).tensor.id), VALUES)
+
+
+def test_the_transfers_id_comes_before_the_bytes_are_sent(session: Remote) -> None:
+    call = session.stub.Upload(iter(upload_parts(session.id, DATA)))
+    assert isinstance(call, service_pb2.UploadResponse)
+    response, told = session.stub.Upload.with_call(iter(upload_parts(session.id, DATA)))
+    assert ("gradwire-transfer-id", response.transfer_id) in told.initial_metadata()
+
+
+def test_more_bytes_than_announced_and_chunks_too_large(session: Remote) -> None:
+    assert refused(session.upload, DATA, total=1000)[1] == "PAYLOAD_SIZE"
+    assert refused(session.upload, DATA, chunk=65 * KIB)[:2] == ("RESOURCE_EXHAUSTED", "MESSAGE_TOO_LARGE")
+    assert refused(session.stub.Upload, iter(upload_parts(session.id, DATA[:100])[1:]))[1] == "MALFORMED"
+    assert refused(session.stub.Upload, iter([]))[1] == "MALFORMED"
+    twice = [*upload_parts(session.id, DATA)[:1]] * 2
+    assert refused(session.stub.Upload, iter(twice))[1] == "MALFORMED"
+
+
+def test_a_download_comes_in_chunks_and_from_any_offset(session: Remote, large: int) -> None:
+    transfer = pinned(session, large)
+    assert transfer.total_bytes == len(DATA)
+    part = next(iter(session.stub.Download(download(session, transfer.transfer_id, 100_000))))
+    assert part.offset == 100_000
+    assert part.data == DATA[100_000 : 100_000 + 64 * KIB]
+    call = session.stub.Download(download(session, pinned(session, large).transfer_id))
+    parts = list(call)
+    assert [each.offset for each in parts] == list(range(0, len(DATA), 64 * KIB))
+    assert b"".join(each.data for each in parts) == DATA
+
+
+def test_a_broken_download_goes_on(session: Remote, large: int) -> None:
+    transfer = pinned(session, large)
+    call = session.stub.Download(download(session, transfer.transfer_id))
+    got = next(iter(call)).data
+    call.cancel()
+    for part in session.stub.Download(download(session, transfer.transfer_id, len(got))):
+        got += part.data
+    assert got == DATA
+
+
+def test_a_download_counts_until_its_end_and_has_none_beyond(session: Remote, large: int) -> None:
+    transfer = pinned(session, large)
+    beyond = download(session, transfer.transfer_id, len(DATA))
+    assert refused(session.stub.Download, beyond)[:2] == ("INVALID_ARGUMENT", "ARGUMENT_VALUE")
+    assert session.describe().bytes == 2 * len(DATA)
+    list(session.stub.Download(download(session, transfer.transfer_id)))
+    assert session.describe().bytes == len(DATA)
+    pinned(session, large)
+    assert refused(session.stub.Download, download(session, transfer.transfer_id))[1] == "TRANSFER_NOT_FOUND"
+
+
+def test_pinned_values_stay_what_they_were(session: Remote, large: int) -> None:
+    transfer = pinned(session, large)
+    session.stub.SetRequiresGrad(c.SetRequiresGradRequest(session_id=session.id, tensor=large, requires_grad=False))
+    session.op("mul_", Id(large), 0.0)
+    session.release(large)
+    parts = session.stub.Download(download(session, transfer.transfer_id))
+    assert b"".join(part.data for part in parts) == DATA
+
+
+def test_a_large_view_comes_out_row_major(session: Remote, large: int) -> None:
+    view = session.op("transpose", Id(large), 0, 1)
+    np.testing.assert_array_equal(session.read(view.id), VALUES.T)
+
+
+def test_another_sessions_transfer_is_unknown(session: Remote) -> None:
+    transfer_id = session.upload(DATA)
+    stranger = Remote(session.channel, session.stub.OpenSession(service_pb2.OpenSessionRequest()))
+    assert refused(stranger.stub.Create, create_of(stranger, transfer_id))[1] == "TRANSFER_NOT_FOUND"
+    assert refused(stranger.upload, DATA, transfer_id=transfer_id)[1] == "TRANSFER_NOT_FOUND"
+    stranger.close()
+
+
+def test_transfers_count_and_go_with_the_session() -> None:
+    with running(max_session_bytes=300_000) as server:
+        session = server.open()
+        session.upload(DATA)
+        assert refused(session.upload, DATA)[:2] == ("RESOURCE_EXHAUSTED", "MEMORY_LIMIT")
+        assert session.close() == len(DATA)
+        assert server.backend.host.bytes == 0
