@@ -1,0 +1,267 @@
+"""Containers: modules that hold modules or parameters in order or by name."""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Any, overload
+
+from gradwire._tensor import Tensor
+from gradwire.nn._module import Module, indented
+from gradwire.nn._parameter import Parameter, set_owner
+
+
+class _Sequence(Module):
+    """Modules under the names "0", "1", ...: what Sequential and ModuleList share."""
+
+    def _position(self, index: int) -> int:
+        count, index = len(self), operator.index(index)
+        if not -count <= index < count:
+            raise IndexError(f"index {index} is out of range")
+        return index % count
+
+    def _values(self) -> list[Any]:
+        return list(self._modules.values())
+
+    def _fill(self, modules: Iterable[Any]) -> None:
+        """Hold these modules and no others, numbered."""
+        kept = list(modules)
+        self._modules.clear()
+        for place, module in enumerate(kept):
+            self.add_module(str(place), module)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values())
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        setattr(self, list(self._modules)[self._position(index)], module)
+
+    def __delitem__(self, index: int | slice) -> None:
+        kept = self._values()
+        if isinstance(index, slice):
+            del kept[index]
+        else:
+            del kept[self._position(index)]
+        self._fill(kept)
+
+    def append(self, module: Module) -> Any:
+        """Add a module at the end; returns this container."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def insert(self, index: int, module: Module) -> Any:
+        """Put a module before the one at `index`."""
+        if not isinstance(module, Module):
+            raise TypeError(f"{type(module)} is not a Module subclass")
+        kept = self._values()
+        kept.insert(index, module)
+        self._fill(kept)
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Any:
+        """Add modules at the end; returns this container."""
+        for module in list(modules):
+            self.append(module)
+        return self
+
+    def pop(self, index: int = -1) -> Module:
+        """Take a module out and return it."""
+        taken: Module = self._values()[self._position(index)]
+        del self[index]
+        return taken
+
+
+class Sequential(_Sequence):
+    """Modules called one after the other: `Sequential(a, b)` or `Sequential(OrderedDict(name=a, ...))`.
+
+    Answers to torch.nn.Sequential.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__()
+        if len(args) == 1 and isinstance(args[0], OrderedDict):
+            for name, module in args[0].items():
+                self.add_module(name, module)
+        else:
+            self._fill(args)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequential: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return type(self)(OrderedDict(list(self._modules.items())[index]))
+        return self._values()[self._position(index)]
+
+    def forward(self, input: Any) -> Any:
+        """The last module's result."""
+        for module in self._modules.values():
+            assert module is not None
+            input = module(input)
+        return input
+
+
+class ModuleList(_Sequence):
+    """Modules in a list, registered; it has no forward of its own. Answers to torch.nn.ModuleList."""
+
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
+        super().__init__()
+        self._fill(modules or ())
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> ModuleList: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return type(self)(self._values()[index])
+        return self._values()[self._position(index)]
+
+    def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
+        self.extend(modules)
+        return self
+
+    def __add__(self, other: Iterable[Module]) -> ModuleList:
+        return ModuleList([*self, *other])
+
+    def __repr__(self) -> str:
+        # Neighbours that print alike are shown once, with their count.
+        lines, start = [], 0
+        for text, group in groupby(repr(module) for module in self):
+            count = len(list(group))
+            place = f"({start}): " if count == 1 else f"({start}-{start + count - 1}): {count} x "
+            lines.append(indented(place + text))
+            start += count
+        return f"{self._get_name()}(" + ("\n  " + "\n  ".join(lines) + "\n" if lines else "") + ")"
+
+
+class ModuleDict(Module):
+    """Modules by name, registered. Answers to torch.nn.ModuleDict."""
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self.update(modules)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._modules[key]
+
+    def __setitem__(self, key: str, module: Module) -> None:
+        self.add_module(key, module)
+
+    def __delitem__(self, key: str) -> None:
+        del self._modules[key]
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._modules
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self._modules.keys()
+
+    def values(self) -> Iterable[Any]:
+        """The modules."""
+        return self._modules.values()
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Pairs of name and module."""
+        return self._modules.items()
+
+    def pop(self, key: str) -> Any:
+        """Take a module out and return it."""
+        return self._modules.pop(key)
+
+    def clear(self) -> None:
+        """Hold nothing any more."""
+        self._modules.clear()
+
+    def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
+        """Hold these modules too; of the same name the new one stays."""
+        for name, module in modules.items() if isinstance(modules, Mapping | ModuleDict) else modules:
+            self[name] = module
+
+
+class ParameterList(Module):
+    """Parameters in a list, registered; other tensors become parameters. Answers to torch.nn.ParameterList."""
+
+    def __init__(self, values: Iterable[Tensor] | None = None) -> None:
+        super().__init__()
+        self.extend(values or ())
+
+    def _fill(self, values: Iterable[Tensor]) -> None:
+        kept = list(values)
+        self._parameters.clear()
+        self.extend(kept)
+
+    def _position(self, index: int) -> int:
+        count, index = len(self), operator.index(index)
+        if not -count <= index < count:
+            raise IndexError(f"index {index} is out of range")
+        return index % count
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self._parameters.values()))
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> ParameterList: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return type(self)(list(self)[index])
+        return self._parameters[str(self._position(index))]
+
+    def __setitem__(self, index: int, value: Tensor) -> None:
+        self._hold(str(self._position(index)), value)
+
+    def __iadd__(self, values: Iterable[Tensor]) -> ParameterList:
+        return self.extend(values)
+
+    def _hold(self, name: str, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"ParameterList holds tensors, not {type(value).__name__}")
+        made = value if isinstance(value, Parameter) else Parameter(value)
+        self._parameters[name] = made
+        set_owner(made, self, name)
+
+    def append(self, value: Tensor) -> ParameterList:
+        """Add a parameter at the end; returns this list."""
+        self._hold(str(len(self)), value)
+        return self
+
+    def extend(self, values: Iterable[Tensor]) -> ParameterList:
+        """Add parameters at the end; returns this list."""
+        for value in list(values):
+            self.append(value)
+        return self
+
+    def pop(self, index: int = -1) -> Any:
+        """Take a parameter out and return it."""
+        kept = list(self)
+        taken = kept.pop(self._position(index))
+        self._fill(kept)
+        return taken
+
+    def extra_repr(self) -> str:
+        """The kind, dtype and size of each parameter."""
+        lines = []
+        for place, param in enumerate(self):
+            size = "x".join(map(str, param.shape))
+            where = "" if param.device.type == "cpu" else f" ({param.device})"
+            lines.append(f"  ({place}): Parameter containing: [{param.dtype} of size {size}{where}]")
+        return "\n".join(lines)

@@ -1,0 +1,171 @@
+"""The losses of nn.functional: PyTorch's parameters, with the older words for `reduction`, in front of the ops."""
+
+from __future__ import annotations
+
+import warnings
+
+from gradwire import _ops
+from gradwire._tensor import Tensor
+
+
+def resolve_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """The reduction that PyTorch's older arguments stand for, with its warning; else the given one."""
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is False:
+        meant = "none"
+    else:
+        meant = "sum" if size_average is False else "mean"
+    warnings.warn(
+        f"size_average and reduce args will be deprecated, please use reduction='{meant}' instead.", stacklevel=3
+    )
+    return meant
+
+
+def _warn_of_broadcast(name: str, input: Tensor, target: Tensor) -> None:
+    if input.shape != target.shape:
+        warnings.warn(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) in {name}. This "
+            "will likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+            stacklevel=3,
+        )
+
+
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """(input - target)² of tensors of one shape; answers to torch.nn.functional.mse_loss."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    _warn_of_broadcast("mse_loss", input, target)
+    return _ops.mse_loss(input, target, reduction=reduction, weight=weight)
+
+
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """|input - target| of tensors of one shape; answers to torch.nn.functional.l1_loss."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    _warn_of_broadcast("l1_loss", input, target)
+    return _ops.l1_loss(input, target, reduction=reduction, weight=weight)
+
+
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
+    """Squared within `beta` of the target, linear beyond; answers to torch.nn.functional.smooth_l1_loss."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    _warn_of_broadcast("smooth_l1_loss", input, target)
+    return _ops.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
+
+
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
+    """Squared within `delta` of the target, linear beyond; answers to torch.nn.functional.huber_loss."""
+    _warn_of_broadcast("huber_loss", input, target)
+    return _ops.huber_loss(input, target, reduction=reduction, delta=delta, weight=weight)
+
+
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    """The divergence of log-probabilities `input` from `target`; answers to torch.nn.functional.kl_div.
+
+    `reduction` also takes "batchmean", the sum divided by the size of the first dimension: the divergence itself.
+    """
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    if reduction == "mean":
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' divides "
+            "only by the batch size, and aligns with the KL div math definition. 'mean' will be changed to behave the "
+            "same as 'batchmean' in the next major release.",
+            stacklevel=2,
+        )
+    return _ops.kl_div(input, target, reduction=reduction, log_target=log_target)
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Minus the log-probability of the target class: (N, C, *), classes (N, *); torch.nn.functional.nll_loss."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    return _ops.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """nll_loss of log_softmax: scores (N, C, *), and classes (N, *) or probabilities (N, C, *).
+
+    Answers to torch.nn.functional.cross_entropy.
+    """
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    return _ops.cross_entropy(
+        input, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
+    )
+
+
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The cross entropy of probabilities and targets in [0, 1]; torch.nn.functional.binary_cross_entropy.
+
+    Raises ValueError where the shapes differ.
+    """
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    return _ops.binary_cross_entropy(input, target, weight, reduction=reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """binary_cross_entropy of sigmoid(input), stably; torch.nn.functional.binary_cross_entropy_with_logits.
+
+    Raises ValueError where the shapes differ.
+    """
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    return _ops.binary_cross_entropy_with_logits(input, target, weight, reduction=reduction, pos_weight=pos_weight)

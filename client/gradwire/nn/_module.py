@@ -1,0 +1,471 @@
+"""Module: a tree of parameters, buffers and submodules with a forward.
+
+Attributes do the bookkeeping: a Parameter assigned to a module is its parameter, a Module its submodule, a tensor given
+to `register_buffer` its buffer. Everything else here walks that tree. Moving and casting (`to`, `cuda`, `double`)
+replace the data of parameters and are no ops of the graph: parameters stay the leaves they were.
+"""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from gradwire import _dtypes
+from gradwire._modes import no_grad
+from gradwire._tensor import Tensor
+from gradwire.nn import _state
+from gradwire.nn._parameter import Parameter, set_owner
+
+M = TypeVar("M", bound="Module")
+Held = TypeVar("Held")
+_REGISTRIES = ("_parameters", "_buffers", "_modules")
+
+
+class HookHandle:
+    """What registering a hook returns; `remove()` takes the hook away again."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
+        self._hooks = hooks
+        self._number = next(self._numbers)
+        hooks[self._number] = hook
+
+    def remove(self) -> None:
+        """Take the hook away; again: nothing."""
+        self._hooks.pop(self._number, None)
+
+
+def _forward_missing(self: Module, *args: Any, **kwargs: Any) -> Any:
+    raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+
+class Module:
+    """The base of all layers and models. Subclass it, assign layers in `__init__`, compute in `forward`.
+
+    Answers to torch.nn.Module.
+    """
+
+    training: bool
+    # Typed as a plain callable, so that a subclass may take whatever arguments it likes.
+    forward: Callable[..., Any] = _forward_missing
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _modules: dict[str, Module | None]
+    _owner: Any = None
+
+    def __init__(self) -> None:
+        set_plainly = super().__setattr__
+        set_plainly("training", True)
+        for registry in _REGISTRIES:
+            set_plainly(registry, {})
+        set_plainly("_non_persistent_buffers", set())
+        set_plainly("_forward_pre_hooks", {})
+        set_plainly("_forward_hooks", {})
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only where ordinary look-up found nothing.
+        for registry in _REGISTRIES:
+            held = self.__dict__.get(registry)
+            if held is not None and name in held:
+                return held[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        for registry, kind, noun in (("_parameters", Parameter, "parameters"), ("_modules", Module, "module")):
+            if isinstance(value, kind):
+                if registry not in self.__dict__:
+                    raise AttributeError(f"cannot assign {noun} before Module.__init__() call")
+                self._forget(name, but=registry)
+                self.__dict__[registry][name] = value
+                set_owner(value, self, name)
+                return
+        for registry, wanted in (
+            ("_parameters", "parameter '{}' (gradwire.nn.Parameter or None expected)"),
+            ("_modules", "child module '{}' (gradwire.nn.Module or None expected)"),
+            ("_buffers", "buffer '{}' (gradwire.Tensor or None expected)"),
+        ):
+            held = self.__dict__.get(registry)
+            if held is not None and name in held:
+                if value is not None and not (registry == "_buffers" and isinstance(value, Tensor)):
+                    raise TypeError(f"cannot assign '{_type_name(value)}' as {wanted.format(name)}")
+                held[name] = value
+                return
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if any(name in self.__dict__.get(registry, ()) for registry in _REGISTRIES):
+            self._forget(name)
+        else:
+            super().__delattr__(name)
+
+    def _forget(self, name: str, but: str = "") -> None:
+        self.__dict__.pop(name, None)
+        if but != "_buffers":
+            self.__dict__["_non_persistent_buffers"].discard(name)
+        for registry in _REGISTRIES:
+            if registry != but:
+                self.__dict__[registry].pop(name, None)
+
+    def __dir__(self) -> list[str]:
+        held = itertools.chain.from_iterable(self.__dict__[registry] for registry in _REGISTRIES)
+        return sorted({*super().__dir__(), *held})
+
+    # Registering by name.
+
+    def _check_name(self, kind: str, name: str, registry: str) -> None:
+        if registry not in self.__dict__:
+            raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
+        if not isinstance(name, str):
+            raise TypeError(f"{kind} name should be a string. Got {_type_name(name)}")
+        if "." in name:
+            raise KeyError(f'{kind} name can\'t contain ".", got: {name}')
+        if name == "":
+            raise KeyError(f'{kind} name can\'t be empty string ""')
+        if hasattr(self, name) and name not in self.__dict__[registry]:
+            raise KeyError(f"attribute '{name}' already exists")
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Hold a parameter under a name; None keeps the name free for one.
+
+        Raises KeyError for a bad or taken name, TypeError for what is no Parameter, ValueError for a non-leaf.
+        """
+        self._check_name("parameter", name, "_parameters")
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(
+                f"cannot assign '{_type_name(param)}' object to parameter '{name}' "
+                "(gradwire.nn.Parameter or None required)"
+            )
+        if param is not None and not param.is_leaf:
+            raise ValueError(
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly: "
+                "to have it as a function of another Tensor, compute the value in forward()."
+            )
+        self._parameters[name] = param
+        if param is not None:
+            set_owner(param, self, name)
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Hold a tensor that is state but no parameter; unless `persistent` it stays out of `state_dict`.
+
+        Raises KeyError for a bad or taken name, TypeError for what is no Tensor.
+        """
+        self._check_name("buffer", name, "_buffers")
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' (gradwire.Tensor or None required)"
+            )
+        self._buffers[name] = tensor
+        (self._non_persistent_buffers.discard if persistent else self._non_persistent_buffers.add)(name)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Hold a submodule under a name. Raises KeyError for a bad or taken name, TypeError for what is no Module."""
+        self._check_name("module", name, "_modules")
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{_type_name(module)} is not a Module subclass")
+        self._modules[name] = module
+        if module is not None:
+            set_owner(module, self, name)
+
+    register_module = add_module
+
+    # Calling.
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward`, with the forward hooks around it."""
+        if not self._forward_pre_hooks and not self._forward_hooks:
+            return self.forward(*args, **kwargs)
+        for hook in list(self._forward_pre_hooks.values()):
+            changed = hook(self, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        result = self.forward(*args, **kwargs)
+        for hook in list(self._forward_hooks.values()):
+            changed = hook(self, args, result)
+            if changed is not None:
+                result = changed
+        return result
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(module, args)` before each forward; what it returns, unless None, replaces the arguments."""
+        return HookHandle(self._forward_pre_hooks, hook)
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(module, args, output)` after each forward; what it returns, unless None, replaces the output."""
+        return HookHandle(self._forward_hooks, hook)
+
+    # Walking the tree.
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """This module and all below it with their paths, each once unless told otherwise."""
+        seen = set() if memo is None else memo
+        if self in seen:
+            return
+        if remove_duplicate:
+            seen.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                yield from module.named_modules(seen, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below it, each once."""
+        return (module for _, module in self.named_modules())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The submodules held directly, with their names, each once."""
+        seen: set[Module] = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def children(self) -> Iterator[Module]:
+        """The submodules held directly, each once."""
+        return (module for _, module in self.named_children())
+
+    def _named_members(
+        self, registry: str, prefix: str, recurse: bool, remove_duplicate: bool
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        modules = self.named_modules(None, prefix, remove_duplicate) if recurse else [(prefix, self)]
+        for path, module in modules:
+            for name, held in module.__dict__[registry].items():
+                if held is None or id(held) in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(id(held))
+                yield (f"{path}.{name}" if path else name), held
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """The parameters of this module, and with `recurse` of all below it, with their paths."""
+        return self._named_members("_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """The parameters of this module, and with `recurse` of all below it, each once."""
+        return (param for _, param in self.named_parameters(recurse=recurse))
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """The buffers of this module, and with `recurse` of all below it, with their paths."""
+        return self._named_members("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """The buffers of this module, and with `recurse` of all below it, each once."""
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
+
+    def get_submodule(self, target: str) -> Module:
+        """The module at a path ("layers.0"); "" is this one. Raises AttributeError if there is none."""
+        found: Any = self
+        for name in target.split(".") if target else ():
+            found = getattr(found, name)
+            if not isinstance(found, Module):
+                raise AttributeError(f"`{name}` is not an nn.Module")
+        module: Module = found
+        return module
+
+    def _get_member(self, target: str, registry: str, kind: str) -> Any:
+        path, _, name = target.rpartition(".")
+        held = self.get_submodule(path).__dict__[registry]
+        if name not in held:
+            raise AttributeError(f"`{name}` is not {kind}")
+        return held[name]
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter at a path. Raises AttributeError if there is none."""
+        param: Parameter = self._get_member(target, "_parameters", "an nn.Parameter")
+        return param
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a path. Raises AttributeError if there is none."""
+        buffer: Tensor = self._get_member(target, "_buffers", "a buffer")
+        return buffer
+
+    def apply(self: M, fn: Callable[[Module], Any]) -> M:
+        """Call `fn` on every submodule, children first, then on this module; returns this module."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    # Mode, gradients.
+
+    def train(self: M, mode: bool = True) -> M:
+        """Switch dropout and batch norm of the whole tree to training, or back. Raises ValueError for no bool."""
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self: M) -> M:
+        """The same as `train(False)`; it is no `no_grad()`."""
+        return self.train(False)
+
+    def requires_grad_(self: M, requires_grad: bool = True) -> M:
+        """Set the flag of every parameter."""
+        for param in self.parameters():
+            param.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop every parameter's gradient, or with `set_to_none=False` fill it with zeros."""
+        for param in self.parameters():
+            clear_grad(param, set_to_none)
+
+    # Moving and casting.
+
+    def _apply(self: M, fn: Callable[[Tensor], Tensor]) -> M:
+        """Replace the data of all parameters, their gradients and all buffers by what `fn` makes of them."""
+        with no_grad():
+            for module in self.modules():
+                for param in module._parameters.values():
+                    if param is not None:
+                        _replace_data(param, fn)
+                for name, buffer in module._buffers.items():
+                    if buffer is not None:
+                        module._buffers[name] = fn(buffer)
+        return self
+
+    def to(self: M, *args: Any, **kwargs: Any) -> M:
+        """Move the module: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`.
+
+        Tensors of whole numbers keep their dtype. Raises TypeError for a dtype that is neither floating nor complex. Returns the module, changed in place.
+        """
+        device, dtype = _target(*args, **kwargs)
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(
+                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+            )
+
+        def moved(tensor: Tensor) -> Tensor:
+            casts = dtype is not None and (tensor.is_floating_point() or tensor.is_complex())
+            return tensor.to(tensor.device if device is None else device, dtype if casts else tensor.dtype)
+
+        return self._apply(moved)
+
+    def cpu(self: M) -> M:
+        """Move the module to the CPU."""
+        return self._apply(lambda tensor: tensor.cpu())
+
+    def cuda(self: M, device: Any = None) -> M:
+        """Move the module to a GPU of the server."""
+        return self._apply(lambda tensor: tensor.cuda() if device is None else tensor.cuda(device))
+
+    def _cast(self: M, dtype: _dtypes.dtype) -> M:
+        return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+
+    def float(self: M) -> M:
+        """Cast what is floating to float32."""
+        return self._cast(_dtypes.float32)
+
+    def double(self: M) -> M:
+        """Cast what is floating to float64."""
+        return self._cast(_dtypes.float64)
+
+    def half(self: M) -> M:
+        """Cast what is floating to float16."""
+        return self._cast(_dtypes.float16)
+
+    def bfloat16(self: M) -> M:
+        """Cast what is floating to bfloat16."""
+        return self._cast(_dtypes.bfloat16)
+
+    def type(self: M, dst_type: _dtypes.dtype) -> M:
+        """Cast every parameter and buffer."""
+        return self._apply(lambda tensor: tensor.to(dst_type))
+
+    # Saving and loading.
+
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> OrderedDict[str, Tensor]:
+        """Parameters and persistent buffers by path; detached but on the same storage, unless `keep_vars`."""
+        return _state.collect(self, prefix, keep_vars)
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> _state.IncompatibleKeys:
+        """Take the values of a `state_dict`, by copying or with `assign` by taking its tensors.
+
+        Raises RuntimeError, and then has changed nothing, where a size differs or, if `strict`, where a key is
+        missing or unexpected; TypeError for no mapping. Returns those keys.
+        """
+        return _state.load(self, state_dict, strict, assign)
+
+    # Showing.
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def extra_repr(self) -> str:
+        """What `repr` shows beside the submodules; for subclasses to give."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        extra_lines = extra.split("\n") if extra else []
+        child_lines = [indented(f"({name}): {module!r}") for name, module in self._modules.items()]
+        if not child_lines and len(extra_lines) <= 1:
+            return f"{self._get_name()}({extra})"
+        return f"{self._get_name()}(\n  " + "\n  ".join(extra_lines + child_lines) + "\n)"
+
+
+def indented(text: str) -> str:
+    """The text with every line but the first moved right by two."""
+    first, *rest = text.split("\n", 1)
+    return first if not rest else first + "\n" + textwrap.indent(rest[0], "  ", lambda line: True)
+
+
+def clear_grad(param: Tensor, set_to_none: bool) -> None:
+    """Drop a tensor's gradient, or fill it with zeros, detached from whatever graph made it."""
+    if set_to_none:
+        param.grad = None
+    elif (grad := param.grad) is not None:
+        if grad.grad_fn is not None or grad.requires_grad:
+            param.grad = grad = grad.detach()
+        with no_grad():
+            grad.zero_()
+
+
+def _replace_data(param: Parameter, fn: Callable[[Tensor], Tensor]) -> None:
+    grad = param.grad
+    data = fn(param.detach())
+    if grad is None:
+        param.data = data
+        return
+    # The gradient is taken off first: a gradient must have its tensor's dtype and device at every moment.
+    new_grad = fn(grad.detach())
+    param.grad = None
+    param.data = data
+    param.grad = new_grad.requires_grad_(grad.requires_grad)
+
+
+def _target(*args: Any, **kwargs: Any) -> tuple[Any, _dtypes.dtype | None]:
+    """The device and dtype that the arguments of `to` name."""
+    device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
+    like = kwargs.pop("tensor", None)
+    kwargs.pop("non_blocking", None)  # commands never block for data to move
+    if kwargs:
+        raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    for place, argument in enumerate(args):
+        if isinstance(argument, Tensor):
+            like = argument
+        elif isinstance(argument, _dtypes.dtype):
+            dtype = argument
+        elif isinstance(argument, bool) and place > 0:
+            continue  # non_blocking
+        elif argument is not None:
+            device = argument
+    if like is not None:
+        device, dtype = like.device, like.dtype
+    return device, dtype
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,159 @@
+"""Norms: batch norm, which keeps running statistics, and layer norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradwire import _dtypes
+from gradwire._create import empty, ones, tensor, zeros
+from gradwire._tensor import Tensor
+from gradwire.nn import functional as F
+from gradwire.nn import init
+from gradwire.nn._module import Module
+from gradwire.nn._parameter import Parameter
+
+Device = _dtypes.device | str | int | None
+
+
+class _BatchNorm(Module):
+    """What BatchNorm1d and BatchNorm2d share; they differ in the inputs they take."""
+
+    _allowed_dims: tuple[int, ...] = ()
+    weight: Parameter | None
+    bias: Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Device = None,
+        dtype: _dtypes.dtype | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        self.register_parameter(
+            "weight", Parameter(empty(num_features, device=device, dtype=dtype)) if affine else None
+        )
+        has_bias = affine and bias
+        self.register_parameter(
+            "bias", Parameter(empty(num_features, device=device, dtype=dtype)) if has_bias else None
+        )
+        tracks = track_running_stats
+        self.register_buffer("running_mean", zeros(num_features, device=device, dtype=dtype) if tracks else None)
+        self.register_buffer("running_var", ones(num_features, device=device, dtype=dtype) if tracks else None)
+        self.register_buffer("num_batches_tracked", tensor(0, dtype=_dtypes.int64, device=device) if tracks else None)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Forget what was seen: mean 0, variance 1, no batches."""
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Forget what was seen and learnt: weight 1, bias 0."""
+        self.reset_running_stats()
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """In training by the batch's statistics, which then move the running ones; else by the running ones."""
+        if input.ndim not in self._allowed_dims:
+            expected = " or ".join(f"{dims}D" for dims in self._allowed_dims)
+            raise ValueError(f"expected {expected} input (got {input.ndim}D input)")
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:  # the plain mean of all batches
+                momentum = 1.0 / float(self.num_batches_tracked)
+        uses_running = not self.training or self.track_running_stats
+        return F.batch_norm(
+            input,
+            self.running_mean if uses_running else None,
+            self.running_var if uses_running else None,
+            self.weight,
+            self.bias,
+            self.training or (self.running_mean is None and self.running_var is None),
+            momentum,
+            self.eps,
+        )
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Normalizes each of C features over the batch: (N, C) or (N, C, L). Answers to torch.nn.BatchNorm1d."""
+
+    _allowed_dims = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Normalizes each of C channels over batch and image: (N, C, H, W). Answers to torch.nn.BatchNorm2d."""
+
+    _allowed_dims = (4,)
+
+
+class LayerNorm(Module):
+    """Normalizes over the last dimensions, whose sizes are `normalized_shape`. Answers to torch.nn.LayerNorm."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Device = None,
+        dtype: _dtypes.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape = shape
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        has_bias = elementwise_affine and bias
+        self.register_parameter(
+            "weight", Parameter(empty(*shape, device=device, dtype=dtype)) if elementwise_affine else None
+        )
+        self.register_parameter("bias", Parameter(empty(*shape, device=device, dtype=dtype)) if has_bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Forget what was learnt: weight 1, bias 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """See the class."""
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+            f"bias={self.bias is not None}"
+        )

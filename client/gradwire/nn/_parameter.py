@@ -1,0 +1,59 @@
+"""Parameter: a leaf that a module owns and an optimizer changes."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from gradwire._create import empty
+from gradwire._tensor import Tensor
+
+
+class Parameter(Tensor):
+    """A tensor that a module registers when it is assigned as an attribute.
+
+    `Parameter(data)` is a new leaf on the storage of `data`, outside its graph, and requires a gradient unless told
+    otherwise. Raises RuntimeError if it should and its dtype has no gradients. Answers to torch.nn.Parameter.
+    """
+
+    __slots__ = ()
+    # Who holds it under which name, weakly: so that a drawn graph can name its leaves.
+    _owner: tuple[weakref.ref[Any], str] | None = None
+
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
+        source = empty(0) if data is None else data.detach()
+        return source._as_subclass(cls).requires_grad_(requires_grad)
+
+    def _is_parameter(self) -> bool:
+        return True
+
+    @property
+    def name(self) -> str | None:
+        """Its name in the outermost module that holds it ("layers.0.weight"); None outside of modules."""
+        return qualified_name(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        # As in PyTorch the copy is a leaf without a gradient, whatever this one has.
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.detach().clone(), self.requires_grad)
+        made: Parameter = memo[id(self)]
+        return made
+
+
+def set_owner(held: Any, owner: Any, name: str) -> None:
+    """Remember, weakly, that a module holds a parameter or module under a name."""
+    object.__setattr__(held, "_owner", (weakref.ref(owner), name))
+
+
+def qualified_name(held: Any) -> str | None:
+    """The path of names from the outermost living module down to a parameter or module; None if nobody holds it."""
+    names: list[str] = []
+    seen: set[int] = set()
+    while held._owner is not None and id(held) not in seen:
+        seen.add(id(held))
+        owner = held._owner[0]()
+        if owner is None:
+            break
+        names.append(held._owner[1])
+        held = owner
+    return ".".join(reversed(names)) or None

@@ -1,0 +1,170 @@
+"""Initial values of parameters: PyTorch's functions, distributions and names.
+
+All change their tensor in place, outside of the graph, and return it. The random numbers are drawn on the server from
+the session's generator, so `manual_seed` makes them repeatable; they are not PyTorch's own sequence.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from contextlib import AbstractContextManager, nullcontext
+
+from gradwire import _ops
+from gradwire._create import eye
+from gradwire._modes import no_grad
+from gradwire._random import Generator
+from gradwire._tensor import Tensor
+
+_GAINS = {
+    **dict.fromkeys(("linear", "sigmoid"), 1.0),
+    **{f"conv{'_transpose' * transposed}{d}d": 1.0 for transposed in (0, 1) for d in (1, 2, 3)},
+    "tanh": 5.0 / 3,
+    "relu": math.sqrt(2.0),
+    "selu": 3.0 / 4,
+}
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor by which a nonlinearity's weights are spread. Raises ValueError for an unknown name."""
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        if isinstance(slope, bool) or not isinstance(slope, int | float):
+            raise ValueError(f"negative_slope {param} not a valid number")
+        return math.sqrt(2.0 / (1 + slope**2))
+    if nonlinearity not in _GAINS:
+        raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+    return _GAINS[nonlinearity]
+
+
+@no_grad()
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Fill with numbers uniform in [a, b)."""
+    with _drawing(generator):
+        return tensor.uniform_(a, b)
+
+
+@no_grad()
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Fill with numbers of the normal distribution."""
+    with _drawing(generator):
+        return tensor.normal_(mean, std)
+
+
+@no_grad()
+def trunc_normal_(
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Fill with numbers of the normal distribution cut off below `a` and above `b`."""
+    low, high = (0.5 * (1 + math.erf((bound - mean) / (std * math.sqrt(2)))) for bound in (a, b))
+    if (mean < a - 2 * std) or (mean > b + 2 * std):
+        warnings.warn(
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
+            "The distribution of values may be incorrect.",
+            stacklevel=2,
+        )
+    # The inverse of the distribution function, of numbers uniform between its values at the bounds.
+    with _drawing(generator):
+        tensor.uniform_(2 * low - 1, 2 * high - 1)
+    tensor.copy_(_ops.clamp(_ops.erfinv(tensor) * (std * math.sqrt(2)) + mean, a, b))
+    return tensor
+
+
+@no_grad()
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """Fill with one number."""
+    return tensor.fill_(val)
+
+
+@no_grad()
+def ones_(tensor: Tensor) -> Tensor:
+    """Fill with ones."""
+    return tensor.fill_(1.0)
+
+
+@no_grad()
+def zeros_(tensor: Tensor) -> Tensor:
+    """Fill with zeros."""
+    return tensor.zero_()
+
+
+@no_grad()
+def eye_(tensor: Tensor) -> Tensor:
+    """Fill a matrix with the identity. Raises ValueError unless it has two dimensions."""
+    if tensor.ndim != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    return tensor.copy_(eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Fill uniformly within gain * sqrt(6 / (fan_in + fan_out)) of zero (Glorot)."""
+    fan_in, fan_out = _fans(tensor)
+    bound = gain * math.sqrt(6.0 / (fan_in + fan_out))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Fill normally with a deviation of gain * sqrt(2 / (fan_in + fan_out)) (Glorot)."""
+    fan_in, fan_out = _fans(tensor)
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
+
+
+def kaiming_uniform_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> Tensor:
+    """Fill uniformly within gain * sqrt(3 / fan) of zero (He); `a` is the slope of a leaky ReLU."""
+    if 0 in tensor.shape:
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
+        return tensor
+    bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> Tensor:
+    """Fill normally with a deviation of gain / sqrt(fan) (He); `a` is the slope of a leaky ReLU."""
+    if 0 in tensor.shape:
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
+        return tensor
+    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+
+
+def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    mode = mode.lower()
+    if mode not in ("fan_in", "fan_out"):
+        raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
+    fan = _fans(tensor)[mode == "fan_out"]
+    return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+
+
+def _fans(tensor: Tensor) -> tuple[int, int]:
+    """How many inputs an output value is made of, and how many outputs an input value goes to."""
+    if tensor.ndim < 2:
+        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+    per_pair = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * per_pair, tensor.shape[0] * per_pair
+
+
+def _drawing(generator: Generator | None) -> AbstractContextManager[None]:
+    """Inside, random numbers come from the generator; from the session's own if it is None."""
+    return nullcontext() if generator is None else generator.used()
+
+
+def fan_in_bound(weight: Tensor) -> float:
+    """The bound of the default biases: 1 / sqrt(fan_in), 0 where nothing comes in."""
+    fan_in = _fans(weight)[0]
+    return 1 / math.sqrt(fan_in) if fan_in > 0 else 0.0

@@ -1,0 +1,128 @@
+"""Adam and AdamW: steps by running means of the gradient and of its square."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire import _ops
+from gradwire._create import zeros_like
+from gradwire._tensor import Tensor
+from gradwire.optim._optimizer import Optimizer, Params, refuse_negative, refuse_unsupported
+
+
+class Adam(Optimizer):
+    """param -= lr * m / (sqrt(v) + eps), m and v being the bias-corrected means of grad and grad².
+
+    `betas` are their decays; `weight_decay` adds to the gradient, or with `decoupled_weight_decay` shrinks the
+    parameter itself; `amsgrad` divides by the largest v so far; `maximize` ascends. Raises ValueError for options out
+    of range. Answers to torch.optim.Adam.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        refuse_negative("learning rate", lr)
+        refuse_negative("epsilon value", eps)
+        for place, beta in enumerate(betas):
+            if not 0.0 <= beta < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
+        refuse_negative("weight_decay value", weight_decay)
+        refuse_unsupported(differentiable, fused, foreach)
+        defaults = {
+            "lr": lr,
+            "betas": tuple(betas),
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "fused": fused,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, group: dict[str, Any]) -> None:
+        for param in group["params"]:
+            grad = param.grad
+            if grad is not None:
+                if param.is_complex():
+                    raise NotImplementedError(f"{type(self).__name__} of complex parameters is not supported yet")
+                self._update_one(param, -grad if group["maximize"] else grad, group)
+
+    def _update_one(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        lr, (beta1, beta2) = float(group["lr"]), group["betas"]
+        state = self._state_of(param, group["amsgrad"])
+        state["step"] += 1
+        if group["weight_decay"] != 0:
+            if group["decoupled_weight_decay"]:
+                param.mul_(1 - lr * group["weight_decay"])
+            else:
+                grad = grad.add(param, alpha=group["weight_decay"])
+        mean: Tensor = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
+        square: Tensor = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        if group["amsgrad"]:
+            square = state["max_exp_avg_sq"].copy_(_ops.maximum(state["max_exp_avg_sq"], square))
+        mean_correction = 1 - beta1 ** state["step"]
+        root_correction = (1 - beta2 ** state["step"]) ** 0.5
+        divisor = (square.sqrt() / root_correction).add_(group["eps"])
+        param.addcdiv_(mean, divisor, value=-lr / mean_correction)
+
+    def _state_of(self, param: Tensor, amsgrad: bool) -> dict[str, Any]:
+        state = self.state[param]
+        if not state:
+            # A plain number, where PyTorch keeps a tensor: the corrections are computed here.
+            state["step"] = 0
+            state["exp_avg"] = zeros_like(param)
+            state["exp_avg_sq"] = zeros_like(param)
+            if amsgrad:
+                state["max_exp_avg_sq"] = zeros_like(param)
+        return state
+
+
+class AdamW(Adam):
+    """Adam whose weight decay shrinks the parameters themselves. Answers to torch.optim.AdamW."""
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            foreach=foreach,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=True,
+        )

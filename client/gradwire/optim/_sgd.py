@@ -1,0 +1,68 @@
+"""Stochastic gradient descent, with momentum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire.optim._optimizer import Optimizer, Params, refuse_negative, refuse_unsupported
+
+
+class SGD(Optimizer):
+    """param -= lr * (grad + weight_decay * param), with momentum: lr times a decaying sum of these.
+
+    The sum is buf = momentum * buf + (1 - dampening) * grad, begun with the first gradient; `nesterov` looks one step
+    ahead; `maximize` ascends. Raises ValueError for options below zero. Answers to torch.optim.SGD.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        refuse_negative("learning rate", lr)
+        refuse_negative("momentum value", momentum)
+        refuse_negative("weight_decay value", weight_decay)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        refuse_unsupported(differentiable, fused, foreach)
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+            "foreach": foreach,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, group: dict[str, Any]) -> None:
+        lr, momentum, weight_decay = float(group["lr"]), group["momentum"], group["weight_decay"]
+        for param in group["params"]:
+            grad = param.grad
+            if grad is None:
+                continue
+            if group["maximize"]:
+                grad = -grad
+            if weight_decay != 0:
+                grad = grad.add(param, alpha=weight_decay)
+            if momentum != 0:
+                state = self.state[param]
+                buffer = state.get("momentum_buffer")
+                if buffer is None:
+                    state["momentum_buffer"] = buffer = grad.detach().clone()
+                else:
+                    buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
+                grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
+            param.add_(grad, alpha=-lr)

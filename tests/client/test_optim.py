@@ -1,0 +1,262 @@
+"""Optimizers against PyTorch: the same trajectory step by step, the same refusals, the same state."""
+
+import numpy as np
+import pytest
+
+import gradwire as gw
+from gradwire import nn
+
+torch = pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
+pytestmark = pytest.mark.usefixtures("session")
+
+RNG = np.random.default_rng(1)
+X, Y = RNG.standard_normal((16, 3)), RNG.standard_normal((16, 2))
+W, B = RNG.standard_normal((3, 2)), RNG.standard_normal(2)
+STEPS = 50
+
+OPTIMIZERS = [
+    "SGD(params, lr=0.1)",
+    "SGD(params, lr=0.1, momentum=0.9)",
+    "SGD(params, lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.01)",
+    "SGD(params, lr=0.05, momentum=0.8, nesterov=True)",
+    "SGD(params, lr=0.001, maximize=True, weight_decay=0.1)",
+    "Adam(params)",
+    "Adam(params, lr=0.05, betas=(0.8, 0.95), eps=1e-6)",
+    "Adam(params, lr=0.05, weight_decay=0.1)",
+    "Adam(params, lr=0.05, weight_decay=0.1, decoupled_weight_decay=True)",
+    "Adam(params, lr=0.05, amsgrad=True)",
+    "Adam(params, lr=0.01, maximize=True)",
+    "AdamW(params, lr=0.05)",
+    "AdamW(params, lr=0.05, weight_decay=0.2, amsgrad=True)",
+]
+
+
+class Fit:
+    """A least-squares fit in one library: its parameters, its optimizer, its steps."""
+
+    def __init__(self, library, text):
+        self.library = library
+        self.X, self.Y = library.tensor(X), library.tensor(Y)
+        self.w = library.tensor(W, requires_grad=True)
+        self.b = library.tensor(B, requires_grad=True)
+        self.optimizer = eval(text, dict(vars(library.optim), params=[self.w, self.b]))
+
+    def loss(self):
+        return ((self.X @ self.w + self.b - self.Y) ** 2).mean()
+
+    def step(self):
+        self.optimizer.zero_grad()
+        self.loss().backward()
+        self.optimizer.step()
+
+    def values(self):
+        return np.concatenate([self.w.detach().numpy().ravel(), self.b.detach().numpy()])
+
+
+@pytest.mark.parametrize("text", OPTIMIZERS)
+def test_trajectory_is_pytorchs_step_by_step(text):
+    ours, theirs = Fit(gw, text), Fit(torch, text)
+    for _ in range(STEPS):
+        ours.step()
+        theirs.step()
+        np.testing.assert_allclose(ours.values(), theirs.values(), rtol=1e-10, atol=1e-10)
+    assert ours.w.is_leaf
+    assert ours.w.requires_grad
+
+
+def test_learning_rate_may_change_between_steps():
+    ours, theirs = Fit(gw, "Adam(params, lr=0.1)"), Fit(torch, "Adam(params, lr=0.1)")
+    for step in range(10):
+        for fit in (ours, theirs):
+            fit.optimizer.param_groups[0]["lr"] = 0.1 / (step + 1)
+            fit.step()
+    np.testing.assert_allclose(ours.values(), theirs.values(), rtol=1e-10, atol=1e-10)
+
+
+def test_groups_have_options_of_their_own():
+    fits = []
+    for library in (gw, torch):
+        fit = Fit(library, "SGD(params)")
+        fit.optimizer = library.optim.SGD([{"params": [fit.w], "lr": 0.2}, {"params": fit.b}], lr=0.01, momentum=0.5)
+        for _ in range(5):
+            fit.step()
+        fits.append(fit)
+    np.testing.assert_allclose(fits[0].values(), fits[1].values(), rtol=1e-10, atol=1e-10)
+    assert repr(fits[0].optimizer) == repr(fits[1].optimizer)
+
+
+@pytest.mark.parametrize("text", OPTIMIZERS)
+def test_optimizer_prints_as_pytorchs(text):
+    assert repr(Fit(gw, text).optimizer) == repr(Fit(torch, text).optimizer)
+
+
+@pytest.mark.parametrize("text", ["SGD(params, lr=0.1, momentum=0.9)", "Adam(params, lr=0.05, amsgrad=True)"])
+def test_state_has_pytorchs_keys_and_continues_elsewhere(text):
+    ours, theirs = Fit(gw, text), Fit(torch, text)
+    for _ in range(3):
+        ours.step()
+        theirs.step()
+    state, expected = ours.optimizer.state_dict(), theirs.optimizer.state_dict()
+    assert state["param_groups"] == expected["param_groups"]
+    assert {key: set(held) for key, held in state["state"].items()} == {
+        key: set(held) for key, held in expected["state"].items()
+    }
+    resumed = Fit(gw, text.replace("0.1", "0.7"))
+    with gw.no_grad():
+        resumed.w.copy_(ours.w)
+        resumed.b.copy_(ours.b)
+    resumed.optimizer.load_state_dict(state)
+    for _ in range(5):
+        ours.step()
+        resumed.step()
+    np.testing.assert_array_equal(resumed.values(), ours.values())
+
+
+def test_loaded_state_is_a_copy_with_the_parameters_dtype():
+    double = Fit(gw, "SGD(params, lr=0.1, momentum=0.9)")
+    double.step()
+    single = gw.optim.SGD([gw.zeros(3, 2, requires_grad=True), gw.zeros(2, requires_grad=True)], lr=0.1)
+    single.load_state_dict(double.optimizer.state_dict())
+    held = single.state[single.param_groups[0]["params"][0]]["momentum_buffer"]
+    assert held.dtype is gw.float32
+    before = held.tolist()
+    double.step()
+    assert held.tolist() == before
+
+
+def test_state_of_another_shape_is_refused_and_changes_nothing():
+    w = gw.zeros(2, requires_grad=True)
+    optimizer = gw.optim.SGD([w], lr=0.3)
+    two = gw.optim.SGD([w, gw.zeros(1, requires_grad=True)], lr=0.1)
+    with pytest.raises(ValueError, match="doesn't match the size of optimizer's group"):
+        optimizer.load_state_dict(two.state_dict())
+    two.add_param_group({"params": gw.zeros(1, requires_grad=True)})
+    with pytest.raises(ValueError, match="different number of parameter groups"):
+        optimizer.load_state_dict(two.state_dict())
+    assert optimizer.param_groups[0]["lr"] == 0.3
+
+
+def test_parameter_without_a_gradient_is_left_alone():
+    w, unused = gw.ones(1, requires_grad=True), gw.ones(1, requires_grad=True)
+    optimizer = gw.optim.Adam([w, unused], weight_decay=0.5)
+    w.sum().backward()
+    optimizer.step()
+    assert unused.item() == 1.0
+    assert unused not in optimizer.state
+    assert w.item() != 1.0
+
+
+def test_zero_grad_drops_or_zeroes():
+    w = gw.ones(2, requires_grad=True)
+    optimizer = gw.optim.SGD([w], lr=0.1)
+    w.sum().backward()
+    optimizer.zero_grad(set_to_none=False)
+    assert w.grad.tolist() == [0.0, 0.0]
+    assert not w.grad.requires_grad
+    optimizer.zero_grad()
+    assert w.grad is None
+
+
+def test_zero_grad_detaches_a_gradient_with_history():
+    w = gw.ones(2, requires_grad=True)
+    (grad,) = gw.autograd.grad((w**3).sum(), w, create_graph=True)
+    w.grad = grad
+    gw.optim.SGD([w], lr=0.1).zero_grad(set_to_none=False)
+    assert w.grad.tolist() == [0.0, 0.0]
+    assert w.grad.is_leaf
+    assert grad.tolist() == [0.0, 0.0] or grad.tolist() == [3.0, 3.0]
+
+
+def test_step_calls_its_closure_with_gradients_enabled():
+    fits = Fit(gw, "SGD(params, lr=0.1)"), Fit(torch, "SGD(params, lr=0.1)")
+    for fit in fits:
+
+        def closure(fit=fit):
+            fit.optimizer.zero_grad()
+            loss = fit.loss()
+            loss.backward()
+            return loss
+
+        with fit.library.no_grad():
+            first = fit.optimizer.step(closure)
+        assert first.requires_grad
+    np.testing.assert_allclose(fits[0].values(), fits[1].values(), rtol=1e-12)
+
+
+def test_step_is_seen_by_a_backward_that_saved_the_old_value():
+    w = gw.ones(2, requires_grad=True)
+    loss = (w * w).sum()
+    loss.backward(retain_graph=True)
+    gw.optim.SGD([w], lr=0.1).step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_named_parameters_keep_their_names():
+    model, theirs = nn.Linear(2, 1), torch.nn.Linear(2, 1)
+    ours = gw.optim.SGD(model.named_parameters(), lr=0.1)
+    expected = torch.optim.SGD(theirs.named_parameters(), lr=0.1)
+    assert ours.param_groups[0]["param_names"] == ["weight", "bias"]
+    assert ours.state_dict()["param_groups"] == expected.state_dict()["param_groups"]
+    with pytest.raises(ValueError, match="with/without names"):
+        ours.add_param_group({"params": [gw.ones(1, requires_grad=True)]})
+
+
+REFUSALS = [
+    ("SGD([])", ValueError, "optimizer got an empty parameter list"),
+    ("SGD(w)", TypeError, "params argument given to the optimizer should be an iterable"),
+    ("SGD([w * 2])", ValueError, "can't optimize a non-leaf Tensor"),
+    ("SGD([1.0])", TypeError, "optimizer can only optimize Tensors"),
+    ("SGD([{'params': {w}}])", TypeError, "ordered collections"),
+    ("SGD([{'params': [w]}, {'params': [w]}])", ValueError, "some parameters appear in more than one parameter group"),
+    ("SGD([('w', w), v])", ValueError, "with/without names"),
+    ("SGD([w], lr=-1.0)", ValueError, "Invalid learning rate: -1.0"),
+    ("SGD([w], momentum=-1.0)", ValueError, "Invalid momentum value: -1.0"),
+    ("SGD([w], weight_decay=-1.0)", ValueError, "Invalid weight_decay value: -1.0"),
+    ("SGD([w], nesterov=True)", ValueError, "Nesterov momentum requires a momentum and zero dampening"),
+    ("Adam([w], betas=(1.0, 0.9))", ValueError, "Invalid beta parameter at index 0: 1.0"),
+    ("Adam([w], betas=(0.9, -0.1))", ValueError, "Invalid beta parameter at index 1: -0.1"),
+    ("Adam([w], eps=-1.0)", ValueError, "Invalid epsilon value: -1.0"),
+    ("AdamW([w], lr=-1.0)", ValueError, "Invalid learning rate: -1.0"),
+]
+
+
+@pytest.mark.parametrize(("text", "error", "phrase"), REFUSALS)
+def test_refusals_are_pytorchs(text, error, phrase):
+    for library in (gw, torch):
+        w, v = library.ones(1, requires_grad=True), library.ones(1, requires_grad=True)
+        with pytest.raises(error, match=phrase):
+            eval(text, dict(vars(library.optim), w=w, v=v))
+
+
+def test_duplicate_parameter_warns():
+    w = gw.ones(1, requires_grad=True)
+    with pytest.warns(UserWarning, match="duplicate parameters"):
+        gw.optim.SGD([w, w])
+
+
+def test_what_would_change_results_is_refused():
+    w = gw.ones(1, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="differentiable"):
+        gw.optim.Adam([w], differentiable=True)
+    with pytest.raises(NotImplementedError, match=r"closure|_update"):
+        gw.optim.Optimizer([w], {}).step()
+
+
+def test_own_optimizer_needs_only_an_update():
+    class SignDescent(gw.optim.Optimizer):
+        def __init__(self, params, lr):
+            super().__init__(params, {"lr": lr})
+
+        def step(self, closure=None):
+            with gw.no_grad():
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        if p.grad is not None:
+                            p.add_(p.grad.sign(), alpha=-group["lr"])
+
+    w = gw.tensor([2.0, -2.0], requires_grad=True)
+    optimizer = SignDescent([w], lr=0.5)
+    (w**2).sum().backward()
+    optimizer.step()
+    assert w.tolist() == [1.5, -1.5]
