@@ -12,7 +12,7 @@ from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import expand, sum_to_size
 from gradwire_engine.ops.checks import admit, broadcast_shape, ints, normalize_dim, normalize_dims
 from gradwire_engine.ops.fill import zeros
-from gradwire_engine.ops.shape import diagonal, permute, reshape, split, transpose, unbind, unsqueeze
+from gradwire_engine.ops.shape import diagonal, diagonal_backward, permute, reshape, split, transpose, unbind, unsqueeze
 
 Ints = Any
 
@@ -238,16 +238,20 @@ def diag_embed(xp: Any, input: Array, offset: int = 0, dim1: int = -2, dim2: int
 diag_embed.grad(input=lambda g, offset, dim1, dim2: diagonal(g, offset, dim1, dim2))
 
 
+@op(name="_diagonal_copy", node="DiagonalBackward0_copy")
+def _diagonal_copy(xp: Any, input: Array, offset: int) -> Array:
+    return diagonal(input, offset, 0, 1).copy()
+
+
+_diagonal_copy.grad(input=lambda g, input_meta, offset: diagonal_backward(g, input_meta.shape, offset, 0, 1))
+
+
 @composite
 def diag(input: Array, diagonal: int = 0) -> Array:
     """A vector as a diagonal matrix, or a matrix's diagonal (torch.diag)."""
     if input.ndim not in (1, 2):
         raise EngineError(Reason.RUNTIME, f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
-    return diag_embed(input, diagonal) if input.ndim == 1 else _diagonal(input, diagonal)
-
-
-def _diagonal(input: Any, offset: int) -> Any:
-    return diagonal(input, offset, 0, 1)
+    return diag_embed(input, diagonal) if input.ndim == 1 else _diagonal_copy(input, diagonal)
 
 
 # Several tensors at once.

@@ -21,12 +21,13 @@ from gradwire_engine.ops import unary
 from gradwire_engine.ops.basic import conj, expand, sum_axes
 from gradwire_engine.ops.binary import maximum, minimum
 from gradwire_engine.ops.checks import normalize_dim, normalize_dims
-from gradwire_engine.ops.compare import eq
+from gradwire_engine.ops.compare import eq, logical_and, logical_or
 from gradwire_engine.ops.fill import where
 from gradwire_engine.ops.precision import is_half, through_float32
 from gradwire_engine.ops.scan import product_backward
 from gradwire_engine.ops.shape import reshape
 from gradwire_engine.ops.sort import median_dim, scatter_selected
+from gradwire_engine.ops.unary import isnan
 from gradwire_engine.tensor import Tensor
 
 Ints = Any
@@ -249,19 +250,29 @@ def _shared(g: Any, input: Any, out: Any, dim: Any = None, keepdim: bool = False
     shape = input.shape
     winners = eq(input, keep(out, shape, dim, keepdim))
     ties = sum(winners, normalize_dims(dim, len(shape)), True)
-    return where(winners, keep(g, shape, dim, keepdim) / ties, 0)
+    return keep(g, shape, dim, keepdim) * winners / ties
+
+
+def _shared_by_all(g: Any, input: Any, out: Any) -> Any:
+    """The same over all dimensions, where PyTorch lets a nan result's gradient go to the nans."""
+    winners = logical_or(eq(input, out), logical_and(isnan(input), isnan(out)))
+    return where(winners, g / sum(winners), 0)
+
+
+def _some(dim: Any) -> Any:
+    return None if dim in ((), []) else dim
 
 
 @op
 def amax(xp: Any, input: Array, dim: Ints = (), keepdim: bool = False) -> Array:
     """The largest values over dim, or all of them; ties share the gradient (torch.amax)."""
-    return _extreme(xp, "amax", input, dim or None, keepdim)
+    return _extreme(xp, "amax", input, _some(dim), keepdim)
 
 
 @op
 def amin(xp: Any, input: Array, dim: Ints = (), keepdim: bool = False) -> Array:
     """The smallest values over dim, or all of them; ties share the gradient (torch.amin)."""
-    return _extreme(xp, "amin", input, dim or None, keepdim)
+    return _extreme(xp, "amin", input, _some(dim), keepdim)
 
 
 @op(name="_max", node="MaxBackward1")
@@ -276,8 +287,8 @@ def _min_all(xp: Any, input: Array) -> Array:
 
 amax.grad(input=_shared)
 amin.grad(input=_shared)
-_max_all.grad(input=lambda g, input, out: _shared(g, input, out))
-_min_all.grad(input=lambda g, input, out: _shared(g, input, out))
+_max_all.grad(input=_shared_by_all)
+_min_all.grad(input=_shared_by_all)
 
 
 def _found(xp: Any, name: str, input: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
@@ -389,7 +400,7 @@ def count_nonzero(xp: Any, input: Array, dim: Ints | None = None) -> Array:
 # Logarithms of sums, and norms.
 
 
-@op(promote="float")
+@op(promote="float", in_place=False)
 @through_float32
 def logsumexp(xp: Any, input: Array, dim: Ints, keepdim: bool = False) -> Array:
     """log(sum(exp(input))) over dim, without overflow (torch.logsumexp)."""
@@ -480,7 +491,7 @@ def _median_all(xp: Any, input: Array) -> Array:
     return median_dim(input.reshape(-1), 0, False)[0]
 
 
-_median_all.grad(input=lambda g, input, out: _shared(g, input, out))
+_median_all.grad(input=_shared_by_all)
 
 
 @composite(outputs=("values", "indices"))

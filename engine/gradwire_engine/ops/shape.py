@@ -108,7 +108,7 @@ def flatten(input: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
 @composite
 def ravel(input: Array) -> Array:
     """One dimension (torch.ravel)."""
-    return reshape(input, (-1,))
+    return reshape(contiguous(input), (-1,))
 
 
 @composite
@@ -426,16 +426,16 @@ def diagonal(xp: Any, input: Array, offset: int = 0, dim1: int = 0, dim2: int = 
 
 
 @op(name="_diagonal_backward")
-def _diagonal_backward(xp: Any, g: Array, shape: Ints, offset: int, dim1: int, dim2: int) -> Array:
+def diagonal_backward(xp: Any, g: Array, shape: Ints, offset: int, dim1: int, dim2: int) -> Array:
     whole = xp.zeros(shape, g.dtype)
     diagonal(whole, offset, dim1, dim2)[...] = g
     return whole
 
 
 diagonal.grad(
-    input=lambda g, input_meta, offset, dim1, dim2: _diagonal_backward(g, input_meta.shape, offset, dim1, dim2)
+    input=lambda g, input_meta, offset, dim1, dim2: diagonal_backward(g, input_meta.shape, offset, dim1, dim2)
 )
-_diagonal_backward.grad(g=lambda g, offset, dim1, dim2: diagonal(g, offset, dim1, dim2))
+diagonal_backward.grad(g=lambda g, offset, dim1, dim2: diagonal(g, offset, dim1, dim2))
 
 # The same tensor under another name, and copies.
 

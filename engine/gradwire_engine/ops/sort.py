@@ -35,7 +35,11 @@ def _taken(xp: Any, input: Array, indices: Array, dim: int) -> tuple[Array, Arra
     return (xp.take_along_axis(input, indices, dim) if input.ndim else input.copy()), indices
 
 
-@op(outputs=("values", "indices"), differentiable_outputs=(0,))
+@op(
+    outputs=("values", "indices"),
+    differentiable_outputs=(0,),
+    node=lambda input, dim, descending, stable: f"SortBackward{int(stable)}",
+)
 def sort(xp: Any, input: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> Array:
     """Values in order along dim, and where they were (torch.sort); equal ones always keep their order."""
     dim = normalize_dim(dim, input.ndim)
