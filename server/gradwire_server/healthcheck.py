@@ -22,7 +22,8 @@ def serving_status(address: str, service: str = "", timeout: float = 5.0) -> str
     with grpc.insecure_channel(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout)
-    return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+    name: str = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+    return name
 
 
 def main() -> int:
