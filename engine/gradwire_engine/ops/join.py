@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire_engine import dtypes
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
@@ -334,20 +333,3 @@ def column_stack(tensors: list[Array]) -> Array:
     """Joined along the second dimension, vectors as columns (torch.column_stack)."""
     columns = [reshape(tensor, (-1, 1)) if tensor.ndim <= 1 else tensor for tensor in tensors]
     return cat(columns, 1)
-
-
-@op(name="one_hot", data_dependent=lambda tensor, num_classes: num_classes == -1)
-def one_hot(xp: Any, tensor: Array, num_classes: int = -1) -> Array:
-    """int64 rows with a one at each class (torch.nn.functional.one_hot)."""
-    if tensor.dtype != dtypes.int64:
-        raise EngineError(Reason.RUNTIME, "one_hot is only applicable to index tensor of type LongTensor.")
-    if tensor.size and int(tensor.min()) < 0:
-        raise EngineError(Reason.RUNTIME, "Class values must be non-negative.")
-    if not tensor.size and num_classes <= 0:
-        raise EngineError(Reason.RUNTIME, "Can not infer total number of classes from empty tensor.")
-    if num_classes == -1:
-        num_classes = int(tensor.max()) + 1
-    elif num_classes < 1 or (tensor.size and int(tensor.max()) >= num_classes):
-        raise EngineError(Reason.RUNTIME, "Class values must be smaller than num_classes.")
-    admit((*tensor.shape, num_classes), dtypes.int64)
-    return (tensor[..., None] == xp.arange(num_classes)).astype(dtypes.int64)
