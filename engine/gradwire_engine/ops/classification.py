@@ -1,0 +1,262 @@
+"""Losses of classification: nll_loss, and cross_entropy, which is log_softmax before it.
+
+Class dimension is dimension 1 (0 of a single sample). The gradient of nll_loss is zero but at the targets, so both
+directions work on flat positions: sample * (classes * rest) + target * rest + place in the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import neg
+from gradwire_engine.ops.loss import reduction_of
+from gradwire_engine.ops.matrix import fold
+from gradwire_engine.ops.precision import is_half
+from gradwire_engine.ops.reduce import sum as total
+from gradwire_engine.ops.softmax import log_softmax
+
+Ints = tuple[int, ...]
+
+
+def _check(input: Array, target: Array, weight: Array | None) -> None:
+    """PyTorch's conditions for the arguments of nll_loss."""
+    if input.ndim < 1:
+        raise EngineError(Reason.ARGUMENT_VALUE, f"Expected 1 or more dimensions (got {input.ndim})")
+    if input.ndim > 1 and (not target.ndim or input.shape[0] != target.shape[0]):
+        given = target.shape[0] if target.ndim else 1
+        raise EngineError(
+            Reason.ARGUMENT_VALUE,
+            f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({given}).",
+        )
+    if input.ndim <= 2 and target.ndim > 1:
+        raise EngineError(Reason.RUNTIME, "0D or 1D target tensor expected, multi-target not supported")
+    expected = (*input.shape[:1], *input.shape[2:]) if input.ndim > 1 else target.shape
+    if target.shape != expected:
+        raise EngineError(Reason.RUNTIME, f"Expected target size {list(expected)}, got {list(target.shape)}")
+    if target.dtype not in (dtypes.int64, dtypes.uint8):
+        name = dtypes.TITLES[target.dtype]
+        raise EngineError(Reason.RUNTIME, f"expected target dtype to be Long or Byte, but got {name}")
+    _check_weight(input, weight)
+
+
+def _check_weight(input: Array, weight: Array | None) -> None:
+    if weight is None:
+        return
+    classes = input.shape[1 if input.ndim > 1 else 0]
+    if weight.shape != (classes,):
+        raise EngineError(
+            Reason.RUNTIME,
+            f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of "
+            f"shape: {list(weight.shape)}",
+        )
+    if weight.dtype != input.dtype:
+        a, b = dtypes.TITLES[input.dtype], dtypes.TITLES[weight.dtype]
+        raise EngineError(Reason.DTYPE, f"expected scalar type {a} but found {b}")
+
+
+class _Targets:
+    """Where the targets lie in the flattened input, and which are not to be ignored."""
+
+    def __init__(self, xp: Any, shape: Ints, target: Array, ignore_index: int) -> None:
+        classes = shape[1] if len(shape) > 1 else shape[0]
+        flat = target.reshape(-1)
+        self.kept = None
+        if 0 <= ignore_index < classes or not _all_within(xp, flat, classes):
+            kept = flat != ignore_index
+            if not bool(kept.all()):
+                self.kept = kept
+                flat = xp.where(kept, flat, 0)
+            _check_bounds(xp, flat, classes)
+        self.classes = flat
+        self.positions = self._flat(xp, shape, classes)
+
+    def _flat(self, xp: Any, shape: Ints, classes: int) -> Array:
+        if len(shape) <= 2:
+            return xp.arange(0, self.classes.size * classes, classes) + self.classes if classes else self.classes
+        rest = math.prod(shape[2:])
+        places = xp.arange(0, shape[0] * classes * rest, classes * rest)[:, None] + xp.arange(rest)
+        return places.reshape(-1) + self.classes.astype(np.int64) * rest
+
+    def weights(self, xp: Any, weight: Array | None, dtype: Any) -> Any:
+        """Per target; None if all are 1."""
+        if weight is None:
+            return None if self.kept is None else self.kept.astype(dtype)
+        taken = weight[self.classes]
+        return taken if self.kept is None else taken * self.kept
+
+
+def _all_within(xp: Any, flat: Array, classes: int) -> bool:
+    """Whether all are classes: as unsigned numbers, negative ones are too large."""
+    if not flat.size:
+        return True
+    unsigned = flat.view(np.uint64) if flat.dtype == dtypes.int64 else flat
+    return bool(unsigned.max() < classes)
+
+
+def _check_bounds(xp: Any, flat: Array, classes: int) -> None:
+    wrong = (flat < 0) | (flat >= classes)
+    if bool(wrong.any()):
+        worst = int(flat[wrong][0])
+        raise EngineError(Reason.INDEX_OUT_OF_RANGE, f"Target {worst} is out of bounds.", target=worst, classes=classes)
+
+
+def _node(input: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> str:
+    """PyTorch has kernels for (n, c) and (n, c, h, w) and reshapes to the latter and back."""
+    if input.ndim <= 2:
+        return "NllLossBackward0"
+    return "ViewBackward0" if reduction == "none" and input.ndim != 4 else "NllLoss2DBackward0"
+
+
+@op(name="_nll_loss", node=_node)
+def _nll_loss(xp: Any, input: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int) -> Array:
+    _check(input, target, weight)
+    targets = _Targets(xp, input.shape, target, ignore_index)
+    picked = input.reshape(-1)[targets.positions]
+    if is_half(input.dtype):
+        picked = picked.astype(dtypes.float32)
+    weights = targets.weights(xp, weight, picked.dtype)
+    if weights is not None:
+        # An ignored target's own value may be infinite and does not count.
+        picked = xp.where(targets.kept, picked, 0) * weights if targets.kept is not None else picked * weights
+    if reduction == "none":
+        return xp.negative(picked).reshape(target.shape).astype(input.dtype, copy=False)
+    summed = -picked.sum(dtype=picked.dtype)
+    if reduction == "mean":
+        summed = summed / xp.asarray(picked.size if weights is None else weights.sum(), picked.dtype)
+    return xp.asarray(summed, input.dtype)
+
+
+@op(name="_nll_loss_backward")
+def _nll_loss_backward(
+    xp: Any, grad: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int, shape: Ints
+) -> Array:
+    """Zeros, but the gradient's share at the targets."""
+    targets = _Targets(xp, shape, target, ignore_index)
+    weights = targets.weights(xp, weight, grad.dtype)
+    share = xp.negative(grad.reshape(-1) if reduction == "none" else grad)
+    if weights is not None:
+        share = share * (weights / weights.sum() if reduction == "mean" else weights)
+    elif reduction == "mean":
+        share = share / grad.dtype.type(targets.positions.size)
+    if targets.kept is not None:  # where all are ignored, the mean's 0 / 0 is no gradient of theirs
+        share = xp.where(targets.kept, share, grad.dtype.type(0))
+    result = xp.zeros(math.prod(shape), grad.dtype)
+    result[targets.positions] = share
+    return result.reshape(shape)
+
+
+@op(name="_nll_loss_linear")
+def _nll_loss_linear(
+    xp: Any, input: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int
+) -> Array:
+    """The loss again: it is linear in its input, so it is the derivative of its backward."""
+    return _nll_loss.function(xp, input, target, weight, reduction, ignore_index)
+
+
+for _linear in (_nll_loss, _nll_loss_linear):
+    _linear.grad(
+        input=lambda g, target, weight, reduction, ignore_index, input_meta: _nll_loss_backward(
+            g, target, weight, reduction, ignore_index, input_meta.shape
+        )
+    )
+_nll_loss_backward.grad(
+    grad=lambda g, target, weight, reduction, ignore_index: _nll_loss_linear(g, target, weight, reduction, ignore_index)
+)
+
+
+@composite
+def nll_loss(
+    input: Array,
+    target: Array,
+    weight: Array | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """Minus the log-probability of the target class (torch.nn.functional.nll_loss).
+
+    input: (n, c, ...) or (c,); target: (n, ...) or (), int64; weight: (c,). "mean" divides by the weights' sum.
+    Raises EngineError: INDEX_OUT_OF_RANGE for a target that is no class, ARGUMENT_VALUE, RUNTIME, DTYPE.
+    """
+    return _nll_loss(input, target, weight, reduction_of(size_average, reduce, reduction), ignore_index)
+
+
+@composite
+def cross_entropy(
+    input: Array,
+    target: Array,
+    weight: Array | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """The cross entropy of softmax(input) with classes or probabilities (torch.nn.functional.cross_entropy).
+
+    input: (n, c, ...) or (c,); target: int64 classes (n, ...) or (), or probabilities of input's shape; weight: (c,).
+    Raises EngineError: INDEX_OUT_OF_RANGE for a target that is no class, ARGUMENT_VALUE, RUNTIME, DTYPE.
+    """
+    wanted = reduction_of(size_average, reduce, reduction)
+    if not 0 <= label_smoothing <= 1:
+        raise EngineError(Reason.RUNTIME, f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if input.ndim < 1:
+        raise EngineError(Reason.ARGUMENT_VALUE, f"Expected 1 or more dimensions (got {input.ndim})")
+    logs = log_softmax(input, 1 if input.ndim > 1 else 0)
+    if target.shape == input.shape and dtypes.category(target.dtype) >= dtypes.FLOAT:
+        return _with_probabilities(logs, target, weight, wanted, ignore_index, label_smoothing)
+    loss = _nll_loss(logs, target, weight, wanted, ignore_index)
+    if not label_smoothing:
+        return loss
+    classes = logs.shape[1 if logs.ndim > 1 else 0]
+    smooth = _smoothing(logs, target, weight, wanted, ignore_index)
+    return loss * (1 - label_smoothing) + smooth * (label_smoothing / classes)
+
+
+@op(name="_uniform_targets")
+def _uniform_targets(
+    xp: Any, logs: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int
+) -> Array:
+    """What every class counts in the smoothed part: its weight, 0 at ignored targets, divided as the mean divides."""
+    targets = _Targets(xp, logs.shape, target, ignore_index)
+    classes = (1, -1, *[1] * (logs.ndim - 2)) if logs.ndim > 1 else (-1,)
+    spread = xp.ones(logs.shape, logs.dtype) if weight is None else xp.broadcast_to(weight.reshape(classes), logs.shape)
+    if targets.kept is not None:
+        spread = spread * xp.expand_dims(targets.kept.reshape(target.shape), min(1, logs.ndim - 1))
+    if reduction != "mean":
+        return spread
+    weights = targets.weights(xp, weight, logs.dtype)
+    return spread / logs.dtype.type(targets.classes.size if weights is None else weights.sum())
+
+
+def _smoothing(logs: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> Any:
+    """Minus the log-probabilities of all classes, summed."""
+    values = neg(logs * _uniform_targets(logs, target, weight, reduction, ignore_index))
+    return total(values, 1 if logs.ndim > 1 else 0) if reduction == "none" else total(values)
+
+
+def _with_probabilities(
+    logs: Any, target: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float
+) -> Any:
+    if ignore_index >= 0:
+        raise EngineError(Reason.RUNTIME, "ignore_index is not supported for floating point target")
+    _check_weight(logs, weight)
+    dim = 1 if logs.ndim > 1 else 0
+    classes = logs.shape[dim]
+    if label_smoothing:
+        target = target * (1 - label_smoothing) + label_smoothing / classes
+    values = logs * target
+    if weight is not None:
+        values = values * fold(weight, (1, -1, *[1] * (logs.ndim - 2)) if logs.ndim > 1 else (-1,))
+    if reduction == "none":
+        return neg(total(values, dim))
+    summed = neg(total(values))
+    return summed / (math.prod(logs.shape) // classes) if reduction == "mean" else summed

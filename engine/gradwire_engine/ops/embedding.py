@@ -1,0 +1,116 @@
+"""Looking rows up in a table. The adjoint adds rows up: on the CPU a sparse matrix product."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array, module_of
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.checks import admit
+from gradwire_engine.tensor import Tensor
+
+Ints = tuple[int, ...]
+
+
+def _check_indices(xp: Any, indices: Array, rows: int) -> None:
+    """CuPy would wrap an index out of range silently."""
+    if indices.size and bool((indices < 0).any() | (indices >= rows).any()):
+        raise EngineError(Reason.INDEX_OUT_OF_RANGE, f"index out of range in self: the table has {rows} rows")
+
+
+@op(name="_embedding", node="EmbeddingBackward0")
+def _embedding(xp: Any, input: Array, weight: Array, padding_idx: int, scale_grad_by_freq: bool) -> Array:
+    _check_indices(xp, input, weight.shape[0])
+    admit((*input.shape, weight.shape[1]), weight.dtype)
+    return weight.take(input, axis=0)
+
+
+@op(name="_embedding_backward")
+def _embedding_backward(
+    xp: Any, grad: Array, input: Array, rows: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Array:
+    """Each row's gradients added up; none for the padding row."""
+    flat = input.reshape(-1)
+    weights = (flat != padding_idx).astype(dtypes.float32 if grad.dtype.itemsize == 2 else grad.dtype)
+    if scale_grad_by_freq:
+        weights /= xp.bincount(flat, minlength=rows)[flat]
+    values = grad.reshape(flat.size, grad.shape[-1]).astype(weights.dtype, copy=False)
+    if xp is np:
+        from scipy import sparse  # on first use: it takes long to import
+
+        table = sparse.csr_array((weights, (flat, np.arange(flat.size))), shape=(rows, flat.size))
+        return np.asarray(table @ values).astype(grad.dtype, copy=False)
+    added = xp.zeros((rows, values.shape[1]), values.dtype)
+    xp.add.at(added, flat, values * weights[:, None])
+    return added.astype(grad.dtype, copy=False)
+
+
+@op(name="_embedding_forward")
+def _embedding_forward(xp: Any, weight: Array, input: Array, padding_idx: int, scale_grad_by_freq: bool) -> Array:
+    """The adjoint of `_embedding_backward`: rows looked up, zeros for the padding row."""
+    taken = weight.take(input, axis=0)
+    if scale_grad_by_freq:
+        flat = input.reshape(-1)
+        taken = taken / xp.bincount(flat)[flat].reshape(*input.shape, 1).astype(weight.dtype)
+    return taken * (input != padding_idx)[..., None]
+
+
+for _lookup in (_embedding, _embedding_forward):
+    _lookup.grad(
+        weight=lambda g, input, weight_meta, padding_idx, scale_grad_by_freq: _embedding_backward(
+            g, input, weight_meta.shape[0], padding_idx, scale_grad_by_freq
+        )
+    )
+_embedding_backward.grad(
+    grad=lambda g, input, padding_idx, scale_grad_by_freq: _embedding_forward(g, input, padding_idx, scale_grad_by_freq)
+)
+
+
+@composite
+def embedding(
+    input: Array,
+    weight: Array,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """Rows of a table (torch.nn.functional.embedding).
+
+    input: int32 or int64 of any shape; weight: (rows, width). The row padding_idx gets no gradient; rows longer than
+    max_norm are first shortened in place. Raises EngineError: INDEX_OUT_OF_RANGE, RUNTIME, NOT_SUPPORTED for sparse.
+    """
+    if sparse:
+        raise EngineError(Reason.NOT_SUPPORTED, "embedding: sparse gradients are not implemented; use sparse=False")
+    if weight.ndim != 2:
+        raise EngineError(Reason.RUNTIME, "'weight' must be 2-D")
+    if input.dtype not in (dtypes.int64, dtypes.int32):
+        raise EngineError(
+            Reason.RUNTIME,
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
+            f"{dtypes.TITLES[input.dtype]} instead (while checking arguments for embedding)",
+        )
+    rows = weight.shape[0]
+    if padding_idx is not None and not -rows <= padding_idx < rows:
+        raise EngineError(Reason.ARGUMENT_VALUE, "Padding_idx must be within num_embeddings")
+    if max_norm is not None:
+        _shorten(weight, input, max_norm, norm_type)
+    padding = -1 if padding_idx is None else padding_idx % rows
+    return _embedding(input, weight, padding, scale_grad_by_freq)
+
+
+def _shorten(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+    """Bring the rows that are looked up to a norm of max_norm at most, in place and unrecorded."""
+    table, wanted = (value.array if type(value) is Tensor else value for value in (weight, indices))
+    xp = module_of(table)
+    _check_indices(xp, wanted, table.shape[0])
+    rows = xp.unique(wanted)
+    norms = (xp.abs(table[rows]) ** norm_type).sum(1) ** (1 / norm_type)
+    table[rows] *= xp.where(norms > max_norm, max_norm / (norms + 1e-7), 1).astype(table.dtype)[:, None]
+    if type(weight) is Tensor:
+        weight.storage.version += 1

@@ -1,0 +1,351 @@
+"""Losses. Classification stands in classification.py; here are those that compare elements.
+
+Each is one op, elementwise and reduced ("none", "mean" or "sum"); its formula spreads the gradient over the elements
+that were reduced and multiplies by the elementwise derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import cast, neg
+from gradwire_engine.ops.binary import xlogy
+from gradwire_engine.ops.fill import where
+from gradwire_engine.ops.precision import is_half
+from gradwire_engine.ops.reduce import mean
+from gradwire_engine.ops.reduce import sum as total
+from gradwire_engine.ops.unary import abs as absolute
+from gradwire_engine.ops.unary import exp, log, sigmoid, sign
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """The reduction that PyTorch's present and former arguments ask for. Raises EngineError: ARGUMENT_VALUE."""
+    if size_average is not None or reduce is not None:
+        averaged = size_average is None or size_average
+        summed = reduce is None or reduce
+        return "none" if not summed else "mean" if averaged else "sum"
+    if reduction not in _REDUCTIONS:
+        raise EngineError(Reason.ARGUMENT_VALUE, f"{reduction} is not a valid value for reduction")
+    return reduction
+
+
+def reduced(xp: Any, values: Array, reduction: str) -> Array:
+    """An array of losses reduced. Half types are summed in float32."""
+    if reduction == "none":
+        return values
+    wide = dtypes.float32 if is_half(values.dtype) else values.dtype
+    summed = xp.asarray(values.sum(dtype=wide))
+    if reduction == "mean":
+        summed = summed / values.size if values.size else summed * xp.nan
+    return xp.asarray(summed, values.dtype)
+
+
+def reduce_op(values: Any, reduction: str) -> Any:
+    """A Tensor of losses reduced, recorded."""
+    return values if reduction == "none" else mean(values) if reduction == "mean" else total(values)
+
+
+def spread(g: Any, values: Any, reduction: str) -> Any:
+    """A loss's gradient, per element: divided where the mean was taken. It broadcasts."""
+    return g / _size(values) if reduction == "mean" else g
+
+
+def _size(values: Any) -> int:
+    size = 1
+    for length in values.shape:
+        size *= length
+    return size
+
+
+def _floating(kernel: str, *operands: Array) -> None:
+    for operand in operands:
+        if dtypes.category(operand.dtype) < dtypes.FLOAT:
+            raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{dtypes.TITLES[operand.dtype]}'")
+
+
+def _loss_op(name: str, node: str, **options: Any) -> Callable[[Any], Any]:
+    return op(name=name, node=node, promote="same", in_place=False, **options)
+
+
+@_loss_op("_mse_loss", "MseLossBackward0")
+def _mse_loss(xp: Any, input: Array, target: Array, reduction: str) -> Array:
+    _floating("mse_cpu", input)
+    difference = input - target
+    if reduction != "none" and difference.dtype.kind == "f" and xp is np and not is_half(difference.dtype):
+        flat = difference.reshape(-1)
+        summed = np.asarray(flat @ flat)
+        return summed if reduction == "sum" else np.asarray(summed / flat.dtype.type(flat.size))
+    return reduced(xp, difference * difference, reduction)
+
+
+def _mse_grad(g: Any, input: Any, target: Any, reduction: str) -> Any:
+    difference = input - target
+    return difference * (spread(g, difference, reduction) * 2)
+
+
+_mse_loss.grad(
+    input=_mse_grad,
+    target=lambda g, input, target, reduction: neg(_mse_grad(g, input, target, reduction)),
+)
+
+
+@composite
+def mse_loss(
+    input: Array,
+    target: Array,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Array | None = None,
+) -> Any:
+    """The squared difference (torch.nn.functional.mse_loss).
+
+    input, target: shapes that broadcast; weight: per element, then "mean" divides by its sum.
+    Raises EngineError: SHAPE, ARGUMENT_VALUE, NOT_SUPPORTED for whole numbers.
+    """
+    wanted = reduction_of(size_average, reduce, reduction)
+    if weight is None:
+        return _mse_loss(input, target, wanted)
+    return _weighted(_mse_loss(input, target, "none"), weight, wanted)
+
+
+def _weighted(values: Any, weight: Any, reduction: str) -> Any:
+    if weight.shape != values.shape:
+        raise EngineError(Reason.ARGUMENT_VALUE, "Weights and input must have the same size.")
+    values = values * weight
+    return total(values) / total(weight) if reduction == "mean" else reduce_op(values, reduction)
+
+
+@composite
+def l1_loss(
+    input: Array,
+    target: Array,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Array | None = None,
+) -> Any:
+    """The absolute difference (torch.nn.functional.l1_loss).
+
+    input, target: shapes that broadcast; weight: per element. Raises EngineError: SHAPE, ARGUMENT_VALUE.
+    """
+    wanted = reduction_of(size_average, reduce, reduction)
+    values = absolute(input - target)
+    return reduce_op(values, wanted) if weight is None else _weighted(values, weight, wanted)
+
+
+@_loss_op("_smooth_l1_loss", "SmoothL1LossBackward0")
+def _smooth_l1_loss(xp: Any, input: Array, target: Array, reduction: str, beta: float) -> Array:
+    _floating("smooth_l1_cpu", input)
+    size = xp.abs(input - target)
+    return reduced(xp, xp.where(size < beta, 0.5 / beta * size * size if beta else size, size - 0.5 * beta), reduction)
+
+
+def _smooth_l1_grad(g: Any, input: Any, target: Any, reduction: str, beta: float) -> Any:
+    difference = input - target
+    slope = where(absolute(difference) < beta, difference / beta, sign(difference)) if beta else sign(difference)
+    return slope * spread(g, difference, reduction)
+
+
+_smooth_l1_loss.grad(
+    input=_smooth_l1_grad,
+    target=lambda g, input, target, reduction, beta: neg(_smooth_l1_grad(g, input, target, reduction, beta)),
+)
+
+
+@composite
+def smooth_l1_loss(
+    input: Array,
+    target: Array,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Any:
+    """Squared near 0, absolute from beta on (torch.nn.functional.smooth_l1_loss).
+
+    Raises EngineError: RUNTIME for a negative beta, SHAPE, ARGUMENT_VALUE.
+    """
+    if beta < 0:
+        raise EngineError(Reason.RUNTIME, "smooth_l1_loss does not support negative values for beta.")
+    wanted = reduction_of(size_average, reduce, reduction)
+    return _smooth_l1_loss(input, target, wanted, beta) if beta else l1_loss(input, target, reduction=wanted)
+
+
+@_loss_op("_huber_loss", "HuberLossBackward0")
+def _huber_loss(xp: Any, input: Array, target: Array, reduction: str, delta: float) -> Array:
+    _floating("huber_cpu", input)
+    size = xp.abs(input - target)
+    return reduced(xp, xp.where(size < delta, 0.5 * size * size, delta * (size - 0.5 * delta)), reduction)
+
+
+def _huber_grad(g: Any, input: Any, target: Any, reduction: str, delta: float) -> Any:
+    difference = input - target
+    slope = where(absolute(difference) < delta, difference, sign(difference) * delta)
+    return slope * spread(g, difference, reduction)
+
+
+_huber_loss.grad(
+    input=_huber_grad,
+    target=lambda g, input, target, reduction, delta: neg(_huber_grad(g, input, target, reduction, delta)),
+)
+
+
+@composite
+def huber_loss(
+    input: Array, target: Array, reduction: str = "mean", delta: float = 1.0, weight: Array | None = None
+) -> Any:
+    """Squared near 0, linear from delta on (torch.nn.functional.huber_loss).
+
+    Raises EngineError: RUNTIME for a delta that is not positive, SHAPE, ARGUMENT_VALUE.
+    """
+    if delta <= 0:
+        raise EngineError(Reason.RUNTIME, "huber_loss does not support non-positive values for delta.")
+    wanted = reduction_of(None, None, reduction)
+    if target.dtype != input.dtype:
+        target = cast(target, input.dtype)
+    if weight is None:
+        return _huber_loss(input, target, wanted, delta)
+    if weight.shape != input.shape:
+        raise EngineError(Reason.ARGUMENT_VALUE, "Weights and input must have the same size.")
+    return reduce_op(_huber_loss(input, target, "none", delta) * weight, wanted)
+
+
+@op(name="_binary_cross_entropy", node="BinaryCrossEntropyBackward0")
+def _binary_cross_entropy(xp: Any, input: Array, target: Array, weight: Array | None, reduction: str) -> Array:
+    _floating("binary_cross_entropy", input)
+    if bool(((input < 0) | (input > 1)).any()):
+        raise EngineError(Reason.RUNTIME, "all elements of input should be between 0 and 1")
+    if target.dtype != input.dtype:
+        names = dtypes.TITLES
+        raise EngineError(Reason.DTYPE, f"Found dtype {names[target.dtype]} but expected {names[input.dtype]}")
+    certain, against = xp.maximum(xp.log(input), -100), xp.maximum(xp.log1p(-input), -100)
+    values = (target - 1) * against - target * certain
+    return reduced(xp, values if weight is None else values * weight, reduction)
+
+
+def _bce_grad(g: Any, input: Any, target: Any, weight: Any, reduction: str) -> Any:
+    spacious = (1 - input) * input
+    slope = (input - target) / where(spacious < 1e-12, 1e-12, spacious)
+    slope = slope if weight is None else slope * weight
+    return slope * spread(g, input, reduction)
+
+
+def _bce_target_grad(g: Any, input: Any, weight: Any, reduction: str) -> Any:
+    certain, against = log(input), log(1 - input)
+    slope = where(against < -100, -100, against) - where(certain < -100, -100, certain)
+    slope = slope if weight is None else slope * weight
+    return slope * spread(g, input, reduction)
+
+
+_binary_cross_entropy.grad(input=_bce_grad, target=_bce_target_grad)
+
+
+@composite
+def binary_cross_entropy(
+    input: Array,
+    target: Array,
+    weight: Array | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """The cross entropy of probabilities, logarithms held above -100 (torch.nn.functional.binary_cross_entropy).
+
+    input, target: one shape, within [0, 1]; weight: broadcasts. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
+    """
+    wanted = reduction_of(size_average, reduce, reduction)
+    if input.shape != target.shape:
+        raise EngineError(
+            Reason.ARGUMENT_VALUE,
+            f"Using a target size (torch.Size({list(target.shape)})) that is different to the input size "
+            f"(torch.Size({list(input.shape)})) is deprecated. Please ensure they have the same size.",
+        )
+    return _binary_cross_entropy(input, target, weight, wanted)
+
+
+@op(name="_bce_with_logits", node="BinaryCrossEntropyWithLogitsBackward0", promote="same", in_place=False)
+def _bce_with_logits(
+    xp: Any, input: Array, target: Array, weight: Array | None, pos_weight: Array | None, reduction: str
+) -> Array:
+    _floating("binary_cross_entropy_with_logits", input)
+    # log(1 + exp(-input)), without overflow.
+    softened = xp.log1p(xp.exp(-xp.abs(input))) + xp.maximum(-input, 0)
+    if pos_weight is not None:
+        softened *= 1 + (pos_weight - 1) * target
+    values = (1 - target) * input + softened
+    return reduced(xp, values if weight is None else values * weight, reduction)
+
+
+def _logits_grad(g: Any, input: Any, target: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
+    if pos_weight is None:
+        slope = sigmoid(input) - target
+    else:
+        positive = pos_weight * target
+        slope = (positive + 1 - target) * sigmoid(input) - positive
+    slope = slope if weight is None else slope * weight
+    return slope * spread(g, input, reduction)
+
+
+def _logits_target_grad(g: Any, input: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
+    slope = neg(input)
+    if pos_weight is not None:
+        slope = log(sigmoid(neg(input))) - pos_weight * log(sigmoid(input))
+    slope = slope if weight is None else slope * weight
+    return slope * spread(g, input, reduction)
+
+
+_bce_with_logits.grad(input=_logits_grad, target=_logits_target_grad)
+
+
+@composite
+def binary_cross_entropy_with_logits(
+    input: Array,
+    target: Array,
+    weight: Array | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Array | None = None,
+) -> Any:
+    """The cross entropy of sigmoid(input), without overflow (torch.nn.functional.binary_cross_entropy_with_logits).
+
+    input, target: one shape; weight, pos_weight: broadcast. Raises EngineError: ARGUMENT_VALUE.
+    """
+    wanted = reduction_of(size_average, reduce, reduction)
+    if input.shape != target.shape:
+        raise EngineError(
+            Reason.ARGUMENT_VALUE,
+            f"Target size (torch.Size({list(target.shape)})) must be the same as input size "
+            f"(torch.Size({list(input.shape)}))",
+        )
+    return _bce_with_logits(input, target, weight, pos_weight, wanted)
+
+
+@composite
+def kl_div(
+    input: Array,
+    target: Array,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Any:
+    """The Kullback-Leibler divergence of log-probabilities from probabilities (torch.nn.functional.kl_div).
+
+    reduction: also "batchmean", the sum over the size of dimension 0. Raises EngineError: SHAPE, ARGUMENT_VALUE.
+    """
+    batchmean = reduction == "batchmean" and size_average is None and reduce is None
+    wanted = "sum" if batchmean else reduction_of(size_average, reduce, reduction)
+    values = exp(target) * (target - input) if log_target else xlogy(target, target) - target * input
+    made = reduce_op(values, wanted)
+    return made / input.shape[0] if batchmean and input.ndim else made

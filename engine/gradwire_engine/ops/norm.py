@@ -1,0 +1,379 @@
+"""Normalization: batch_norm, layer_norm, group_norm, rms_norm.
+
+The statistics are functions of the input, so a gradient through them has three terms (`_centred`). At first order
+that runs on arrays with the statistics that forward saved; with create_graph the same formula runs on Tensors and
+computes them again, recorded, so that any order is right. Half types are computed in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array, module_of
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import cast
+from gradwire_engine.ops.conv import channel_sum, spread_channels
+from gradwire_engine.ops.matrix import fold
+from gradwire_engine.ops.precision import is_half
+from gradwire_engine.ops.reduce import mean
+from gradwire_engine.ops.reduce import sum as total
+from gradwire_engine.ops.softmax import sum_along
+from gradwire_engine.ops.unary import rsqrt
+from gradwire_engine.tensor import Tensor
+
+Ints = tuple[int, ...]
+
+
+def _wide(array: Any) -> Any:
+    """A half array in float32."""
+    return array.astype(dtypes.float32) if array is not None and is_half(array.dtype) else array
+
+
+def _wide_tensor(value: Any) -> Any:
+    return cast(value, dtypes.float32) if is_half(value.dtype) else value
+
+
+def _centred(slope: Any, normal: Any, scale: Any, average: Callable[[Any], Any]) -> Any:
+    """The gradient by x of f(normal), normal = (x - mean(x)) * scale: slope is f's gradient by `normal`."""
+    return (slope - average(slope) - normal * average(slope * normal)) * scale
+
+
+def _recorded_statistics(input: Any, average: Callable[[Any], Any], eps: float) -> tuple[Any, Any]:
+    """The normalized input and its scale as functions of the input."""
+    centred = input - average(input)
+    scale = rsqrt(average(centred * centred) + eps)
+    return centred * scale, scale
+
+
+# Over the batch: statistics per channel.
+
+
+@op(
+    name="_batch_norm", node="NativeBatchNormBackward0",
+    outputs=("output", "mean", "scale", "variance"), differentiable_outputs=(0,),
+)  # fmt: skip
+def _batch_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, eps: float) -> Any:
+    """The output, and per channel the mean, 1 / sqrt(variance + eps) and the variance of the batch."""
+    values = _wide(input)
+    count = values.size // values.shape[1]
+    centre = channel_sum(values) / count
+    centred = values - spread_channels(centre, values.ndim)
+    variance = channel_sum(centred * centred) / count
+    scale = 1 / xp.sqrt(variance + values.dtype.type(eps))
+    factor = scale if weight is None else scale * _wide(weight)
+    centred *= spread_channels(factor, values.ndim)
+    if bias is not None:
+        centred += spread_channels(_wide(bias), values.ndim)
+    return centred.astype(input.dtype, copy=False), centre, scale, variance
+
+
+def _batch_input(g: Any, input: Any, weight: Any, out1: Any, out2: Any, eps: float) -> Any:
+    ndim = g.ndim
+    count = math.prod(input.shape) // input.shape[1]
+    if type(g) is Tensor:
+        input, g = _wide_tensor(input), _wide_tensor(g)
+        normal, scale = _recorded_statistics(input, lambda value: _channel_mean(value, count), eps)
+        slope = g if weight is None else g * spread_channels(weight, ndim)
+        return _centred(slope, normal, scale, lambda value: _channel_mean(value, count))
+    g = _wide(g)
+    result = _wide(input) - spread_channels(out1, ndim)
+    share = channel_sum(g * result) * (out2 * out2 / count)
+    result *= spread_channels(-share, ndim)
+    result += g
+    result -= spread_channels(channel_sum(g) / count, ndim)
+    result *= spread_channels(out2 if weight is None else out2 * _wide(weight), ndim)
+    return result
+
+
+def _channel_mean(value: Any, count: int) -> Any:
+    return spread_channels(channel_sum(value) / count, value.ndim)
+
+
+def _batch_weight(g: Any, input: Any, out1: Any, out2: Any, eps: float) -> Any:
+    if type(g) is Tensor:
+        count = math.prod(input.shape) // input.shape[1]
+        normal, _ = _recorded_statistics(_wide_tensor(input), lambda value: _channel_mean(value, count), eps)
+        return channel_sum(_wide_tensor(g) * normal)
+    return channel_sum(_wide(g) * (_wide(input) - spread_channels(out1, g.ndim))) * out2
+
+
+_batch_norm.grad(
+    input=_batch_input,
+    weight=_batch_weight,
+    bias=lambda g: channel_sum(g),
+)
+
+
+@op(
+    name="_batch_norm_eval", node="NativeBatchNormBackward0",
+    outputs=("output", "mean", "scale"), differentiable_outputs=(0,),
+)  # fmt: skip
+def _batch_norm_eval(
+    xp: Any, input: Array, weight: Array | None, bias: Array | None, mean: Array, var: Array, eps: float
+) -> Any:
+    """The output by given statistics, and these as they were: the running ones may change before backward."""
+    values, ndim = _wide(input), input.ndim
+    scale = 1 / xp.sqrt(_wide(var) + var.dtype.type(eps))
+    centre = xp.array(_wide(mean))
+    result = values - spread_channels(centre, ndim)
+    result *= spread_channels(scale if weight is None else scale * _wide(weight), ndim)
+    if bias is not None:
+        result += spread_channels(_wide(bias), ndim)
+    return result.astype(input.dtype, copy=False), centre, scale
+
+
+_batch_norm_eval.grad(
+    input=lambda g, weight, out2: g * spread_channels(out2 if weight is None else out2 * weight, g.ndim),
+    weight=lambda g, input, out1, out2: channel_sum(g * (input - spread_channels(out1, g.ndim))) * out2,
+    bias=lambda g: channel_sum(g),
+)
+
+
+def _check_batch(input: Any, training: bool, eps: float, **parameters: Any) -> None:
+    if training and input.ndim > 1:
+        count = math.prod(input.shape) // max(1, input.shape[1])
+        if count == 1:
+            raise EngineError(
+                Reason.ARGUMENT_VALUE,
+                f"Expected more than 1 value per channel when training, got input size torch.Size({list(input.shape)})",
+            )
+    if eps < 0 or (training and not eps):
+        needed = "positive during training" if training else "non-negative"
+        raise EngineError(Reason.ARGUMENT_VALUE, f"batch_norm eps must be {needed}, but got {eps}")
+    channels = input.shape[1] if input.ndim > 1 else 0
+    for name, value in parameters.items():
+        if value is None:
+            if name.startswith("running") and not training:
+                raise EngineError(Reason.RUNTIME, f"{name} must be defined in evaluation mode")
+            continue
+        if value.size != channels:
+            raise EngineError(Reason.RUNTIME, f"{name} should contain {channels} elements not {value.size}")
+        if value.dtype != input.dtype and not (is_half(input.dtype) and value.dtype == dtypes.float32):
+            raise EngineError(
+                Reason.DTYPE, f"mixed dtype (CPU): expect parameter to have scalar type of {dtypes.TITLES[input.dtype]}"
+            )
+
+
+@composite
+def batch_norm(
+    input: Array,
+    running_mean: Array | None,
+    running_var: Array | None,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Each channel shifted and scaled to mean 0 and variance 1 (torch.nn.functional.batch_norm).
+
+    input: (n, c, ...); the others: (c,). When training by the batch's statistics, which are mixed into the running ones
+    in place; else by the running ones. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
+    """
+    _check_batch(
+        input, training, eps, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
+    )
+    if not training:
+        return _batch_norm_eval(input, weight, bias, running_mean, running_var, eps)[0]
+    output, centre, _, variance = _batch_norm(input, weight, bias, eps)
+    count = math.prod(input.shape) // input.shape[1]
+    _mix(running_mean, centre, momentum)
+    _mix(running_var, variance, momentum, count / (count - 1))
+    return output
+
+
+def _mix(running: Any, fresh: Any, momentum: float, factor: float = 1.0) -> None:
+    """running = (1 - momentum) * running + momentum * factor * fresh, in place and unrecorded."""
+    if running is None:
+        return
+    array = running.array if type(running) is Tensor else running
+    values = fresh.array if type(fresh) is Tensor else fresh
+    array[...] = (1 - momentum) * _wide(array) + (momentum * factor) * values
+    if type(running) is Tensor:
+        running.storage.version += 1
+
+
+# Over the last dimensions, or groups of channels: statistics per row.
+
+
+def _normalized_rows(xp: Any, rows: Array, eps: float) -> tuple[Array, Array]:
+    """Rows of a matrix brought to mean 0 and variance 1, and their scales (rows, 1)."""
+    count = rows.shape[1]
+    normal = rows - sum_along(xp, rows, 1) / rows.dtype.type(count or 1)
+    variance = sum_along(xp, normal * normal, 1) / rows.dtype.type(count or 1)
+    scale = 1 / xp.sqrt(variance + rows.dtype.type(eps))
+    normal *= scale
+    return normal, scale
+
+
+def _rows_gradient(xp: Any, slope: Array, rows: Array, eps: float) -> Array:
+    normal, scale = _normalized_rows(xp, rows, eps)
+    count = rows.dtype.type(rows.shape[1])
+    normal *= sum_along(xp, slope * normal, 1) / -count
+    normal += slope
+    normal -= sum_along(xp, slope, 1) / count
+    normal *= scale
+    return normal
+
+
+def _normalize_rows(value: Any, eps: float) -> Any:
+    """Rows of a matrix normalized, recorded."""
+    count = value.shape[1]
+    return _recorded_statistics(_wide_tensor(value), lambda part: total(part, 1, True) / count, eps)
+
+
+def _by_rows(g: Any, input: Any, shape: Ints, eps: float) -> Any:
+    """The gradient by the input of a normalization of its rows in `shape`; g is the gradient by the normalized."""
+    if type(g) is Tensor:
+        normal, scale = _normalize_rows(fold(input, shape), eps)
+        slope = fold(_wide_tensor(g), shape)
+        return fold(_centred(slope, normal, scale, lambda part: total(part, 1, True) / shape[1]), input.shape)
+    rows = _wide(np.ascontiguousarray(input) if isinstance(input, np.ndarray) else input).reshape(shape)
+    return _rows_gradient(module_of(rows), _wide(g).reshape(shape), rows, eps).reshape(input.shape)
+
+
+def _normal(input: Any, shape: Ints, eps: float) -> Any:
+    """The input normalized by its rows in `shape`, once more: what the weight's gradient is a product with."""
+    if type(input) is Tensor:
+        return fold(_normalize_rows(fold(input, shape), eps)[0], input.shape)
+    rows = _wide(input).reshape(shape)
+    return _normalized_rows(module_of(rows), rows, eps)[0].reshape(input.shape)
+
+
+def _split(shape: Ints, last: int) -> Ints:
+    """Rows and their length, where the last dimensions are normalized together."""
+    return math.prod(shape[: len(shape) - last]), math.prod(shape[len(shape) - last :])
+
+
+def _affine(xp: Any, normal: Array, weight: Array | None, bias: Array | None, dtype: Any) -> Array:
+    if weight is not None:
+        normal = xp.multiply(normal, _wide(weight), out=normal)
+    if bias is not None:
+        normal = xp.add(normal, _wide(bias), out=normal)
+    return normal.astype(dtype, copy=False)
+
+
+@op(name="_layer_norm", node="NativeLayerNormBackward0")
+def _layer_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, last: int, eps: float) -> Array:
+    rows = _wide(xp.ascontiguousarray(input)).reshape(_split(input.shape, last))
+    normal, _ = _normalized_rows(xp, rows, eps)
+    return _affine(xp, normal.reshape(input.shape), weight, bias, input.dtype)
+
+
+_layer_norm.grad(
+    input=lambda g, input, weight, last, eps: _by_rows(
+        g if weight is None else g * weight, input, _split(input.shape, last), eps
+    ),
+    weight=lambda g, input, last, eps: g * _normal(input, _split(input.shape, last), eps),
+    bias=lambda g: g,
+)
+
+
+@composite
+def layer_norm(
+    input: Array, normalized_shape: Ints, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5
+) -> Any:
+    """The last dimensions together shifted and scaled to mean 0 and variance 1 (torch.nn.functional.layer_norm).
+
+    normalized_shape: their sizes; weight, bias: of that shape. Raises EngineError: RUNTIME.
+    """
+    shape = _checked_shape(input, normalized_shape, weight=weight, bias=bias)
+    return _layer_norm(input, weight, bias, len(shape), eps)
+
+
+def _checked_shape(input: Any, normalized_shape: Any, **parameters: Any) -> Ints:
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not shape:
+        raise EngineError(
+            Reason.RUNTIME,
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
+            "normalized_shape = []",
+        )
+    for name, value in parameters.items():
+        if value is not None and value.shape != shape:
+            raise EngineError(
+                Reason.RUNTIME,
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
+                f"{list(value.shape)} and normalized_shape = {list(shape)}",
+            )
+    if tuple(input.shape[max(0, input.ndim - len(shape)) :]) != shape:
+        wanted = ", ".join(["*", *map(str, shape)])
+        raise EngineError(
+            Reason.RUNTIME,
+            f"Given normalized_shape={list(shape)}, expected input with shape [{wanted}], but got input of "
+            f"size{list(input.shape)}",
+        )
+    return shape
+
+
+def _groups(shape: Ints, groups: int) -> Ints:
+    return shape[0] * groups, math.prod(shape[1:]) // groups
+
+
+@op(name="_group_norm", node="NativeGroupNormBackward0")
+def _group_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, groups: int, eps: float) -> Array:
+    rows = _wide(xp.ascontiguousarray(input)).reshape(_groups(input.shape, groups))
+    normal, _ = _normalized_rows(xp, rows, eps)
+    spread = [None if value is None else spread_channels(value, input.ndim) for value in (weight, bias)]
+    return _affine(xp, normal.reshape(input.shape), *spread, input.dtype)
+
+
+_group_norm.grad(
+    input=lambda g, input, weight, groups, eps: _by_rows(
+        g if weight is None else g * spread_channels(weight, g.ndim), input, _groups(input.shape, groups), eps
+    ),
+    weight=lambda g, input, groups, eps: channel_sum(g * _normal(input, _groups(input.shape, groups), eps)),
+    bias=lambda g: channel_sum(g),
+)
+
+
+@composite
+def group_norm(
+    input: Array, num_groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5
+) -> Any:
+    """Groups of channels of each sample brought to mean 0 and variance 1 (torch.nn.functional.group_norm).
+
+    input: (n, c, ...); weight, bias: (c,). Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    """
+    shape = list(input.shape)
+    if input.ndim < 2:
+        raise EngineError(Reason.RUNTIME, f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
+    if num_groups <= 0 or shape[1] % num_groups:
+        raise EngineError(
+            Reason.RUNTIME,
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape "
+            f"{shape} and num_groups={num_groups}",
+        )
+    if math.prod(shape[1:]) == num_groups and shape[0] == 1:
+        raise EngineError(
+            Reason.ARGUMENT_VALUE, f"Expected more than 1 value per channel when training, got input size {shape}"
+        )
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None and value.shape != (shape[1],):
+            raise EngineError(
+                Reason.RUNTIME,
+                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
+                f"shape {list(value.shape)} and input of shape {shape}",
+            )
+    return _group_norm(input, weight, bias, num_groups, eps)
+
+
+@composite
+def rms_norm(input: Array, normalized_shape: Ints, weight: Array | None = None, eps: float | None = None) -> Any:
+    """The last dimensions over the root of their mean square (torch.nn.functional.rms_norm).
+
+    eps: the dtype's machine epsilon unless given. Raises EngineError: RUNTIME.
+    """
+    shape = _checked_shape(input, normalized_shape, weight=weight)
+    wide = _wide_tensor(input)
+    added = float(ml_dtypes.finfo(input.dtype).eps) if eps is None else eps
+    scaled = wide * rsqrt(mean(wide * wide, tuple(range(-len(shape), 0)), True) + added)
+    scaled = cast(scaled, input.dtype) if wide is not input else scaled
+    return scaled if weight is None else scaled * weight

@@ -1,0 +1,135 @@
+"""softmax and log_softmax along a dimension, with formulas in the result.
+
+NumPy reduces short rows slowly: their maxima are taken column by column from a transposed copy, their sums as a
+product with ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import DType
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import cast_array, composite, op
+from gradwire_engine.ops.basic import neg
+from gradwire_engine.ops.checks import normalize_dim
+from gradwire_engine.ops.precision import is_half, through_float32
+from gradwire_engine.ops.reduce import sum as total
+from gradwire_engine.ops.unary import exp
+
+# Rows up to here are reduced by columns.
+_SHORT = 48
+
+
+def _is_rows(xp: Any, array: Array, dim: int) -> bool:
+    """Whether `dim` is the contiguous last dimension of an array in host memory."""
+    return xp is np and dim == array.ndim - 1 and array.flags.c_contiguous
+
+
+def max_along(xp: Any, array: Array, dim: int) -> Array:
+    """The maximum along a dimension, which is kept."""
+    length = array.shape[dim]
+    if _is_rows(xp, array, dim) and array.size > length and 1 < length <= _SHORT:
+        columns = np.ascontiguousarray(array.reshape(-1, length).T)
+        return np.maximum.reduce(columns, 0).reshape(*array.shape[:-1], 1)
+    return array.max(dim, keepdims=True)
+
+
+def sum_along(xp: Any, array: Array, dim: int) -> Array:
+    """The sum along a dimension, which is kept."""
+    if _is_rows(xp, array, dim) and array.ndim > 1 and array.dtype.kind == "f" and array.size:
+        length = array.shape[dim]
+        return (array.reshape(-1, length) @ np.ones(length, array.dtype)).reshape(*array.shape[:-1], 1)
+    return array.sum(dim, keepdims=True, dtype=array.dtype)
+
+
+def _prepared(kernel: str, input: Array, dim: int, dtype: DType | None) -> tuple[Array, int]:
+    """The input in the dtype wanted, floating and of at least one dimension, and the dimension from the front."""
+    dim = normalize_dim(dim, input.ndim)
+    if dtype is not None:
+        input = cast_array(input, dtype)
+    if dtypes.category(input.dtype) < dtypes.FLOAT:
+        place = "_lastdim" if dim >= input.ndim - 1 else ""
+        raise EngineError(
+            Reason.NOT_SUPPORTED, f"\"{kernel}{place}_kernel_impl\" not implemented for '{dtypes.TITLES[input.dtype]}'"
+        )
+    return input.reshape(1) if not input.ndim else input, dim
+
+
+@op
+def softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
+    """exp(input) over its sum along a dimension (torch.softmax).
+
+    dtype: what to cast the input to beforehand. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for whole numbers.
+    """
+    array, dim = _prepared("softmax", input, dim, dtype)
+    if is_half(array.dtype):
+        return softmax.function(xp, array.astype(dtypes.float32), dim).astype(array.dtype).reshape(input.shape)
+    if not array.size:
+        return array.copy()
+    result = array - max_along(xp, array, dim)
+    xp.exp(result, out=result)
+    result /= sum_along(xp, result, dim)
+    return result.reshape(input.shape)
+
+
+@op
+def log_softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
+    """log(softmax(input, dim)), without underflow (torch.log_softmax).
+
+    dtype: what to cast the input to beforehand. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for whole numbers.
+    """
+    array, dim = _prepared("log_softmax", input, dim, dtype)
+    if is_half(array.dtype):
+        return log_softmax.function(xp, array.astype(dtypes.float32), dim).astype(array.dtype).reshape(input.shape)
+    if not array.size:
+        return array.copy()
+    result = array - max_along(xp, array, dim)
+    result -= xp.log(sum_along(xp, xp.exp(result), dim))
+    return result.reshape(input.shape)
+
+
+@composite
+def softmin(input: Array, dim: int, *, dtype: DType | None = None) -> Any:
+    """softmax(-input, dim) (torch.nn.functional.softmin)."""
+    return softmax(neg(input), dim, dtype=dtype)
+
+
+@op(name="_softmax_backward")
+@through_float32
+def _softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Array:
+    """result * (grad - sum(grad * result))."""
+    if not result.ndim:
+        return grad * 0
+    weighted = grad * result
+    weighted -= result * sum_along(xp, weighted, normalize_dim(dim, result.ndim))
+    return weighted
+
+
+@op(name="_log_softmax_backward")
+@through_float32
+def _log_softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Array:
+    """grad - exp(result) * sum(grad)."""
+    if not result.ndim:
+        return grad * 0
+    shares = xp.exp(result)
+    shares *= sum_along(xp, grad, normalize_dim(dim, result.ndim))
+    return xp.subtract(grad, shares, out=shares)
+
+
+softmax.grad(input=lambda g, out, dim: _softmax_backward(g, out, dim))
+_softmax_backward.grad(
+    grad=lambda g, result, dim: _softmax_backward(g, result, dim),
+    result=lambda g, grad, result, dim: (
+        g * (grad - total(grad * result, dim, True)) - grad * total(g * result, dim, True)
+    ),
+)
+log_softmax.grad(input=lambda g, out, dim: _log_softmax_backward(g, out, dim))
+_log_softmax_backward.grad(
+    grad=lambda g, result, dim: g - total(g * exp(result), dim, True),
+    result=lambda g, grad, result, dim: neg(g * exp(result)) * total(grad, dim, True),
+)
