@@ -1,7 +1,8 @@
-"""Looking rows up in a table. The adjoint adds rows up: on the CPU a sparse matrix product."""
+"""Looking rows up in a table, and one-hot rows. The adjoint adds rows up: on the CPU a sparse matrix product."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -114,3 +115,27 @@ def _shorten(weight: Any, indices: Any, max_norm: float, norm_type: float) -> No
     table[rows] *= xp.where(norms > max_norm, max_norm / (norms + 1e-7), 1).astype(table.dtype)[:, None]
     if type(weight) is Tensor:
         weight.storage.version += 1
+
+
+@op(data_dependent=lambda tensor, num_classes: num_classes == -1)
+def one_hot(xp: Any, tensor: Array, num_classes: int = -1) -> Array:
+    """A last dimension with 1 at each class and 0 elsewhere, int64 (torch.nn.functional.one_hot).
+
+    num_classes: one more than the largest class if -1. Raises EngineError: RUNTIME for values that are no classes.
+    """
+    if tensor.dtype != dtypes.int64:
+        raise EngineError(Reason.RUNTIME, "one_hot is only applicable to index tensor of type LongTensor.")
+    if tensor.size and int(tensor.min()) < 0:
+        raise EngineError(Reason.RUNTIME, "Class values must be non-negative.")
+    if num_classes == -1:
+        if not tensor.size:
+            raise EngineError(Reason.RUNTIME, "Can not infer total number of classes from empty tensor.")
+        num_classes = int(tensor.max()) + 1
+    elif num_classes < 1 and tensor.size:
+        raise EngineError(Reason.RUNTIME, "num_classes should be positive")
+    if tensor.size and int(tensor.max()) >= num_classes:
+        raise EngineError(Reason.RUNTIME, "Class values must be smaller than num_classes.")
+    admit((*tensor.shape, num_classes), dtypes.int64)
+    result = xp.zeros((math.prod(tensor.shape), num_classes), dtypes.int64)
+    result[xp.arange(result.shape[0]), tensor.reshape(-1)] = 1
+    return result.reshape(*tensor.shape, num_classes)
