@@ -109,6 +109,7 @@ REPRS = [text for text, _ in LAYERS.values()] + [
     "ReLU(inplace=True)",
     "LeakyReLU(inplace=True)",
     "Embedding(5, 3, padding_idx=-1)",
+    "Embedding(5, 3, max_norm=1.0, norm_type=1.0, scale_grad_by_freq=True)",
     "Dropout(0.2, inplace=True)",
     "Sequential()",
     "Sequential(Sequential(ReLU(), Linear(1, 2)), ModuleList([ReLU(), ReLU(), Tanh()]))",
@@ -126,10 +127,9 @@ def test_module_prints_as_pytorch(text):
     assert repr(built(nn, text)) == repr(built(torch.nn, text))
 
 
-@pytest.mark.parametrize("padding_idx", [None, 1])
-def test_embedding_gathers_rows_and_adds_up_their_gradients(padding_idx):
-    ours = nn.Embedding(5, 3, padding_idx=padding_idx).double()
-    theirs = torch.nn.Embedding(5, 3, padding_idx=padding_idx).double()
+@pytest.mark.parametrize("options", ["", ", padding_idx=1", ", max_norm=0.7", ", scale_grad_by_freq=True"])
+def test_embedding_gathers_rows_and_adds_up_their_gradients(options):
+    ours, theirs = (built(library, f"Embedding(5, 3{options})") for library in (nn, torch.nn))
     weights_copied(ours, theirs)
     picks = [[1, 2, 2], [4, 1, 0]]
     out, expected = ours(gw.tensor(picks)), theirs(torch.tensor(picks))
@@ -137,6 +137,7 @@ def test_embedding_gathers_rows_and_adds_up_their_gradients(padding_idx):
     out.square().sum().backward()
     expected.square().sum().backward()
     assert_same(ours.weight.grad, theirs.weight.grad)
+    assert_same(ours.weight, theirs.weight)
 
 
 def test_embedding_starts_with_zeros_at_its_padding_and_can_be_given():
@@ -144,6 +145,15 @@ def test_embedding_starts_with_zeros_at_its_padding_and_can_be_given():
     frozen = nn.Embedding.from_pretrained(gw.ones(3, 2))
     assert not frozen.weight.requires_grad
     assert frozen(gw.tensor([0, 2])).shape == (2, 2)
+
+
+def test_max_pool_tells_where_its_values_were():
+    x = draw(2, 3, 6, 5)
+    ours = nn.MaxPool2d(2, return_indices=True)(gw.tensor(x))
+    theirs = torch.nn.MaxPool2d(2, return_indices=True)(torch.tensor(x))
+    assert type(ours) is tuple
+    for a, b in zip(ours, theirs, strict=True):
+        assert_same(a, b)
 
 
 # Losses: expression, and what input and target are made of.
@@ -188,9 +198,8 @@ def test_loss_computes_and_differentiates_as_pytorch(text, input, target, reduct
     text = text.format(r=f"reduction={reduction!r}")
     results = []
     for library in (gw, torch):
-        loss = eval(
-            text, dict(vars(library.nn), tensor=library.tensor, partial=partial, POSITIVE=POSITIVE, WEIGHTS=WEIGHTS)
-        )
+        names = {"tensor": library.tensor, "partial": partial, "POSITIVE": POSITIVE, "WEIGHTS": WEIGHTS}
+        loss = eval(text, {**vars(library.nn), **names})
         x = library.tensor(input, requires_grad=True)
         value = loss(x, library.tensor(target))
         value.sum().backward()

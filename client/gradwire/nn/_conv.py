@@ -122,7 +122,7 @@ class Conv2d(_ConvNd):
 
 
 class MaxPool2d(Module):
-    """The largest value of each window. Answers to torch.nn.MaxPool2d, but for `return_indices`."""
+    """The largest value of each window, with `return_indices` also its place. Answers to torch.nn.MaxPool2d."""
 
     def __init__(
         self,
@@ -134,8 +134,6 @@ class MaxPool2d(Module):
         ceil_mode: bool = False,
     ) -> None:
         super().__init__()
-        if return_indices:
-            raise NotImplementedError("MaxPool2d: return_indices is not supported yet")
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride
         self.padding = padding
@@ -143,11 +141,10 @@ class MaxPool2d(Module):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Any:
         """See the class."""
-        return F.max_pool2d(
-            input, self.kernel_size, self.stride, self.padding, dilation=self.dilation, ceil_mode=self.ceil_mode
-        )
+        window = (self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+        return F.max_pool2d(input, *window, return_indices=self.return_indices)
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""

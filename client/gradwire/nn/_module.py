@@ -338,7 +338,8 @@ class Module:
     def to(self: M, *args: Any, **kwargs: Any) -> M:
         """Move the module: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`.
 
-        Tensors of whole numbers keep their dtype. Raises TypeError for a dtype that is neither floating nor complex. Returns the module, changed in place.
+        Tensors of whole numbers keep their dtype. Raises TypeError for a dtype that is neither floating nor complex.
+        Returns the module, changed in place.
         """
         device, dtype = _target(*args, **kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):

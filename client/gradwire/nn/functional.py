@@ -11,17 +11,31 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradwire import _dtypes, _ops
+from gradwire._call import _call
 from gradwire._ops import (
+    adaptive_avg_pool1d,
     adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    avg_pool1d,
     avg_pool2d,
+    avg_pool3d,
+    batch_norm,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+    embedding,
     gelu,
     glu,
+    group_norm,
     hardshrink,
+    layer_norm,
     linear,
     logsigmoid,
     one_hot,
     pad,
     prelu,
+    rms_norm,
     softplus,
     softshrink,
     softsign,
@@ -41,20 +55,29 @@ from gradwire.nn._functional_loss import (
 )
 
 __all__ = [
+    "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "avg_pool1d",
     "avg_pool2d",
+    "avg_pool3d",
     "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
     "conv1d",
     "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cross_entropy",
     "dropout",
     "elu",
     "embedding",
     "gelu",
     "glu",
+    "group_norm",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
@@ -67,7 +90,9 @@ __all__ = [
     "linear",
     "log_softmax",
     "logsigmoid",
+    "max_pool1d",
     "max_pool2d",
+    "max_pool3d",
     "mish",
     "mse_loss",
     "nll_loss",
@@ -78,6 +103,7 @@ __all__ = [
     "relu",
     "relu6",
     "relu_",
+    "rms_norm",
     "selu",
     "sigmoid",
     "silu",
@@ -203,9 +229,9 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     """
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if inplace:
-        return input.copy_(_ops.dropout(input, p, training))
-    return _ops.dropout(input, p, training)
+    if p == 0 or not training:
+        return input
+    return input.dropout_(p) if inplace else _ops.dropout(input, p)
 
 
 def _spatially_padded(
@@ -257,6 +283,24 @@ def conv2d(
     return _ops.conv2d(input, weight, bias, stride, padding, dilation, groups)
 
 
+def _max_pool(op: str, input: Tensor, window: tuple[Any, ...], return_indices: bool) -> Any:
+    return _call(op, (input, *window, return_indices), (), "tuple" if return_indices else None)
+
+
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest value of each window, with `return_indices` also its place; torch.nn.functional.max_pool1d."""
+    window = (kernel_size, stride, padding, dilation, ceil_mode)
+    return _max_pool("max_pool1d", input, window, return_indices)
+
+
 def max_pool2d(
     input: Tensor,
     kernel_size: Ints,
@@ -266,21 +310,23 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest value of each window; torch.nn.functional.max_pool2d, but for `return_indices`."""
-    if return_indices:
-        raise NotImplementedError("max_pool2d: return_indices is not supported yet")
-    return _ops.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
+    """The largest value of each window, with `return_indices` also its place; torch.nn.functional.max_pool2d."""
+    window = (kernel_size, stride, padding, dilation, ceil_mode)
+    return _max_pool("max_pool2d", input, window, return_indices)
 
 
-def layer_norm(
+def max_pool3d(
     input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    """Normalizes over the last dimensions, whose sizes are `normalized_shape`; torch.nn.functional.layer_norm."""
-    return _ops.layer_norm(input, normalized_shape, weight, bias, eps)
+    kernel_size: Ints,
+    stride: Ints | None = None,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest value of each window, with `return_indices` also its place; torch.nn.functional.max_pool3d."""
+    window = (kernel_size, stride, padding, dilation, ceil_mode)
+    return _max_pool("max_pool3d", input, window, return_indices)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
@@ -289,27 +335,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
     return input / norm.clamp(min=eps)
 
 
-def embedding(
-    input: Tensor,
-    weight: Tensor,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Tensor:
-    """The rows of `weight` that whole numbers of any shape name; torch.nn.functional.embedding.
-
-    The row at `padding_idx` gets no gradient. Raises NotImplementedError for `max_norm`, `scale_grad_by_freq` and
-    `sparse`.
-    """
-    if max_norm is not None or scale_grad_by_freq or sparse:
-        raise NotImplementedError("embedding: max_norm, scale_grad_by_freq and sparse are not supported yet")
-    return _ops.embedding(input, weight, padding_idx)
-
-
 def __getattr__(name: str) -> Any:
-    known = [known for known, value in globals().items() if callable(value) and not known.startswith("_")]
-    close = difflib.get_close_matches(name, known, n=3)
+    close = difflib.get_close_matches(name, __all__, n=3)
     hint = f" Did you mean: {', '.join(close)}?" if close else ""
     raise AttributeError(f"module 'gradwire.nn.functional' has no attribute '{name}'.{hint}", name=name)

@@ -38,7 +38,8 @@ def clip_grad_norm_(
     total = _norm(sizes, norm_type)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
-            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped."
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be "
+            "clipped."
         )
     factor = (max_norm / (total + 1e-6)).clamp(max=1.0)
     for grad in grads:
