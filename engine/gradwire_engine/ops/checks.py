@@ -80,7 +80,10 @@ def admit(shape: Sequence[int], dtype: DType) -> None:
     for size in shape:
         if size < 0:
             raise EngineError(
-                Reason.RUNTIME, f"Trying to create tensor with negative dimension {size}: {list(shape)}", shape=list(shape)
+                Reason.RUNTIME,
+                f"Trying to create tensor with negative dimension {size}: {list(shape)}. Dimension size must be "
+                "non-negative.",
+                shape=list(shape),
             )
     count = math.prod(shape)
     if count * dtype.itemsize >= MOST_ELEMENTS:

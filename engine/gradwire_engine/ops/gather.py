@@ -89,7 +89,7 @@ def _match(input: Array, dim: int, index: Array, source: Array, name: str) -> No
     size = source.shape[dim] if source.ndim else 1
     if index.size != size:
         raise EngineError(
-            Reason.INDEX_OUT_OF_RANGE,
+            Reason.RUNTIME,
             f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): ({size}), for dim: {dim}",
         )
 
@@ -128,8 +128,14 @@ index_copy.grad(
 )
 index_fill.grad(
     input=lambda g, dim, index: index_fill(g, dim, index, 0),
-    value=lambda g, dim, index: sum_to_size(index_select(g, dim, index), ()),
+    value=lambda g, dim, index: sum_to_size(_slices(g, dim, index), ()),
 )
+
+
+def _slices(value: Any, dim: int, index: Any) -> Any:
+    """index_select that takes positions from the end too."""
+    return getitem(value, (slice(None),) * normalize_dim(dim, value.ndim) + (index,)) if value.ndim else value
+
 
 # Element by element along a dimension.
 

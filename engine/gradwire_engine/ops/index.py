@@ -19,7 +19,7 @@ from gradwire_engine.op import Composite, cast_array, composite, op
 from gradwire_engine.ops.checks import check_index
 from gradwire_engine.ops.fill import copy, fill
 from gradwire_engine.ops.precision import is_half
-from gradwire_engine.ops.shape import alias, select, slice_, unsqueeze
+from gradwire_engine.ops.shape import alias, reshape, select, slice_, unsqueeze
 from gradwire_engine.tensor import Tensor
 
 Index = Any
@@ -326,8 +326,6 @@ def _write_index(xp: Any, input: Array, basic: Any, indices: list[Any], value: A
         _put(xp, part, indices, value, False)
         return
     shape = getattr(value, "shape", ())
-    while len(shape) > part.ndim and shape[0] == 1:
-        shape = shape[1:]
     if len(shape) > part.ndim or any(
         n not in (1, m) for n, m in zip(reversed(shape), reversed(part.shape), strict=False)
     ):
@@ -336,8 +334,7 @@ def _write_index(xp: Any, input: Array, basic: Any, indices: list[Any], value: A
             f"The expanded size of the tensor must match the existing size at non-singleton dimension: shape mismatch: "
             f"value tensor of shape {list(shape)} cannot be broadcast to indexing result of shape {list(part.shape)}",
         )
-    value = cast_array(value, input.dtype)
-    part[...] = value.reshape(shape)
+    part[...] = cast_array(value, input.dtype)
 
 
 _set_index.into(_write_index, always=True)
@@ -347,25 +344,36 @@ _set_index.grad(
 )
 
 
+def _trimmed(value: Any) -> Any:
+    """A value without leading dimensions of size 1, of which there may be more than the place has."""
+    shape = getattr(value, "shape", ())
+    if len(shape) < 2 or shape[0] != 1:
+        return value
+    ones = next((axis for axis, size in enumerate(shape) if size != 1), len(shape))
+    return reshape(value, shape[ones:])
+
+
 class _SetItem(Composite):
     """x[index] = value: what PyTorch does in place, and the same on a copy."""
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         target, key, value = args
         basic, indices = _parse(target.shape, key)
-        indices = _arrays(target, indices)
+        indices, value = _arrays(target, indices), _trimmed(value)
         whole = all(_is_whole(item) for item in basic)
         if not whole:
             return _set_index.in_place((target, basic, indices, value))
         if indices:
             return index_put.in_place((target, indices, value, False))
-        return copy.in_place((target, value, False)) if hasattr(value, "dtype") else fill.in_place((target, value))
+        if getattr(value, "ndim", 0):
+            return copy.in_place((target, value, False))
+        return fill.in_place((target, value))
 
 
 def _setitem(input: Array, index: Index, value: Array | Number) -> Array:
     """x with x[index] = value, in place as `setitem_` (torch.Tensor.__setitem__)."""
     basic, indices = _parse(input.shape, index)
-    return _set_index(input, basic, _arrays(input, indices), value)
+    return _set_index(input, basic, _arrays(input, indices), _trimmed(value))
 
 
 setitem = _SetItem(_setitem, name="setitem", in_place=True)
