@@ -22,7 +22,7 @@ def test_nodes_edges_and_leaves(session: Remote) -> None:
     y = session.op("add", Id(product.id), Id(x))
     (page,) = pages(session, [y.id, x], 0)
     nodes = {node.name: node for node in page.nodes}
-    assert [node.name for node in page.nodes][0] == "AddBackward0"
+    assert page.nodes[0].name == "AddBackward0"
     assert set(nodes) == {"AddBackward0", "MulBackward0", "AccumulateGrad"}
     add, mul, leaf = nodes["AddBackward0"], nodes["MulBackward0"], nodes["AccumulateGrad"]
     assert list(page.roots) == [add.id, 0]

@@ -1,0 +1,146 @@
+"""The front: health, reflection, draining, and the statuses that refusals become."""
+
+import asyncio
+import threading
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from gradwire.v1 import commands_pb2 as c
+from gradwire.v1 import errors_pb2, service_pb2
+from gradwire_engine.errors import Reason
+from gradwire_server import batch, commands
+from gradwire_server.errors import CODES, Refusal
+from gradwire_server.server import address_of, is_loopback
+from gradwire_server.wire import peek_data, peek_run, peek_session
+from tests.server.harness import Id, Remote, Running, refused, running
+
+SERVICE = "gradwire.v1.AutogradService"
+
+
+def health(server: Running, name: str = "") -> int:
+    stub = health_pb2_grpc.HealthStub(server.channel)
+    return stub.Check(health_pb2.HealthCheckRequest(service=name)).status
+
+
+def test_every_reason_has_its_documented_code() -> None:
+    names = {name.removeprefix("REASON_") for name in errors_pb2.Reason.keys()} - {"UNSPECIFIED"}  # noqa: SIM118
+    assert set(CODES) == names
+    assert {reason.value for reason in Reason} <= names
+
+
+def test_a_refusals_status_is_cut_to_what_trailers_hold() -> None:
+    refusal = Refusal("SHAPE", "é" * 10_000, **{f"key{number}": "x" * 10_000 for number in range(50)})
+    status = refusal.status()
+    assert status.ByteSize() < 7000
+    assert status.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+
+
+def test_a_long_message_reaches_the_client(session: Remote) -> None:
+    x = session.create(np.zeros((1,) * 60))
+    code, reason, _ = refused(session.op, "reshape", Id(x), list(range(2, 1000)))
+    assert (code, reason) == ("INVALID_ARGUMENT", "SHAPE")
+
+
+@pytest.mark.parametrize("name", ["", SERVICE])
+def test_health_says_serving(server: Running, name: str) -> None:
+    assert health(server, name) == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_reflection_lists_the_service(server: Running) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(server.channel)
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    (answer,) = stub.ServerReflectionInfo(iter([request]))
+    assert SERVICE in {service.name for service in answer.list_services_response.service}
+    request = reflection_pb2.ServerReflectionRequest(file_containing_symbol=SERVICE)
+    (answer,) = stub.ServerReflectionInfo(iter([request]))
+    assert answer.file_descriptor_response.file_descriptor_proto
+
+
+def test_draining_finishes_what_runs_and_refuses_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached, opened = threading.Event(), threading.Event()
+    real = commands.HANDLERS["backward"]
+
+    def hold(*args: Any) -> None:
+        reached.set()
+        assert opened.wait(60)
+        real(*args)
+
+    monkeypatch.setitem(batch.HANDLERS, "backward", hold)
+    with running() as server:
+        session = server.open()
+        x = session.create([3.0], requires_grad=True)
+        y = session.op("mul", Id(x), Id(x)).id
+        busy = session.stub.Backward.future(c.BackwardRequest(session_id=session.id, tensors=[y]))
+        assert reached.wait(60)
+        watch = health_pb2_grpc.HealthStub(server.channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        draining = asyncio.run_coroutine_threadsafe(server.server.drain(60.0), server.loop)
+        assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        watch.cancel()
+        for call in (server.open, session.describe, lambda: session.upload(b"1234")):
+            assert refused(call)[:2] == ("UNAVAILABLE", "UNAVAILABLE")
+        session.stub.KeepAlive(service_pb2.KeepAliveRequest(session_id=session.id))
+        assert not busy.done()
+        opened.set()
+        assert list(busy.result(60).accumulated) == [x]
+        draining.result(60)
+
+
+def test_a_grace_that_is_over_cancels_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached = threading.Event()
+    real = commands.HANDLERS["backward"]
+
+    def hold(session: Any, *rest: Any) -> None:
+        reached.set()
+        late = threading.Event()
+        while not session.brake.stopping():
+            late.wait(0.001)
+        real(session, *rest)
+
+    monkeypatch.setitem(batch.HANDLERS, "backward", hold)
+    with running() as server:
+        session = server.open()
+        x = session.create([3.0], requires_grad=True)
+        y = session.op("mul", Id(x), Id(x)).id
+        busy = session.stub.Backward.future(c.BackwardRequest(session_id=session.id, tensors=[y]))
+        assert reached.wait(60)
+        asyncio.run_coroutine_threadsafe(server.server.drain(0.05), server.loop)
+        assert refused(busy.result, 60)[1] == "CANCELLED"
+
+
+def test_what_the_front_reads_of_a_message() -> None:
+    run = service_pb2.RunRequest(session_id="abc", writer=3, first_seq=300, epoch=1, acknowledged_seq=9)
+    run.commands.add(quiet=True)
+    raw = run.SerializeToString()
+    assert peek_session(raw) == "abc"
+    header = peek_run(raw)
+    assert header is not None
+    assert (header.session_id, header.writer, header.first_seq) == ("abc", 3, 300)
+    assert peek_session(service_pb2.RunRequest(writer=1).SerializeToString()) is None
+    for cut in range(len(raw)):
+        peek_session(raw[:cut])
+        peek_run(raw[:cut])
+    data = service_pb2.UploadRequest(data=b"x" * 300)
+    found = peek_data(data.SerializeToString(), 15)
+    assert found is not None
+    assert bytes(found) == b"x" * 300
+    start = service_pb2.UploadRequest(start=service_pb2.UploadStart(session_id="a"))
+    assert peek_data(start.SerializeToString(), 15) is None
+    assert peek_data(data.SerializeToString()[:-1], 15) is None
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.9.9.9", "localhost", "::1", "[::1]", "0.0.0.0", "::", "192.168.1.1", "example.org", ""]
+)
+def test_which_addresses_only_this_machine_reaches(host: str) -> None:
+    assert is_loopback(host) == (host in ("127.0.0.1", "127.9.9.9", "localhost", "::1", "[::1]"))
+
+
+def test_addresses_are_written_as_grpc_reads_them() -> None:
+    assert address_of("::1", 5) == "[::1]:5"
+    assert address_of("127.0.0.1", 5) == "127.0.0.1:5"
