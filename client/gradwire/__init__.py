@@ -7,38 +7,44 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from gradwire._version import __version__
-
 if _TYPE_CHECKING:
-    from gradwire import autograd, cuda, nn, optim
+    from gradwire import autograd as autograd
+    from gradwire import cuda as cuda
+    from gradwire import nn as nn
+    from gradwire import optim as optim
     from gradwire._create import *  # noqa: F403
     from gradwire._dtypes import *  # noqa: F403
     from gradwire._errors import *  # noqa: F403
     from gradwire._modes import *  # noqa: F403
-    from gradwire._nodes import graph
+    from gradwire._nodes import graph as graph
     from gradwire._ops import *  # noqa: F403
     from gradwire._random import *  # noqa: F403
-    from gradwire._repr import set_printoptions
-    from gradwire._session import Session
-    from gradwire._sessions import connect, server_info, sync
-    from gradwire._tensor import Tensor
+    from gradwire._repr import set_printoptions as set_printoptions
+    from gradwire._session import Session as Session
+    from gradwire._sessions import connect as connect
+    from gradwire._sessions import current_session as current_session
+    from gradwire._sessions import server_info as server_info
+    from gradwire._sessions import sync as sync
+    from gradwire._tensor import Tensor as Tensor
+    from gradwire._version import __version__ as __version__
 
 _MODULES = ("autograd", "cuda", "nn", "optim")
 _NAMES = {
+    "_version": "__version__",
     "_sessions": "connect current_session server_info sync",
     "_session": "Session",
     "_tensor": "Tensor",
     "_nodes": "graph",
     "_repr": "set_printoptions",
     "_create": (
-        "arange as_tensor asarray empty empty_like eye from_numpy full full_like is_tensor linspace logspace ones ones_like "
-        "rand rand_like randint randn randn_like randperm scalar_tensor tensor zeros zeros_like"
+        "arange as_tensor asarray empty empty_like eye from_numpy full full_like is_tensor linspace logspace ones "
+        "ones_like rand rand_like randint randn randn_like randperm scalar_tensor tensor zeros zeros_like"
     ),
     "_modes": "enable_grad inference_mode is_grad_enabled no_grad set_grad_enabled",
     "_random": "Generator default_generator get_rng_state initial_seed manual_seed seed set_rng_state",
     "_dtypes": (
-        "Size bfloat16 bool complex128 complex64 device dtype finfo float16 float32 float64 get_default_dtype iinfo int16 "
-        "int32 int64 int8 set_default_dtype uint8"
+        "Size bfloat16 bool complex128 complex64 device dtype finfo float16 float32 float64 get_default_dtype iinfo "
+        "int16 int32 int64 int8 set_default_dtype uint8"
     ),
     "_functions": "is_complex is_floating_point is_same_size numel promote_types result_type typename",
     "_errors": (
@@ -100,4 +106,4 @@ def __getattr__(name: str) -> _Any:
 
 def __dir__() -> list[str]:
     names = {*globals(), *_MODULES, *_HOMES, *_ALIASES, *_import_module("gradwire._ops").TORCH_NAMES}
-    return sorted(name for name in names if not name.startswith("_")) + ["__version__"]
+    return [*sorted(name for name in names if not name.startswith("_")), "__version__"]

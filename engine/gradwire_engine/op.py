@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 
@@ -474,11 +474,19 @@ class Composite(Signature):
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))
 
 
+@overload
+def op(function: Callable[..., Any], /) -> Op: ...
+@overload
+def op(**options: Any) -> Callable[[Callable[..., Any]], Op]: ...
 def op(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Declare an op: `@op` or `@op(promote="float", ...)`; see Op."""
     return Op(function) if function is not None else lambda function: Op(function, **options)
 
 
+@overload
+def composite(function: Callable[..., Any], /) -> Composite: ...
+@overload
+def composite(**options: Any) -> Callable[[Callable[..., Any]], Composite]: ...
 def composite(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Declare an op made of others: `@composite` or `@composite(in_place=True, ...)`; see Composite."""
     return Composite(function) if function is not None else lambda function: Composite(function, **options)

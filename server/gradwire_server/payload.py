@@ -16,7 +16,7 @@ from gradwire_server.errors import Refusal
 MAX_DIMS = 64  # NumPy's
 MAX_BYTES = 1 << 62
 FROM_WIRE: dict[int, DType] = {
-    types_pb2.DType.Value(f"DTYPE_{name.upper()}"): dtype for name, dtype in dtypes.BY_NAME.items()
+    types_pb2.Dtype.Value(f"DTYPE_{name.upper()}"): dtype for name, dtype in dtypes.BY_NAME.items()
 }
 TO_WIRE: dict[DType, int] = {dtype: number for number, dtype in FROM_WIRE.items()}
 _SWAPPED = sys.byteorder == "big"

@@ -21,8 +21,6 @@ from grpc_tools import protoc
 
 from tools.stubs import PROTOS, ROOT
 
-# DType is one word, as in every array library; buf reads it as two (see proto/buf.yaml).
-ENUM_PREFIXES = {"DType": "DTYPE"}
 WITHOUT_SESSION = {"ServerInfo", "ListOps"}
 # One element of the contract: its dotted name, its descriptor, its path in SourceCodeInfo.
 Element = tuple[str, object, tuple[int, ...]]
@@ -118,7 +116,7 @@ def test_enum_values_are_prefixed_and_begin_unspecified(files: list[FileDescript
         for file in files
         for enum in (item for _, item, _ in elements(file) if isinstance(item, EnumDescriptorProto))
         for value in enum.value
-        if not value.name.startswith(ENUM_PREFIXES.get(enum.name, _snake(enum.name)) + "_")
+        if not value.name.startswith(_snake(enum.name) + "_")
         or (value.number == 0) != value.name.endswith("_UNSPECIFIED")
     ]
     assert wrong == []

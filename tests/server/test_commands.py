@@ -28,7 +28,7 @@ def test_every_dtype_comes_back_as_it_went(session: Remote, dtype: str) -> None:
     assert read.dtype == values.dtype
     np.testing.assert_array_equal(read, values)
     described = session.describe(made).tensors[0]
-    assert types_pb2.DType.Name(described.dtype) == f"DTYPE_{dtype.upper()}"
+    assert types_pb2.Dtype.Name(described.dtype) == f"DTYPE_{dtype.upper()}"
     assert described.device == "cpu"
 
 

@@ -8,22 +8,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateRequest(_message.Message):
-    __slots__ = ("session_id", "request_id", "id", "requires_grad", "device", "payload", "transfer_id")
+    __slots__ = ("session_id", "request_id", "id", "requires_grad", "device", "payload", "transfer")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     REQUIRES_GRAD_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
-    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     request_id: str
     id: int
     requires_grad: bool
     device: str
     payload: _types_pb2.Payload
-    transfer_id: str
-    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., id: _Optional[int] = ..., requires_grad: bool = ..., device: _Optional[str] = ..., payload: _Optional[_Union[_types_pb2.Payload, _Mapping]] = ..., transfer_id: _Optional[str] = ...) -> None: ...
+    transfer: Transfer
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., id: _Optional[int] = ..., requires_grad: bool = ..., device: _Optional[str] = ..., payload: _Optional[_Union[_types_pb2.Payload, _Mapping]] = ..., transfer: _Optional[_Union[Transfer, _Mapping]] = ...) -> None: ...
 
 class CreateResponse(_message.Message):
     __slots__ = ("tensor",)
@@ -256,10 +256,10 @@ class Transfer(_message.Message):
     SHAPE_FIELD_NUMBER: _ClassVar[int]
     TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     transfer_id: str
-    dtype: _types_pb2.DType
+    dtype: _types_pb2.Dtype
     shape: _containers.RepeatedScalarFieldContainer[int]
     total_bytes: int
-    def __init__(self, transfer_id: _Optional[str] = ..., dtype: _Optional[_Union[_types_pb2.DType, str]] = ..., shape: _Optional[_Iterable[int]] = ..., total_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, transfer_id: _Optional[str] = ..., dtype: _Optional[_Union[_types_pb2.Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., total_bytes: _Optional[int] = ...) -> None: ...
 
 class ReleaseRequest(_message.Message):
     __slots__ = ("session_id", "request_id", "tensors")

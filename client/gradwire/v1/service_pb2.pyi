@@ -307,12 +307,12 @@ class ServerInfoResponse(_message.Message):
     min_protocol: int
     max_protocol: int
     devices: _containers.RepeatedCompositeFieldContainer[Device]
-    dtypes: _containers.RepeatedScalarFieldContainer[_types_pb2.DType]
+    dtypes: _containers.RepeatedScalarFieldContainer[_types_pb2.Dtype]
     limits: Limits
     build: _containers.ScalarMap[str, str]
     sessions: int
     bytes: int
-    def __init__(self, version: _Optional[str] = ..., min_protocol: _Optional[int] = ..., max_protocol: _Optional[int] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., dtypes: _Optional[_Iterable[_Union[_types_pb2.DType, str]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., build: _Optional[_Mapping[str, str]] = ..., sessions: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, version: _Optional[str] = ..., min_protocol: _Optional[int] = ..., max_protocol: _Optional[int] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., dtypes: _Optional[_Iterable[_Union[_types_pb2.Dtype, str]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., build: _Optional[_Mapping[str, str]] = ..., sessions: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Device(_message.Message):
     __slots__ = ("name", "description", "total_bytes")

@@ -7,40 +7,40 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class DType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+class Dtype(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
-    DTYPE_UNSPECIFIED: _ClassVar[DType]
-    DTYPE_FLOAT32: _ClassVar[DType]
-    DTYPE_FLOAT64: _ClassVar[DType]
-    DTYPE_FLOAT16: _ClassVar[DType]
-    DTYPE_BFLOAT16: _ClassVar[DType]
-    DTYPE_INT8: _ClassVar[DType]
-    DTYPE_INT16: _ClassVar[DType]
-    DTYPE_INT32: _ClassVar[DType]
-    DTYPE_INT64: _ClassVar[DType]
-    DTYPE_UINT8: _ClassVar[DType]
-    DTYPE_BOOL: _ClassVar[DType]
-    DTYPE_COMPLEX64: _ClassVar[DType]
-    DTYPE_COMPLEX128: _ClassVar[DType]
+    DTYPE_UNSPECIFIED: _ClassVar[Dtype]
+    DTYPE_FLOAT32: _ClassVar[Dtype]
+    DTYPE_FLOAT64: _ClassVar[Dtype]
+    DTYPE_FLOAT16: _ClassVar[Dtype]
+    DTYPE_BFLOAT16: _ClassVar[Dtype]
+    DTYPE_INT8: _ClassVar[Dtype]
+    DTYPE_INT16: _ClassVar[Dtype]
+    DTYPE_INT32: _ClassVar[Dtype]
+    DTYPE_INT64: _ClassVar[Dtype]
+    DTYPE_UINT8: _ClassVar[Dtype]
+    DTYPE_BOOL: _ClassVar[Dtype]
+    DTYPE_COMPLEX64: _ClassVar[Dtype]
+    DTYPE_COMPLEX128: _ClassVar[Dtype]
 
 class GradMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     GRAD_MODE_UNSPECIFIED: _ClassVar[GradMode]
     GRAD_MODE_ENABLED: _ClassVar[GradMode]
     GRAD_MODE_DISABLED: _ClassVar[GradMode]
-DTYPE_UNSPECIFIED: DType
-DTYPE_FLOAT32: DType
-DTYPE_FLOAT64: DType
-DTYPE_FLOAT16: DType
-DTYPE_BFLOAT16: DType
-DTYPE_INT8: DType
-DTYPE_INT16: DType
-DTYPE_INT32: DType
-DTYPE_INT64: DType
-DTYPE_UINT8: DType
-DTYPE_BOOL: DType
-DTYPE_COMPLEX64: DType
-DTYPE_COMPLEX128: DType
+DTYPE_UNSPECIFIED: Dtype
+DTYPE_FLOAT32: Dtype
+DTYPE_FLOAT64: Dtype
+DTYPE_FLOAT16: Dtype
+DTYPE_BFLOAT16: Dtype
+DTYPE_INT8: Dtype
+DTYPE_INT16: Dtype
+DTYPE_INT32: Dtype
+DTYPE_INT64: Dtype
+DTYPE_UINT8: Dtype
+DTYPE_BOOL: Dtype
+DTYPE_COMPLEX64: Dtype
+DTYPE_COMPLEX128: Dtype
 GRAD_MODE_UNSPECIFIED: GradMode
 GRAD_MODE_ENABLED: GradMode
 GRAD_MODE_DISABLED: GradMode
@@ -60,7 +60,7 @@ class TensorSpec(_message.Message):
     DATA_DEPENDENT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     id: int
-    dtype: DType
+    dtype: Dtype
     shape: _containers.RepeatedScalarFieldContainer[int]
     device: str
     requires_grad: bool
@@ -71,17 +71,17 @@ class TensorSpec(_message.Message):
     is_view: bool
     data_dependent: bool
     version: int
-    def __init__(self, id: _Optional[int] = ..., dtype: _Optional[_Union[DType, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., is_leaf: bool = ..., grad_fn: _Optional[str] = ..., retains_grad: bool = ..., strides: _Optional[_Iterable[int]] = ..., is_view: bool = ..., data_dependent: bool = ..., version: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., is_leaf: bool = ..., grad_fn: _Optional[str] = ..., retains_grad: bool = ..., strides: _Optional[_Iterable[int]] = ..., is_view: bool = ..., data_dependent: bool = ..., version: _Optional[int] = ...) -> None: ...
 
 class Payload(_message.Message):
     __slots__ = ("dtype", "shape", "data")
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
-    dtype: DType
+    dtype: Dtype
     shape: _containers.RepeatedScalarFieldContainer[int]
     data: bytes
-    def __init__(self, dtype: _Optional[_Union[DType, str]] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, dtype: _Optional[_Union[Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class Complex(_message.Message):
     __slots__ = ("real", "imag")
@@ -166,11 +166,11 @@ class Argument(_message.Message):
     integer: int
     boolean: bool
     string: str
-    dtype: DType
+    dtype: Dtype
     integers: IntList
     tensors: TensorList
     index: Index
     complex: Complex
     floats: DoubleList
     none: NoneValue
-    def __init__(self, name: _Optional[str] = ..., tensor: _Optional[int] = ..., float: _Optional[float] = ..., integer: _Optional[int] = ..., boolean: bool = ..., string: _Optional[str] = ..., dtype: _Optional[_Union[DType, str]] = ..., integers: _Optional[_Union[IntList, _Mapping]] = ..., tensors: _Optional[_Union[TensorList, _Mapping]] = ..., index: _Optional[_Union[Index, _Mapping]] = ..., complex: _Optional[_Union[Complex, _Mapping]] = ..., floats: _Optional[_Union[DoubleList, _Mapping]] = ..., none: _Optional[_Union[NoneValue, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., tensor: _Optional[int] = ..., float: _Optional[float] = ..., integer: _Optional[int] = ..., boolean: bool = ..., string: _Optional[str] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., integers: _Optional[_Union[IntList, _Mapping]] = ..., tensors: _Optional[_Union[TensorList, _Mapping]] = ..., index: _Optional[_Union[Index, _Mapping]] = ..., complex: _Optional[_Union[Complex, _Mapping]] = ..., floats: _Optional[_Union[DoubleList, _Mapping]] = ..., none: _Optional[_Union[NoneValue, _Mapping]] = ...) -> None: ...
