@@ -57,7 +57,9 @@ class Operands:
         elif isinstance(value, (np.number, np.bool_)):
             self.add(op, value.item())
         else:
-            raise TypeError(f"{op}(): an argument of type {kind.__name__} is neither a tensor nor a value that ops take")
+            raise TypeError(
+                f"{op}(): an argument of type {kind.__name__} is neither a tensor nor a value that ops take"
+            )
 
     def _add_tensor(self, op: str, value: Handle) -> None:
         if value._session is not self.session:

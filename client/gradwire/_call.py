@@ -1,7 +1,7 @@
 """Calling an op: the one path that all functions, methods and operators take.
 
-The first time at a place of the program it waits for the server's answer; after that the memo knows the answer, and what
-is left to do is what this module keeps short: make the key, pack the bytes, make the proxy.
+The first time at a place of the program it waits for the server's answer. After that the memo knows the answer, and
+what is left to do is kept short here: make the key, pack the bytes, make the proxy.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from sys import _getframe
 from types import CodeType
-from typing import Any
-
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from gradwire._arguments import Operands, two_sessions, write_argument
 from gradwire._errors import refuse
@@ -26,11 +25,22 @@ from gradwire._sessions import current_session
 from gradwire._wire import Value, make_template
 from gradwire.v1 import errors_pb2, service_pb2, types_pb2
 
+if TYPE_CHECKING:
+    from gradwire._tensor import Tensor
+
 _new = object.__new__
 _grad_enabled = GRAD_ENABLED.get
 _NamedValues = Sequence[tuple[str, Any]]
 
 
+@overload
+def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: None = None) -> Tensor: ...
+@overload
+def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues, result: Literal["bool"]) -> bool: ...
+@overload
+def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues, result: Literal["tuple"]) -> tuple[Tensor, ...]: ...
+@overload
+def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues, result: tuple[str, ...]) -> Any: ...
 def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any = None) -> Any:
     """Apply an op. `args` are in the parameters' order, `kwargs` pairs of name and value.
 
@@ -142,7 +152,7 @@ def _first_call(
     enabled = GRAD_ENABLED.get()
     in_place = op.endswith("_") and not op.endswith("__")
     if in_place:
-        _check_in_place(args[0], enabled, edges)
+        _check_in_place(op, args, enabled)
     sent_args, sent_kwargs = _without_defaults(op, args, kwargs)
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
@@ -178,17 +188,25 @@ def _first_call(
     return arrange(op, made, result)
 
 
-def _check_in_place(target: Any, enabled: bool, edges: list[Any]) -> None:
+def _check_in_place(op: str, args: tuple[Any, ...], enabled: bool) -> None:
     """Refuse an in-place change that only the flags of its target forbid."""
+    target = args[0]
     if not isinstance(target, Handle):
         raise TypeError("an in-place op needs a tensor as its first argument")
     spec: Spec = target._spec
     if enabled and spec.requires_grad and spec.is_leaf and not spec.is_view:
+        # x[0] = v writes through a view; an index that holds tensors writes to x itself.
+        through_view = op == "setitem_" and not any(isinstance(item, Handle) for item in args[1].items)
+        what = "a view of a leaf Variable" if through_view else "a leaf Variable"
         raise refuse(
-            "a leaf Variable that requires grad is being used in an in-place operation. "
+            f"{what} that requires grad is being used in an in-place operation. "
             "Change it under gradwire.no_grad(), or change a clone",
             errors_pb2.REASON_LEAF_IN_PLACE,
         )
+
+
+# Ops whose numbers decide how many elements there are.
+_SHAPED_BY_NUMBERS = frozenset({"arange"})
 
 
 @cache
@@ -199,7 +217,8 @@ def _parameters(op: str) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str
     name = op[:-1] if op.endswith("_") and not hasattr(_ops, op) else op
     function = getattr(_ops, name, None)
     names = () if function is None else tuple(inspect.signature(function).parameters)
-    return names, _ops.DEFAULTS.get(name, {}), _ops.NUMBERS.get(name, frozenset())
+    numbers = frozenset() if name in _SHAPED_BY_NUMBERS else _ops.NUMBERS.get(name, frozenset())
+    return names, _ops.DEFAULTS.get(name, {}), numbers
 
 
 def _without_defaults(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> tuple[tuple[Any, ...], _NamedValues]:
@@ -240,10 +259,3 @@ def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         return tuple(sizes[0])
     return sizes
-
-
-def result_of(op: str, *args: Any, **kwargs: Any) -> Any:
-    """Apply an op that answers one tensor, for the modules of this package."""
-    return _call(op, args, tuple(kwargs.items()))
-
-

@@ -7,13 +7,14 @@ from typing import Any
 from gradwire import _dtypes
 from gradwire._call import _call
 from gradwire._handle import Handle
+from gradwire._memo import Spec
 
 
 class Casts:
     """The methods of Tensor that change dtype or device. A mixin, for they are named as Python's types are."""
 
     __slots__ = ()
-    _spec: Any
+    _spec: Spec
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """The same values with another dtype or on another device: to(dtype), to(device), to(device, dtype), to(other).
@@ -31,7 +32,7 @@ class Casts:
             same_device = True  # no index means the present one
         if same_dtype and same_device:
             return _call("clone", (self,)) if copied else self
-        named = []
+        named: list[tuple[str, Any]] = []
         if not same_device:
             named.append(("device", wanted_device))
         if not same_dtype:

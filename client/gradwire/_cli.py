@@ -64,7 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="gradwire", description="Gradients over the wire.", add_help=False)
     parser.add_argument("-h", "--help", action="store_true", help="show this message")
     parser.add_argument("--version", action="version", version=f"gradwire {__version__}")
-    parser.add_argument("command", nargs="?", choices=["run", *sorted(others)], help="what to do; it has its own --help")
+    parser.add_argument(
+        "command", nargs="?", choices=["run", *sorted(others)], help="what to do; it has its own --help"
+    )
     options = parser.parse_args(given[:1])
     if options.command is None or options.help:
         parser.print_help()

@@ -73,9 +73,7 @@ def set_grad(target: Handle, grad: Handle | None) -> None:
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
         return service_pb2.Command(
-            set_grad=commands_pb2.SetGradRequest(
-                tensor=int(values[0]), grad=int(values[1]) if len(values) > 1 else 0
-            )
+            set_grad=commands_pb2.SetGradRequest(tensor=int(values[0]), grad=int(values[1]) if len(values) > 1 else 0)
         )
 
     if grad is None:

@@ -49,16 +49,15 @@ def tensor(
     if isinstance(data, Tensor):
         warnings.warn(_COPY_WARNING, UserWarning, stacklevel=2)
         return _copied(data, dtype, device).requires_grad_(requires_grad)
-    return make_tensor(
-        data, None if dtype is None else _dtypes.as_dtype(dtype), device_name(device), requires_grad
-    )
+    return make_tensor(data, None if dtype is None else _dtypes.as_dtype(dtype), device_name(device), requires_grad)
 
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | int | None = None) -> Tensor:
     """A tensor of values; a tensor itself where it is one of that dtype and device already (torch.as_tensor)."""
     if isinstance(data, Tensor):
         wanted = data.dtype if dtype is None else _dtypes.as_dtype(dtype)
-        return data.to(wanted) if device is None else data.to(device, wanted)  # type: ignore[no-any-return]
+        same: Tensor = data.to(wanted) if device is None else data.to(device, wanted)
+        return same
     return tensor(data, dtype=dtype, device=device)
 
 
@@ -74,9 +73,8 @@ def from_numpy(ndarray: Array) -> Tensor:
 
 def _copied(source: Tensor, wanted: dtype | None, place: Any) -> Tensor:
     bare = source.detach()
-    return bare.to(
-        dtype=None if wanted is None else _dtypes.as_dtype(wanted), device=place, copy=True
-    )  # type: ignore[no-any-return]
+    made: Tensor = bare.to(dtype=None if wanted is None else _dtypes.as_dtype(wanted), device=place, copy=True)
+    return made
 
 
 def legacy_tensor(args: tuple[Any, ...], **options: Any) -> Tensor:
@@ -188,9 +186,7 @@ def _collect(value: Any, shape: tuple[int, ...], depth: int, into: list[Any]) ->
             raise GradwireTypeError("new(): invalid data type 'str'")
         raise GradwireTypeError(f"expected a sequence at dim {depth}, but got a {type(value).__name__}")
     if len(value) != shape[depth]:
-        raise GradwireValueError(
-            f"expected sequence of length {shape[depth]} at dim {depth} (got {len(value)})"
-        )
+        raise GradwireValueError(f"expected sequence of length {shape[depth]} at dim {depth} (got {len(value)})")
     if isinstance(value, np.ndarray):
         # Its scalars keep its dtype; a tensor inside a list gives Python numbers, as in PyTorch.
         value = list(value)
@@ -251,10 +247,12 @@ def _send(session: Session, array: Array, found: dtype, device: str, requires_gr
     tensor_id = next(session.ids)
     place = find_place()
     key = ("create", id(place[0]), place[1], spec)
-    request = commands_pb2.CreateRequest(id=tensor_id, requires_grad=requires_grad, device="" if device == "cpu" else device)
+    request = commands_pb2.CreateRequest(
+        id=tensor_id, requires_grad=requires_grad, device="" if device == "cpu" else device
+    )
     code: Any = found.code
     if array.nbytes > (session.limits.max_inline_bytes or 1 << 20):
-        transfer = session.upload(memoryview(array).cast("B"))
+        transfer = session.upload(memoryview(array.data).cast("B"))
         request.transfer.CopyFrom(
             commands_pb2.Transfer(transfer_id=transfer, dtype=code, shape=array.shape, total_bytes=array.nbytes)
         )
@@ -266,7 +264,8 @@ def _send(session: Session, array: Array, found: dtype, device: str, requires_gr
         session.remember(Entry(key, "create", place, _NO_TEMPLATE, (spec,)))
     else:
         session.post_large(framed(service_pb2.Command(create=request, quiet=True).SerializeToString()), entry)
-    return new_proxy(session, tensor_id, spec)  # type: ignore[no-any-return]
+    made: Tensor = new_proxy(session, tensor_id, spec)
+    return made
 
 
 # Tensors by a rule.
@@ -274,7 +273,6 @@ def _send(session: Session, array: Array, found: dtype, device: str, requires_gr
 
 def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Session | None = None) -> Tensor:
     """A tensor that the server makes. `options` are PyTorch's: dtype, device, requires_grad, generator."""
-    requires_grad = bool(options.pop("requires_grad", False))
     generator = options.pop("generator", None)
     for name in ("pin_memory", "layout", "memory_format", "out"):
         if options.pop(name, None):
@@ -283,14 +281,14 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
         options["dtype"] = _dtypes.as_dtype(options["dtype"])
     if options.get("device") is not None:
         options["device"] = device_name(options["device"])
-    named = tuple((name, value) for name, value in options.items() if value is not None)
+    named = tuple((name, value) for name, value in options.items() if value is not None and value is not False)
     with session or current_session():
         if generator is not None:
             with generator.used():
                 made = _call(op, args, named)
         else:
             made = _call(op, args, named)
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+    return made
 
 
 def _floating(options: dict[str, Any]) -> dict[str, Any]:
@@ -377,7 +375,7 @@ def randint(*args: Any, **options: Any) -> Tensor:
     """Random whole numbers: randint(high, size), randint(low, high, size) (torch.randint)."""
     named = {name: options.pop(name) for name in ("low", "high", "size") if name in options}
     names = ("low", "high", "size") if len(args) + len(named) == 3 else ("high", "size")
-    free = [name for name in names if name not in named]
+    free: list[Any] = [name for name in names if name not in named]
     named.update(zip(free, args, strict=False))
     if "high" not in named or "size" not in named:
         raise GradwireTypeError("randint() takes (high, size) or (low, high, size)")

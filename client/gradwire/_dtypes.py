@@ -154,7 +154,7 @@ class Size(tuple[int, ...]):
         found = tuple.__getitem__(self, index)
         return Size(found) if isinstance(found, tuple) else found
 
-    def __add__(self, other: Iterable[Any]) -> Size:  # type: ignore[override]
+    def __add__(self, other: Iterable[Any]) -> Size:
         if not isinstance(other, tuple):
             raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to gradwire.Size")
         return Size(tuple.__add__(self, other))

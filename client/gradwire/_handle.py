@@ -40,7 +40,18 @@ class Family:
 class Handle:
     """What the modules below Tensor know of it. Dropping the last reference releases the id with the next batch."""
 
-    __slots__ = ("__dict__", "__weakref__", "_edge", "_epoch", "_family", "_grad", "_id", "_retained", "_session", "_spec")
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_edge",
+        "_epoch",
+        "_family",
+        "_grad",
+        "_id",
+        "_retained",
+        "_session",
+        "_spec",
+    )
 
     _session: Session
     _id: int

@@ -1,6 +1,7 @@
 """Index expressions: what stands between the brackets of x[...], as the items that travel.
 
-Integers, slices, None, Ellipsis, bools, integer and mask tensors pass as they are; lists and NumPy arrays become tensors.
+Integers, slices, None, Ellipsis, bools, integer and mask tensors pass as they are; lists and NumPy arrays become
+tensors.
 """
 
 from __future__ import annotations

@@ -87,7 +87,9 @@ def intern(
     found = _SPECS.get(key)
     if found is None:
         # Of two threads that get here at once, both must go on with the same object.
-        found = _SPECS.setdefault(key, Spec(dtype, shape, device_name, requires_grad, is_leaf, grad_fn, strides, is_view))
+        found = _SPECS.setdefault(
+            key, Spec(dtype, shape, device_name, requires_grad, is_leaf, grad_fn, strides, is_view)
+        )
     return found
 
 

@@ -100,7 +100,7 @@ class no_grad(_Mode):
         mode = super().__new__(cls)
         if function is None:
             return mode
-        mode.__init__()
+        cls.__init__(mode)
         return mode(function)
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
@@ -119,7 +119,7 @@ class inference_mode(_Mode):
     def __new__(cls, mode: Any = True) -> Any:
         made = super().__new__(cls)
         if callable(mode):
-            made.__init__(True)
+            cls.__init__(made, True)
             return made(mode)
         return made
 

@@ -17,8 +17,6 @@ from gradwire._tensor import Tensor
 from gradwire._wire import Value
 from gradwire.v1 import commands_pb2, service_pb2
 
-
-
 _SEEDS = range(-(1 << 63), 1 << 64)
 
 
@@ -78,7 +76,7 @@ def _state_tensor(state: bytes) -> Tensor:
 def _state_bytes(state: Any) -> bytes:
     if not isinstance(state, Tensor):
         raise GradwireTypeError(f"expected a tensor of bytes, but got {type(state).__name__}")
-    return state.detach().cpu().numpy().tobytes()
+    return bytes(state.detach().cpu().numpy().tobytes())
 
 
 class Generator:

@@ -91,7 +91,7 @@ def refresh(stale: Handle) -> None:
 @cache
 def return_type(op: str, names: tuple[str, ...]) -> type[Any]:
     """The named tuple of an op with several results: torch.return_types.max."""
-    made: type[Any] = namedtuple(op, names)  # type: ignore[misc]  # noqa: PYI024 - the names come from the registry
+    made: type[Any] = namedtuple(op, names)  # type: ignore[misc]
 
     def shown(self: Any) -> str:
         parts = ",\n".join(f"{name}={value!r}" for name, value in zip(names, self, strict=True))

@@ -1,9 +1,9 @@
 """A session: commands out in batches, answers back in order, and who waits for what.
 
-A command enters `buffer` (appending is atomic, so that is all the common path does) and leaves in a batch, one `Run` call
-of many commands. At most two batches are under way; a third waits, which is the backpressure. A waiting command has a
-`Ticket`, whose owner flushes and receives until the answer is in. A command that does not wait has the memo's `Entry`; if
-it is refused all the same, the refusal is kept and raised at the next wait, naming the line it came from.
+A command enters `buffer` (appending is atomic, so that is all the common path does) and leaves in a batch, one `Run`
+call of many commands. At most two batches are under way; a third waits, which is the backpressure. A waiting command
+has a `Ticket`, whose owner flushes and receives until the answer is in. A command that does not wait has the memo's
+`Entry`; if it is refused all the same, the refusal is kept and raised at the next wait, naming the line it came from.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import deque
 from typing import Any
 
 from gradwire import _wire
-from gradwire._errors import GradwireError, from_message, make_error
+from gradwire._errors import GradwireError, make_error
 from gradwire._late import LateErrors
 from gradwire._memo import MEMO_LIMIT, Entry
 from gradwire._shield import shielded
@@ -256,8 +256,8 @@ class Session:
         self._give_up(
             make_error(
                 pb.REASON_UNAVAILABLE,
-                "this session was opened before os.fork() and belongs to the parent process; its tensors cannot be used "
-                "in a forked child. Call gradwire.connect() there, or start the process with the 'spawn' method",
+                "this session was opened before os.fork() and belongs to the parent process; its tensors cannot be "
+                "used in a forked child. Call gradwire.connect() there, or start the process with the 'spawn' method",
                 14,
             )
         )

@@ -1,7 +1,7 @@
 """Tensor: a proxy of a tensor that lives on a server, with PyTorch's surface.
 
-Everything that follows from the description (shape, dtype, flags) is answered here; everything else is a command. The ops
-come from `_ops`, generated from the server's registry; Python's operators from `_operators`.
+Everything that follows from the description (shape, dtype, flags) is answered here; everything else is a command. The
+ops come from `_ops`, generated from the server's registry; Python's operators from `_operators`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,17 @@ Number: TypeAlias = "int | float | bool | complex"
 _T = TypeVar("_T", bound="Tensor")
 
 _NON_LEAF_GRAD = (
-    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated "
-    "by backward(). If you want the gradient of a non-leaf Tensor, call .retain_grad() on it before backward(); if you "
-    "meant another tensor, access that one, a leaf."
+    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+    "populated by backward(). If you want the gradient of a non-leaf Tensor, call .retain_grad() on it before "
+    "backward(); if you meant another tensor, access that one, a leaf."
 )
+_SCALAR_OF_GRAPH = (
+    "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior. Consider using "
+    "tensor.detach() first."
+)
+_scalar_warned = False
 _FLAG_OF_NON_LEAF = "you can only change requires_grad flags of leaf variables."
-_DETACH_HINT = (
-    " To use a computed tensor where no gradient is wanted, take a detached one: var_no_grad = var.detach()."
-)
+_DETACH_HINT = " To use a computed tensor where no gradient is wanted, take a detached one: var_no_grad = var.detach()."
 
 
 class Tensor(Casts, Operators, TensorMethods, Handle):
@@ -285,7 +288,7 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
         return self
 
     @property
-    def data(self: _T) -> _T:
+    def data(self) -> Tensor:
         """A leaf on the same values that no graph knows of, with a version counter of its own."""
         bare = self.detach()
         bare._spec = _commands.set_data(bare, self)
@@ -320,8 +323,8 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
 
         Raises RuntimeError if it requires grad (use detach() first, or `force`), TypeError for bfloat16.
         """
-        if force:
-            return self.detach().cpu().numpy()
+        if force and self._spec.dtype.numpy is not None:
+            return _values.read_array(self)
         self._fresh()
         _values.check_numpy(self)
         if self.is_cuda:
@@ -331,7 +334,7 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
         return _values.read_array(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        array = self.numpy()
+        array: np.ndarray[Any, Any] = self.numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
@@ -360,12 +363,14 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
         return bool(self.item())
 
     def __float__(self) -> float:
+        _warn_of_scalar(self)
         return float(self._number(float))
 
     def __int__(self) -> int:
         return int(self._number(int))
 
     def __complex__(self) -> complex:
+        _warn_of_scalar(self)
         return complex(self._number(complex))
 
     def __index__(self) -> int:
@@ -379,7 +384,7 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
         return iter(_call("unbind", (self, 0), (), "tuple"))
 
     def __reversed__(self) -> Tensor:
-        return self if not self._spec.shape else _call("flip", (self, tuple(range(self.ndim))))  # type: ignore[no-any-return]
+        return self if not self._spec.shape else _call("flip", (self, tuple(range(self.ndim))))
 
     def __contains__(self, element: object) -> bool:
         if not isinstance(element, (Tensor, int, float, bool, complex)):
@@ -395,7 +400,7 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
             raise GradwireIndexError(
                 "invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number"
             )
-        return _call("getitem", (self, make_index(self, key)))  # type: ignore[no-any-return]
+        return _call("getitem", (self, make_index(self, key)))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         from gradwire._create import as_operand
@@ -428,11 +433,12 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
     def __deepcopy__(self: _T, memo: dict[int, Any]) -> _T:
         if not self.is_leaf:
             raise refuse(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
-                "Copy a detached one: copy.deepcopy(t.detach())"
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+                "moment. Copy a detached one: copy.deepcopy(t.detach())"
             )
         if id(self) in memo:
-            return memo[id(self)]  # type: ignore[no-any-return]
+            known: _T = memo[id(self)]
+            return known
         with no_grad():
             made = _call("clone", (self,))._as_subclass(type(self))
         memo[id(self)] = made
@@ -442,47 +448,45 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
         for name, value in self.__dict__.items():
             if not name.startswith("_"):
                 made.__dict__[name] = copy.deepcopy(value, memo)
-        return made  # type: ignore[no-any-return]
+        return made
 
     def contiguous(self) -> Tensor:
         """This tensor if its elements lie row-major without gaps; else such a copy."""
-        return self if self.is_contiguous() else _call("contiguous", (self,))  # type: ignore[no-any-return]
+        return self if self.is_contiguous() else _call("contiguous", (self,))
 
     @property
-    def T(self) -> Tensor:
+    def T(self) -> Tensor:  # type: ignore[override]
         """The dimensions in reverse order."""
-        return _call("T", (self,))  # type: ignore[no-any-return]
+        return _call("T", (self,))
 
     @property
-    def mT(self) -> Tensor:
+    def mT(self) -> Tensor:  # type: ignore[override]
         """The last two dimensions exchanged."""
-        return _call("mT", (self,))  # type: ignore[no-any-return]
+        return _call("mT", (self,))
 
     @property
-    def H(self) -> Tensor:
+    def H(self) -> Tensor:  # type: ignore[override]
         """The conjugate transpose of a matrix."""
-        return _call("H", (self,))  # type: ignore[no-any-return]
+        return _call("H", (self,))
 
     @property
-    def mH(self) -> Tensor:
+    def mH(self) -> Tensor:  # type: ignore[override]
         """The last two dimensions exchanged, conjugated."""
-        return _call("mH", (self,))  # type: ignore[no-any-return]
+        return _call("mH", (self,))
 
     @property
-    def real(self) -> Tensor:
+    def real(self) -> Tensor:  # type: ignore[override]
         """The real parts; a real tensor itself."""
         return _call("real", (self,)) if self.is_complex() else self
 
     @property
     def imag(self) -> Tensor:
         """The imaginary parts. Raises RuntimeError for a real tensor."""
-        return _call("imag", (self,))  # type: ignore[no-any-return]
+        return _call("imag", (self,))
 
     # New tensors like this one.
 
-    def new_tensor(
-        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-    ) -> Tensor:
+    def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
         """A leaf of values, with this tensor's dtype and device unless told otherwise."""
         from gradwire._create import make_tensor
 
@@ -514,6 +518,14 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
         return create(op, args, options, self._session)
 
 
+def _warn_of_scalar(tensor: Tensor) -> None:
+    """Warn, once a process, that a Python number no longer belongs to the graph."""
+    global _scalar_warned
+    if tensor._spec.requires_grad and not _scalar_warned and tensor.numel() == 1:
+        _scalar_warned = True
+        warnings.warn(_SCALAR_OF_GRAPH, UserWarning, stacklevel=3)
+
+
 def _dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
     strides: list[int] = []
     step = 1
@@ -532,8 +544,8 @@ def _check_grad(target: Tensor, grad: Any) -> None:
         raise refuse("can't assign Variable as its own grad")
     if grad.dtype is not target.dtype:
         raise refuse(
-            f"assigned grad has data of a different type: attempting to assign a gradient with dtype '{grad.dtype.name}' "
-            f"to a tensor with dtype '{target.dtype.name}'",
+            f"assigned grad has data of a different type: attempting to assign a gradient with dtype "
+            f"'{grad.dtype.name}' to a tensor with dtype '{target.dtype.name}'",
             errors_pb2.REASON_DTYPE,
         )
     if grad.device != target.device:

@@ -39,12 +39,12 @@ def to_error(error: grpc.RpcError, address: str) -> GradwireError:
     """What a failed call says, as an exception of ours."""
     status: Any = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     text = (error.details() if isinstance(error, grpc.Call) else "") or str(status)
-    trailers = (error.trailing_metadata() if isinstance(error, grpc.Call) else None) or ()
+    trailers: Any = (error.trailing_metadata() if isinstance(error, grpc.Call) else None) or ()
     for key, value in trailers:
         if key == "grpc-status-details-bin":
             details = Details(value)
             name = f"REASON_{details.reason}"
-            if name in errors_pb2.Reason.keys():
+            if name in errors_pb2.Reason.keys():  # noqa: SIM118 - it is no dict
                 reason = errors_pb2.Reason.Value(name)
                 return make_error(reason, details.message or text, details.code, details.metadata)
     code = status.value[0]
@@ -58,11 +58,16 @@ class Transport:
 
     def __init__(self, address: str) -> None:
         self.address = address
+        self._closed = False
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
-        self._run = self._channel.unary_unary(_SERVICE + "Run", request_serializer=None, response_deserializer=None)
+        self._run: Any = self._channel.unary_unary(
+            _SERVICE + "Run", request_serializer=None, response_deserializer=None
+        )
 
     def call(self, name: str, request: Message, answer: type[_M], timeout: float | None = 30.0) -> _M:
         """A unary call. Raises GradwireError; repeats what did not reach the server."""
+        if self._closed:
+            raise self._closed_error()
         method = self._channel.unary_unary(
             _SERVICE + name, request_serializer=type(request).SerializeToString, response_deserializer=answer.FromString
         )
@@ -72,8 +77,8 @@ class Transport:
                 result: _M = method.future(request, timeout=timeout).result()
             except grpc.RpcError as error:
                 self._refuse_unless_retriable(error, wait)
-            except grpc.FutureCancelledError:
-                raise make_error(errors_pb2.REASON_CANCELLED, f"{name} was cancelled") from None
+            except (grpc.FutureCancelledError, ValueError):  # ValueError: another thread has just closed the channel
+                raise self._closed_error() from None
             else:
                 return result
             time.sleep((wait or 0.0) * random.uniform(0.7, 1.3))
@@ -101,7 +106,7 @@ class Transport:
                     raise make_error(errors_pb2.REASON_UNAVAILABLE, dead, 14) from None
                 self._refuse_unless_retriable(error, wait)
             except grpc.FutureCancelledError:
-                raise make_error(errors_pb2.REASON_UNAVAILABLE, "the session was closed", 14) from None
+                raise self._closed_error() from None
             else:
                 return data
             time.sleep((wait or 0.0) * random.uniform(0.7, 1.3))
@@ -153,11 +158,15 @@ class Transport:
         if received != into.nbytes:
             self._broken(f"the server sent {received} of {into.nbytes} bytes")
 
+    def _closed_error(self) -> GradwireError:
+        return make_error(errors_pb2.REASON_UNAVAILABLE, "the session was closed", 14)
+
     def _broken(self, message: str) -> NoReturn:
         raise make_error(errors_pb2.REASON_INTERNAL, message, 13)
 
     def close(self) -> None:
         """Close the channel; calls under way are cancelled."""
+        self._closed = True
         self._channel.close()
 
 

@@ -64,8 +64,7 @@ def _shown(source: Any) -> tuple[Array, bool]:
         for axis, size in enumerate(spec.shape):
             if edge_indices(size, PRINT_OPTIONS.edgeitems) is not None:
                 edge = PRINT_OPTIONS.edgeitems
-                before = (slice(None),) * axis
-                first, last = corner[(*before, slice(0, edge))], corner[(*before, slice(size - edge, size))]
+                first, last = _ops.narrow(corner, axis, 0, edge), _ops.narrow(corner, axis, size - edge, edge)
                 corner = _ops.cat((first, last), axis)
     return read_array(corner), True
 

@@ -69,9 +69,7 @@ def make_template(build: Build, values: Sequence[Value]) -> Template | None:
         return None
     marks = [_MARK.pack(0x5EED0000 + place, _SALT, 0x41) for place in range(len(values))]
     doubles = [type(value) is float for value in values]
-    stand_ins = [
-        struct.unpack("<d" if double else "<Q", mark)[0] for mark, double in zip(marks, doubles, strict=True)
-    ]
+    stand_ins = [struct.unpack("<d" if double else "<Q", mark)[0] for mark, double in zip(marks, doubles, strict=True)]
     data = framed(build(stand_ins).SerializeToString() + _QUIET)
     cuts = []
     for mark in marks:
@@ -102,7 +100,7 @@ def run_request(session_id: bytes, writer: int, first_seq: int, acknowledged: in
 
 
 class Details:
-    """What google.rpc.Status in a call's trailers says: read by hand, for its package is no dependency of the client."""
+    """What google.rpc.Status in a call's trailers says; read by hand, for the client does without its package."""
 
     __slots__ = ("code", "message", "metadata", "reason")
 
@@ -163,5 +161,3 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, position
         shift += 7
-
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from gradwire import _commands
@@ -25,8 +25,9 @@ _Tensors: TypeAlias = "Tensor | Sequence[Tensor]"
 _Gradients: TypeAlias = "Tensor | Sequence[Tensor | None] | None"
 
 _CYCLE = (
-    "backward() with create_graph=True makes a reference cycle between a parameter and its gradient, which keeps memory "
-    "until it is broken. Prefer autograd.grad for a graph of the gradient, or set the parameters' .grad to None afterwards."
+    "backward() with create_graph=True makes a reference cycle between a parameter and its gradient, which keeps "
+    "memory until it is broken. Prefer autograd.grad for a graph of the gradient, or set the parameters' .grad to None "
+    "afterwards."
 )
 _cycle_warned = False
 
@@ -77,8 +78,7 @@ def backward(
         _mark(reach.owners(), PRESENT)
     else:
         answer = session.wait(build(values)).backward
-        known = [session.watched.get(tensor_id) for tensor_id in answer.accumulated]
-        _mark([each for each in known if each is not None], UNKNOWN if create_graph else PRESENT)
+        _mark(_found(session, answer.accumulated, targets), UNKNOWN if create_graph else PRESENT)
     if not keep:
         reach.spend()
 
@@ -141,8 +141,7 @@ def grad(
         made = tuple(new_proxy(session, one, spec) for one, spec in zip(ids, specs, strict=True))
     else:
         answer = session.wait(build(values), tuple(ids)).gradients
-        received = [session.watched.get(tensor_id) for tensor_id in answer.accumulated]
-        _mark([each for each in received if each is not None], UNKNOWN)
+        _mark(_found(session, answer.accumulated, ()), UNKNOWN)
         made = tuple(_proxy(session, message) for message in answer.gradients)
     if not keep:
         reach.spend()
@@ -160,6 +159,13 @@ def _proxy(session: Session, message: Any) -> Any:
 def _spec_key(tensors: Sequence[Handle | None]) -> tuple[Any, ...]:
     """What a memo's key holds of a list of tensors."""
     return (len(tensors), *[None if each is None else each._spec for each in tensors])
+
+
+def _found(session: Session, ids: Iterable[int], targets: Sequence[Handle]) -> list[Any]:
+    """The proxies of the tensors that received a gradient: leaves, those that retain theirs, and those asked for."""
+    named = {target._id: target for target in targets}
+    known = [named.get(tensor_id) or session.watched.get(tensor_id) for tensor_id in ids]
+    return [each for each in known if each is not None]
 
 
 def _mark(owners: Sequence[Any], state: Any) -> None:
@@ -193,7 +199,9 @@ def _check_inputs(targets: Sequence[Tensor]) -> None:
 
 def _gradients(roots: Sequence[Tensor], given: Any) -> list[Tensor | None]:
     """One gradient or None per root. Raises RuntimeError as PyTorch does before it looks at the graph."""
-    gradients: list[Any] = [None] * len(roots) if given is None else [given] if isinstance(given, Tensor) else list(given)
+    gradients: list[Any] = (
+        [None] * len(roots) if given is None else [given] if isinstance(given, Tensor) else list(given)
+    )
     if len(gradients) != len(roots):
         raise refuse(f"got {len(roots)} tensors and {len(gradients)} gradients")
     for place, (root, gradient) in enumerate(zip(roots, gradients, strict=True)):
@@ -227,9 +235,7 @@ def _gradients(roots: Sequence[Tensor], given: Any) -> list[Tensor | None]:
 
 def _check_scalar(spec: Spec) -> None:
     if math.prod(spec.shape) != 1:
-        raise refuse(
-            "grad can be implicitly created only for scalar outputs", errors_pb2.REASON_GRADIENT_NEEDS_SCALAR
-        )
+        raise refuse("grad can be implicitly created only for scalar outputs", errors_pb2.REASON_GRADIENT_NEEDS_SCALAR)
     if spec.dtype.is_complex:
         raise refuse(
             f"grad can be implicitly created only for real scalar outputs but got {spec.dtype}",

@@ -176,8 +176,7 @@ def test_backward_with_create_graph_warns_once_a_process(monkeypatch):
     monkeypatch.setattr(autograd, "_cycle_warned", False)
     x = gradwire.tensor([3.0], requires_grad=True)
     with pytest.warns(UserWarning, match="reference cycle") as caught:
-        (x * x).backward(create_graph=True)
-        (x * x).backward(create_graph=True)
+        [(x * x).backward(create_graph=True) for _ in range(2)]
     assert len(caught) == 1
     assert caught[0].filename == __file__
 
@@ -240,7 +239,9 @@ def test_grad_takes_gradients_of_its_outputs():
 
 
 def test_grad_refuses_an_unused_input():
-    refuse(lambda t: t.autograd.grad(leaf(t).sum(), [leaf(t)]), RuntimeError, "appears to not have been used in the graph")
+    refuse(
+        lambda t: t.autograd.grad(leaf(t).sum(), [leaf(t)]), RuntimeError, "appears to not have been used in the graph"
+    )
 
 
 def test_grad_refuses_an_input_that_requires_none():

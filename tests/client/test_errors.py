@@ -1,6 +1,7 @@
 """Every refusal has a typed exception, and no gRPC type leaves the library."""
 
 import copy
+import itertools
 import pickle
 
 import grpc
@@ -20,7 +21,7 @@ def test_every_exception_is_the_one_its_comment_in_the_contract_names(request):
     text = (request.config.rootpath / "proto/gradwire/v1/errors.proto").read_text("utf-8")
     lines = text.splitlines()
     checked = 0
-    for before, line in zip(lines, lines[1:], strict=False):
+    for before, line in itertools.pairwise(lines):
         if " = " not in line or not line.strip().startswith("REASON_") or ": " not in before:
             continue
         name = line.split()[0]

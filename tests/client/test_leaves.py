@@ -125,7 +125,9 @@ def test_integers_and_bools_refuse_to_require_grad(values):
 
     constructor = "Only Tensors of floating point and complex dtype can require gradients"
     refuse(lambda t: t.tensor(values, requires_grad=True), RuntimeError, constructor)
-    refuse(lambda t: t.tensor(values).requires_grad_(), RuntimeError, "only Tensors of floating point dtype can require")
+    refuse(
+        lambda t: t.tensor(values).requires_grad_(), RuntimeError, "only Tensors of floating point dtype can require"
+    )
     refuse(assign, RuntimeError, "only Tensors of floating point and complex dtype can require gradients")
 
 
@@ -212,7 +214,9 @@ def test_a_grad_of_another_dtype_is_refused():
     refuse(story, RuntimeError, "assigned grad has data of a different type")
 
 
-@pytest.mark.parametrize(("value", "error", "phrase"), [(3, TypeError, "Tensor or None"), ("self", RuntimeError, "own grad")])
+@pytest.mark.parametrize(
+    ("value", "error", "phrase"), [(3, TypeError, "Tensor or None"), ("self", RuntimeError, "own grad")]
+)
 def test_what_is_no_grad_is_refused(value, error, phrase):
     def story(t):
         x = leaf(t)

@@ -1,4 +1,4 @@
-"""detach, data, clone, grad modes, moves and casts: SEMANTICS 3 and 4, over a real socket, with PyTorch as the judge."""
+"""detach, data, clone, grad modes, moves and casts: SEMANTICS 3 and 4, over a socket, with PyTorch as the judge."""
 
 import asyncio
 import threading
@@ -140,10 +140,7 @@ def test_modes_decorate_generators_between_whose_steps_the_callers_mode_holds():
             for _ in range(2):
                 yield (x * 2.0).requires_grad
 
-        seen = []
-        for flag in steps(leaf(t)):
-            seen.append((flag, t.is_grad_enabled()))
-        return seen
+        return [(flag, t.is_grad_enabled()) for flag in steps(leaf(t))]
 
     agree(story)
 
@@ -276,11 +273,13 @@ def test_a_device_that_is_not_there_is_refused_and_nothing_changes():
         pytest.skip("the server has a GPU")
     x = gradwire.tensor([1.0, 2.0], requires_grad=True)
     for attempt in (x.cuda, lambda: x.to("cuda"), lambda: gradwire.ones(2, device="cuda")):
-        with pytest.raises(RuntimeError, match="(?i)cuda|gpu"):
+        with pytest.raises(RuntimeError, match=r"(?i)cuda|gpu"):
             attempt()
     (x * x).sum().backward()
     assert x.grad.tolist() == [2.0, 4.0]
 
 
 def test_type_names_what_it_is_and_casts():
-    agree(lambda t: [leaf(t).type(), leaf(t).type(t.float64), leaf(t).type("torch.DoubleTensor"), t.ones(1).long().type()])
+    agree(
+        lambda t: [leaf(t).type(), leaf(t).type(t.float64), leaf(t).type("torch.DoubleTensor"), t.ones(1).long().type()]
+    )

@@ -21,7 +21,17 @@ def test_repr_is_pytorchs():
         x = leaf(t)
         y = x * 2.0
         y.sum().backward()
-        shown = [x, y, x.grad, x.detach(), x.double(), t.tensor([[1, 2], [3, 4]]), t.tensor(True), t.zeros(0), t.zeros(2, 0)]
+        shown = [
+            x,
+            y,
+            x.grad,
+            x.detach(),
+            x.double(),
+            t.tensor([[1, 2], [3, 4]]),
+            t.tensor(True),
+            t.zeros(0),
+            t.zeros(2, 0),
+        ]
         return [repr(each) for each in shown] + [f"{x.grad=}", f"{x.sum():.3f}", f"{x}", str(x.shape), str(x.dtype)]
 
     agree(story)
@@ -52,7 +62,21 @@ def test_a_nodes_repr_and_name_are_pytorchs():
 def test_nodes_of_the_last_op_have_pytorchs_names():
     def story(t):
         x, w = leaf(t), t.ones(3, 3, requires_grad=True)
-        made = [x + x, w.mm(w), x.sum(), x.sum(0), x.relu(), x / 2.0, x**2, w.t(), x[0], w.reshape(9), -x, x.exp(), x.mean()]
+        made = [
+            x + x,
+            w.mm(w),
+            x.sum(),
+            x.sum(0),
+            x.relu(),
+            x / 2.0,
+            x**2,
+            w.t(),
+            x[0],
+            w.reshape(9),
+            -x,
+            x.exp(),
+            x.mean(),
+        ]
         return [each.grad_fn.name() for each in made]
 
     agree(story)
@@ -110,8 +134,8 @@ def test_bool_of_one_element():
 def test_python_numbers():
     def story(t):
         return [
-            float(t.tensor([1.5])), int(t.tensor(2.9)), complex(t.tensor(1 + 2j)), t.tensor(3).item(), t.tensor(2.5).item(),
-            [10, 20, 30][t.tensor(1)], t.tensor(True).item(), round(float(t.tensor(0.1)), 3),
+            float(t.tensor([1.5])), int(t.tensor(2.9)), complex(t.tensor(1 + 2j)), t.tensor(3).item(),
+            t.tensor(2.5).item(), [10, 20, 30][t.tensor(1)], t.tensor(True).item(), round(float(t.tensor(0.1)), 3),
         ]  # fmt: skip
 
     agree(story)
@@ -149,7 +173,7 @@ def test_in():
 def test_comparison():
     def story(t):
         x = leaf(t)
-        return [x == 2.0, x != x, x < 2.0, x >= x, x == None, x == "a", hash(x) == id(x) or hash(x) == hash(x)]  # noqa: E711, PLR0124
+        return [x == 2.0, x != x, x < 2.0, x >= x, x == None, x == "a", hash(x) == id(x) or hash(x) == hash(x)]  # noqa: E711
 
     agree(story)
 
@@ -208,8 +232,29 @@ def test_results_with_names():
 
 
 def test_values_decide_a_tensors_dtype():
-    values = [1, 1.0, True, 1j, [1, 2], [1, 2.5], [True, 2], [[1.0, 2.0], [3.0, 4.0]], [], [[], []], np.float64(1), np.ones(2)]
-    values += [[np.float64(1)], np.array([1, 2], dtype=np.int16), np.float32(2), (1, 2), range(3), [1, 2j], float("nan")]
+    values = [
+        1,
+        1.0,
+        True,
+        1j,
+        [1, 2],
+        [1, 2.5],
+        [True, 2],
+        [[1.0, 2.0], [3.0, 4.0]],
+        [],
+        [[], []],
+        np.float64(1),
+        np.ones(2),
+    ]
+    values += [
+        [np.float64(1)],
+        np.array([1, 2], dtype=np.int16),
+        np.float32(2),
+        (1, 2),
+        range(3),
+        [1, 2j],
+        float("nan"),
+    ]
     for value in values:
         assert repr(plain(gradwire.tensor(value))) == repr(plain(torch.tensor(value)))
 
@@ -228,4 +273,10 @@ def test_a_tensor_of_a_tensor_warns():
 def test_every_dtype_goes_there_and_back():
     for name in ("float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool"):
         agree(lambda t, name=name: t.tensor([0, 1, 2, 1], dtype=getattr(t, name)))
-    agree(lambda t: [t.tensor([1 + 2j, -1j]), t.tensor([1 + 2j], dtype=t.complex128), t.tensor([1.00390625, 3e38], dtype=t.bfloat16)])
+    agree(
+        lambda t: [
+            t.tensor([1 + 2j, -1j]),
+            t.tensor([1 + 2j], dtype=t.complex128),
+            t.tensor([1.00390625, 3e38], dtype=t.bfloat16),
+        ]
+    )
