@@ -211,7 +211,11 @@ class Op(Signature):
             if self.keywords:
                 return self.function(xp, *args[: self.positional], **dict(zip(self.keywords, args[self.positional :], strict=True)))
             return self.function(xp, *args)
-        except (ValueError, IndexError, MemoryError, _NoLoop) as error:
+        except (ValueError, IndexError, MemoryError, OverflowError, _NoLoop) as error:
+            raise explain(self, args, error) from error
+        except TypeError as error:
+            if "not supported" not in str(error):  # neither a dtype that NumPy lacks a loop for nor unordered numbers
+                raise
             raise explain(self, args, error) from error
 
     def _rounded(self, xp: Any, args: tuple[Any, ...]) -> Any:
@@ -514,7 +518,9 @@ def explain(op: Op, args: tuple[Any, ...], error: Exception) -> EngineError:
         return EngineError(Reason.DIM_OUT_OF_RANGE, f"{op.name}: Dimension out of range: {error}", **details)
     if isinstance(error, IndexError):
         return EngineError(Reason.INDEX_OUT_OF_RANGE, f"{op.name}: index out of range: {error}", **details)
-    if isinstance(error, _NoLoop):
+    if isinstance(error, OverflowError):
+        return EngineError(Reason.ARGUMENT_VALUE, f"{op.name}: a number is out of range: {error}", **details)
+    if isinstance(error, TypeError):
         names = ", ".join(dtypes.TITLES.get(value.dtype, str(value.dtype)) for value in given)
         return EngineError(Reason.NOT_SUPPORTED, f"\"{op.name}\" not implemented for '{names}'", **details)
     if op.promotes and len(given) > 1:
