@@ -32,7 +32,7 @@ except RuntimeError as error:
     print("mat1 and mat2 shapes cannot be multiplied" in str(error))
 net.fc = nn.Linear(8, 5)
 with torch.no_grad():
-    net.fc.weight.fill_(0.1)
+    net.fc.weight.copy_(torch.linspace(-0.2, 0.2, 40).reshape(5, 8))
     net.fc.bias.zero_()
 
 
