@@ -33,16 +33,16 @@ def _pow_node(input: Any, exponent: Any) -> str:
 @op(promote="same", node=_pow_node)
 def pow(xp: Any, input: Array | Number, exponent: Array | Number) -> Array:
     """input to the power of exponent (torch.pow). Whole numbers to negative whole powers are refused."""
-    if _is_number(input):
-        input = xp.asarray(input, getattr(exponent, "dtype", None))
-    kind = dtypes.category(input.dtype)
+    base: Any = xp.asarray(input, getattr(exponent, "dtype", None)) if _is_number(input) else input
+    kind = dtypes.category(base.dtype)
     if kind == dtypes.BOOL:
-        input = input.astype(dtypes.int64)
+        base = base.astype(dtypes.int64)
     if kind < dtypes.FLOAT and bool((xp.asarray(exponent) < 0).any()):
         raise EngineError(Reason.RUNTIME, "Integers to negative integer powers are not allowed.")
-    plain = exponent.item() if getattr(exponent, "ndim", 1) == 0 and xp is np else exponent
-    special = _POWERS.get(plain) if _is_number(plain) else None
-    return special(xp, input) if special is not None else xp.power(input, exponent)
+    # A number arrives as a 0-d array of NumPy's where it had to be promoted.
+    plain = exponent.item() if isinstance(exponent, np.ndarray) and not exponent.ndim else exponent
+    product = _POWERS.get(plain) if _is_number(plain) else None
+    return product(xp, base) if product is not None else xp.power(base, exponent)
 
 
 # NumPy's power takes many times as long as these products.
@@ -71,7 +71,9 @@ def _pow_exponent(g: Any, input: Any, exponent: Any, out: Any) -> Any:
         if input == 0:
             return g * where(ge(exponent, 0), 0, out * -math.inf) if not isinstance(input, complex) else zeros(g)
         return g * conj(out * (math.log(input) if not isinstance(input, complex) and input > 0 else _log_of(input)))
-    at_zero = logical_and(eq(input, 0), ge(exponent, 0)) if dtypes.category(input.dtype) < dtypes.COMPLEX else eq(input, 0)
+    at_zero = eq(input, 0)
+    if dtypes.category(input.dtype) < dtypes.COMPLEX:
+        at_zero = logical_and(at_zero, ge(exponent, 0))
     return where(at_zero, 0, g * conj(out * log(_cast(input, out.dtype))))
 
 
@@ -128,9 +130,7 @@ def _underived(name: str) -> None:
 
 
 floor_divide.grad(input=lambda g: _underived("floor_divide"), other=lambda g: _underived("floor_divide"))
-remainder.grad(
-    input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="floor")
-)
+remainder.grad(input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="floor"))
 fmod.grad(input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="trunc"))
 
 
@@ -264,7 +264,9 @@ addcmul.grad(
 def addcdiv(xp: Any, input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """input + value * tensor1 / tensor2 (torch.addcdiv)."""
     if dtypes.category(dtypes.result_type(tensor1, tensor2)) < dtypes.FLOAT:
-        raise EngineError(Reason.RUNTIME, "Integer division with addcdiv is no longer supported: make them float first.")
+        raise EngineError(
+            Reason.RUNTIME, "Integer division with addcdiv is no longer supported: make them float first."
+        )
     quotient = xp.true_divide(tensor1, tensor2)
     return xp.add(input, quotient if value == 1 else quotient * value)
 
@@ -386,10 +388,9 @@ def _xlogy_node(input: Any, other: Any) -> str:
 @through_float32
 def xlogy(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """input * log(other), 0 where input is 0 (torch.xlogy)."""
-    if _is_number(other):
-        other = xp.asarray(other, input.dtype)
-    result = xp.multiply(input, xp.log(other))
-    return xp.where((xp.asarray(input) == 0) & ~xp.isnan(other), 0, result).astype(result.dtype)
+    dtype = dtypes.result_type(input, other)
+    x, y = xp.asarray(input, dtype), xp.asarray(other, dtype)
+    return xp.where((x == 0) & ~xp.isnan(y), 0, xp.multiply(x, xp.log(y))).astype(dtype, copy=False)
 
 
 xlogy.grad(

@@ -21,7 +21,7 @@ def ints(value: int | Sequence[int] | None) -> tuple[int, ...]:
 
 
 def normalize_dim(dim: int, ndim: int) -> int:
-    """A dimension counted from the front. A 0-d tensor has dimensions 0 and -1. Raises EngineError: DIM_OUT_OF_RANGE."""
+    """A dimension counted from the front. A 0-d tensor has 0 and -1. Raises EngineError: DIM_OUT_OF_RANGE."""
     span = ndim or 1
     if not -span <= dim < span:
         raise EngineError(
@@ -68,8 +68,8 @@ def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
             if m != n and 1 not in (m, n):
                 raise EngineError(
                     Reason.SHAPE,
-                    f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton dimension {dim}: "
-                    f"shapes are {', '.join(str(list(one)) for one in shapes)}",
+                    f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton dimension "
+                    f"{dim}: shapes are {', '.join(str(list(one)) for one in shapes)}",
                 )
         result = tuple(n if m == 1 else m for m, n in zip(a, b, strict=True))
     return result

@@ -122,7 +122,11 @@ def isclose(
         close = close | ((input != input) & (other != other))
     if rtol == 0 and atol == 0:
         return close
-    wide = dtypes.float64 if dtypes.category(input.dtype) < dtypes.FLOAT else dtypes.promote_types(input.dtype, dtypes.float32)
+    wide = (
+        dtypes.float64
+        if dtypes.category(input.dtype) < dtypes.FLOAT
+        else dtypes.promote_types(input.dtype, dtypes.float32)
+    )
     input, other = input.astype(wide), other.astype(wide)
     with np.errstate(invalid="ignore"):  # inf - inf is nan, and not close
         difference = xp.abs(input - other)
@@ -148,5 +152,5 @@ def _same_dtype(input: Array, other: Array) -> None:
     if input.dtype != other.dtype:
         raise EngineError(
             Reason.DTYPE,
-            f"{dtypes.TITLES[input.dtype]} did not match {dtypes.TITLES[other.dtype]}: the tensors must have the same dtype",
+            f"{dtypes.TITLES[input.dtype]} did not match {dtypes.TITLES[other.dtype]}: both must have one dtype",
         )

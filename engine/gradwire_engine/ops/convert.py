@@ -56,7 +56,8 @@ def imag(xp: Any, input: Array) -> Array:
     """The imaginary part, a view (torch.imag)."""
     if dtypes.category(input.dtype) != dtypes.COMPLEX:
         raise EngineError(
-            Reason.RUNTIME, f"imag is not implemented for tensors with non-complex dtypes: {dtypes.name_of(input.dtype)}"
+            Reason.RUNTIME,
+            f"imag is not implemented for tensors with non-complex dtypes: {dtypes.name_of(input.dtype)}",
         )
     return input.imag
 

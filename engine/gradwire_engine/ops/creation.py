@@ -46,9 +46,7 @@ def zeros(
 
 
 @factory
-def ones(
-    size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
-) -> Array:
+def ones(size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False) -> Array:
     """Ones (torch.ones)."""
     shape, dtype = ints(size), dtype or dtypes.float32
     xp = place(device, shape, dtype)
@@ -88,7 +86,12 @@ def scalar_tensor(
 
 @factory
 def eye(
-    n: int, m: int | None = None, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    requires_grad: bool = False,
 ) -> Array:
     """Ones on the diagonal of n rows and m columns (torch.eye)."""
     columns, dtype = n if m is None else m, dtype or dtypes.float32
@@ -109,21 +112,26 @@ def arange(
     requires_grad: bool = False,
 ) -> Array:
     """start, start + step, ... below end; from 0 if only one number is given (torch.arange)."""
-    if end is None:
-        start, end = 0, start
-    if dtype is None:
-        whole = all(isinstance(value, int) for value in (start, end, step))
-        dtype = dtypes.int64 if whole else dtypes.float32
-    if step == 0:
-        raise EngineError(Reason.RUNTIME, "step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise EngineError(Reason.RUNTIME, f"unsupported range: {start} -> {end}")
-    if (end - start) / step < 0:
-        raise EngineError(Reason.RUNTIME, "upper bound and lower bound inconsistent with step sign")
-    count = -int((start - end) // step) if isinstance(start - end, int) and isinstance(step, int) else math.ceil((end - start) / step)
+    first, last, by = (0, start, step) if end is None else (start, end, step)
+    whole = all(isinstance(value, int) for value in (first, last, by))
+    dtype = dtype or (dtypes.int64 if whole else dtypes.float32)
+    count = _steps(first, last, by)
     xp = place(device, (count,), dtype)
-    exact = dtypes.int64 if dtypes.category(dtype) < dtypes.FLOAT and isinstance(start, int) and isinstance(step, int) else dtypes.float64
-    return made(device, lambda: (start + xp.arange(count, dtype=exact) * step).astype(dtype), requires_grad)
+    exact = dtypes.int64 if whole else dtypes.float64
+    return made(device, lambda: (first + xp.arange(count, dtype=exact) * by).astype(dtype), requires_grad)
+
+
+def _steps(first: Any, last: Any, by: Any) -> Any:
+    """How many numbers there are from first, by steps, before last."""
+    if by == 0:
+        raise EngineError(Reason.RUNTIME, "step must be nonzero")
+    if not (math.isfinite(first) and math.isfinite(last)):
+        raise EngineError(Reason.RUNTIME, f"unsupported range: {first} -> {last}")
+    if (last - first > 0) != (by > 0) and last != first:
+        raise EngineError(Reason.RUNTIME, "upper bound and lower bound inconsistent with step sign")
+    if all(isinstance(value, int) for value in (first, last, by)):
+        return int(-((first - last) // by))
+    return math.ceil((last - first) / by)
 
 
 @factory
@@ -263,16 +271,24 @@ def new_full(
 
 
 @factory
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device | None = None) -> Array:
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device | None = None
+) -> Array:
     """The positions on and below a diagonal, rows above columns (torch.tril_indices)."""
     xp = place(device, (2, max(row, 0), max(col, 0)), dtype or dtypes.int64)
-    return made(device, lambda: xp.stack(xp.nonzero(xp.tri(row, col, offset, dtype=bool))).astype(dtype or dtypes.int64), False)
+    return made(
+        device, lambda: xp.stack(xp.nonzero(xp.tri(row, col, offset, dtype=bool))).astype(dtype or dtypes.int64), False
+    )
 
 
 @factory
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device | None = None) -> Array:
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device | None = None
+) -> Array:
     """The positions on and above a diagonal, rows above columns (torch.triu_indices)."""
     xp = place(device, (2, max(row, 0), max(col, 0)), dtype or dtypes.int64)
     return made(
-        device, lambda: xp.stack(xp.nonzero(~xp.tri(row, col, offset - 1, dtype=bool))).astype(dtype or dtypes.int64), False
+        device,
+        lambda: xp.stack(xp.nonzero(~xp.tri(row, col, offset - 1, dtype=bool))).astype(dtype or dtypes.int64),
+        False,
     )

@@ -51,9 +51,7 @@ def _floating(name: str, dtype: DType | None) -> DType:
 
 
 @factory
-def rand(
-    size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
-) -> Array:
+def rand(size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False) -> Array:
     """Uniform numbers in [0, 1) (torch.rand)."""
     shape, dtype = ints(size), _floating("rand", dtype)
     xp = place(device, shape, dtype)
@@ -104,7 +102,9 @@ def randint(
     shape, dtype = ints(size), dtype or dtypes.int64
     xp = place(device, shape, dtype)
     return made(
-        device, lambda: xp.asarray(generator_for(xp).integers(low, high, shape, dtype=np.int64)).astype(dtype), requires_grad
+        device,
+        lambda: xp.asarray(generator_for(xp).integers(low, high, shape, dtype=np.int64)).astype(dtype),
+        requires_grad,
     )
 
 
@@ -125,9 +125,7 @@ def randint_like(
 
 
 @factory
-def randperm(
-    n: int, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
-) -> Array:
+def randperm(n: int, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False) -> Array:
     """0 to n - 1 in random order (torch.randperm)."""
     dtype = dtype or dtypes.int64
     xp = place(device, (n,), dtype)
@@ -157,11 +155,11 @@ def normal(
     requires_grad: bool = False,
 ) -> Array:
     """Normal numbers of means and standard deviations, tensors or numbers; numbers need a size (torch.normal)."""
-    arrays = [getattr(value, "array", value) for value in (mean, std)]
-    given = [value for value in (mean, std) if hasattr(value, "dtype")]
+    centre: Any = getattr(mean, "array", mean)
+    spread: Any = getattr(std, "array", std)
+    given: list[Any] = [value for value in (mean, std) if hasattr(value, "dtype")]
     if not given and size is None:
         raise EngineError(Reason.ARGUMENT_TYPE, "normal() missing 1 required argument: 'size'", op="normal")
-    spread = arrays[1]
     if bool((spread < 0).any() if hasattr(spread, "dtype") else spread < 0):
         raise EngineError(Reason.RUNTIME, "normal expects all elements of std >= 0.0")
     shape = np.broadcast_shapes(*(value.shape for value in given)) if given else ints(size)
@@ -169,7 +167,7 @@ def normal(
     device = device or (given[0].device if given else None)
     xp = place(device, shape, dtype)
     return made(
-        device, lambda: (normal_array(xp, shape, dtype) * arrays[1] + arrays[0]).astype(dtype, copy=False), requires_grad
+        device, lambda: (normal_array(xp, shape, dtype) * spread + centre).astype(dtype, copy=False), requires_grad
     )
 
 

@@ -97,8 +97,6 @@ def _refuse_wide(value: Any) -> None:
         )
 
 
-
-
 def _write_fill(xp: Any, input: Array, value: Any) -> None:
     _refuse_wide(value)
     input[...] = cast_array(value, input.dtype)
@@ -140,4 +138,8 @@ def on_device(value: Any, device: str) -> Any:
     """A gradient on a device; itself if it is there."""
     from gradwire_engine.ops.basic import to_device
 
-    return value if (value.device if type(value) is Tensor else devices.device_of(value)) == device else to_device(value, device)
+    return (
+        value
+        if (value.device if type(value) is Tensor else devices.device_of(value)) == device
+        else to_device(value, device)
+    )

@@ -1,4 +1,4 @@
-"""Taking and putting along one dimension: index_select, gather and scatter with their adjoints, masked_select, nonzero."""
+"""Taking and putting along one dimension: index_select, gather, scatter and their adjoints; masked_select, nonzero."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
-from gradwire_engine.device import Array
+from gradwire_engine.device import Array, host, module_of
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import cast_array, composite, op
@@ -63,13 +63,13 @@ def _index_select_backward(xp: Any, g: Array, dim: int, index: Array, shape: Int
     dim = normalize_dim(dim, len(shape))
     first = xp.moveaxis(g, dim, 0)
     rest = first.shape[1:]
-    added = add_rows(xp, first.reshape(len(first), -1) if g.size else xp.zeros((0, 0), g.dtype), index.reshape(-1), shape[dim])
+    added = add_rows(
+        xp, first.reshape(len(first), -1) if g.size else xp.zeros((0, 0), g.dtype), index.reshape(-1), shape[dim]
+    )
     return xp.moveaxis(added.reshape(shape[dim], *rest), 0, dim) if g.size else xp.zeros(shape, g.dtype)
 
 
-index_select.grad(
-    input=lambda g, dim, index, input_meta: _index_select_backward(g, dim, index, input_meta.shape)
-)
+index_select.grad(input=lambda g, dim, index, input_meta: _index_select_backward(g, dim, index, input_meta.shape))
 _index_select_backward.grad(g=lambda g, dim, index: index_select(g, dim, index))
 
 
@@ -85,7 +85,9 @@ def index_add(xp: Any, input: Array, dim: int, index: Array, source: Array, *, a
 
 def _match(input: Array, dim: int, index: Array, source: Array, name: str) -> None:
     if source.dtype != input.dtype:
-        raise EngineError(Reason.RUNTIME, f"{name}(): self ({input.dtype}) and source ({source.dtype}) must have the same scalar type")
+        raise EngineError(
+            Reason.RUNTIME, f"{name}(): self ({input.dtype}) and source ({source.dtype}) must have the same scalar type"
+        )
     size = source.shape[dim] if source.ndim else 1
     if index.size != size:
         raise EngineError(
@@ -221,7 +223,9 @@ def _source_part(src: Any, index: Any) -> Any:
     return getitem(src, tuple(slice(0, size) for size in index.shape))
 
 
-@op(name="_scatter", in_place=True, node=lambda input, dim, index, src: f"ScatterBackward{int(type(src) is not Tensor)}")
+@op(
+    name="_scatter", in_place=True, node=lambda input, dim, index, src: f"ScatterBackward{int(type(src) is not Tensor)}"
+)
 def _scatter(xp: Any, input: Array, dim: int, index: Array, src: Array | Number) -> Array:
     if hasattr(src, "dtype") and src.dtype != input.dtype:
         raise EngineError(Reason.RUNTIME, "scatter(): Expected self.dtype to be equal to src.dtype", op="scatter")
@@ -267,7 +271,7 @@ def scatter_add(input: Array, dim: int, index: Array, src: Array) -> Array:
 
 @composite
 def take_along_dim(input: Array, indices: Array, dim: int | None = None) -> Array:
-    """gather, with input and indices broadcast but for dim; without one, of the flattened tensor (torch.take_along_dim)."""
+    """gather, with input and indices broadcast but for dim; of the flattened tensor without (torch.take_along_dim)."""
     if dim is None:
         return gather(flatten(input), 0, flatten(indices))
     if input.ndim != indices.ndim:
@@ -289,7 +293,11 @@ def _without(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
 @composite
 def take(input: Array, index: Array) -> Array:
     """Elements of the flattened tensor (torch.take)."""
-    return getitem(reshape(input, (-1,)), (index,)) if index.ndim else reshape(getitem(reshape(input, (-1,)), (index,)), ())
+    return (
+        getitem(reshape(input, (-1,)), (index,))
+        if index.ndim
+        else reshape(getitem(reshape(input, (-1,)), (index,)), ())
+    )
 
 
 # Masks: how many elements there are depends on values.
@@ -349,15 +357,14 @@ def repeat_interleave(
     dim = normalize_dim(dim, input.ndim)
     size = input.shape[dim]
     array = input.array if type(input) is Tensor else input
-    counts = repeats.array if type(repeats) is Tensor else repeats
-    if hasattr(counts, "ndim") and counts.ndim > 1:
+    counts: Any = np.asarray(repeats) if not hasattr(repeats, "dtype") else getattr(repeats, "array", repeats)
+    if counts.ndim > 1:
         raise EngineError(Reason.RUNTIME, "repeats must be 0-dim or 1-dim tensor")
-    if hasattr(counts, "ndim") and counts.ndim and counts.size not in (1, size):
+    if counts.ndim and counts.size not in (1, size):
         raise EngineError(Reason.RUNTIME, "repeats must have the same size as input along dim")
-    lowest = counts.min() if hasattr(counts, "dtype") and counts.size else counts
-    if np.ndim(lowest) == 0 and lowest < 0:
+    if counts.size and int(counts.min()) < 0:
         raise EngineError(Reason.RUNTIME, "repeats can not be negative")
-    total = int(counts.sum()) if getattr(counts, "size", 1) > 1 else int(counts) * size
+    total = int(counts.sum()) * (size if counts.size == 1 else 1)
     admit((*input.shape[:dim], total, *input.shape[dim + 1 :]), array.dtype)
-    places = np.repeat(np.arange(size), counts.get() if hasattr(counts, "get") else counts)
+    places = module_of(array).asarray(np.repeat(np.arange(size), host(counts)))
     return index_select(input, dim, Tensor(places) if type(input) is Tensor else places)

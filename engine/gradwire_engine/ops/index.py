@@ -189,7 +189,8 @@ def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: boo
             importlib.import_module("cupyx").scatter_add(input, key, values)
     except ValueError as error:
         raise EngineError(
-            Reason.RUNTIME, f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result"
+            Reason.RUNTIME,
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result",
         ) from error
 
 
@@ -203,7 +204,7 @@ index_put.grad(
 
 
 def _parse(shape: tuple[int, ...], key: Any) -> tuple[tuple[Any, ...], list[Any]]:
-    """A key as the ints, slices and Nones that choose a view, and the index arrays (or None) of that view's dimensions."""
+    """A key as the ints, slices and Nones that choose a view, and the index arrays (or None) of its dimensions."""
     items = [_item(item) for item in (key if isinstance(key, tuple) else (key,))]
     taken = sum(_width(item) for item in items)
     if taken > len(shape):
@@ -321,7 +322,8 @@ def _set_index(xp: Any, input: Array, index: Index, indices: list[Array], value:
 
 
 def _write_index(xp: Any, input: Array, basic: Any, indices: list[Any], value: Any) -> None:
-    part = input[(*basic, ...)]
+    key = (*basic, Ellipsis)  # at the end, so that a single number is shown as a 0-d array that can be written to
+    part = input[key]
     if indices:
         _put(xp, part, indices, value, False)
         return
@@ -346,7 +348,7 @@ _set_index.grad(
 
 def _trimmed(value: Any) -> Any:
     """A value without leading dimensions of size 1, of which there may be more than the place has."""
-    shape = getattr(value, "shape", ())
+    shape: tuple[int, ...] = getattr(value, "shape", ())
     if len(shape) < 2 or shape[0] != 1:
         return value
     ones = next((axis for axis, size in enumerate(shape) if size != 1), len(shape))

@@ -127,9 +127,7 @@ def roll(xp: Any, input: Array, shifts: Ints, dims: Ints = ()) -> Array:
     if not axes and len(steps) == 1:
         return xp.roll(input, steps[0])
     if not steps or len(steps) != len(axes):
-        raise EngineError(
-            Reason.RUNTIME, f"shifts and dimensions must align. shifts: {len(steps)}, dims:{len(axes)}"
-        )
+        raise EngineError(Reason.RUNTIME, f"shifts and dimensions must align. shifts: {len(steps)}, dims:{len(axes)}")
     return xp.roll(input, steps, tuple(normalize_dim(axis, input.ndim) for axis in axes))
 
 

@@ -428,17 +428,16 @@ def vector_norm(
     if dtypes.category(x.dtype) < dtypes.FLOAT:
         raise EngineError(
             Reason.RUNTIME,
-            "linalg.vector_norm: Expected a floating point or complex tensor as input. "
-            f"Got {dtypes.TITLES[x.dtype]}",
+            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {dtypes.TITLES[x.dtype]}",
         )
     given = x.astype(dtype) if dtype is not None else x
     result = dtypes.real_part(given.dtype)
     dims = normalize_dims(dim, x.ndim)
     wide = given.astype(dtypes.float32) if is_half(given.dtype) else given
-    return xp.asarray(_norm(xp, wide, float(ord), dims, keepdim)).astype(result, copy=False)
+    return xp.asarray(_norm(xp, wide, ord, dims, keepdim)).astype(result, copy=False)
 
 
-def _norm(xp: Any, x: Array, ord: float, dims: tuple[int, ...], keepdim: bool) -> Any:
+def _norm(xp: Any, x: Array, ord: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
     if ord == 2:
         squares = xp.multiply(x, x) if x.dtype.kind != "c" else x.real**2 + x.imag**2
         return xp.sqrt(sum_axes(xp, squares, dims, keepdim))

@@ -6,6 +6,7 @@ A view shares its input's bytes. Each one's gradient is the view undone; where a
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -16,7 +17,7 @@ from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import conj, expand
-from gradwire_engine.ops.checks import admit, check_index, ints, normalize_dim, normalize_dims
+from gradwire_engine.ops.checks import admit, check_index, ints, normalize_dim
 from gradwire_engine.tensor import Tensor
 from gradwire_engine.tensor import detach as detached
 
@@ -38,8 +39,8 @@ def infer_size(size: Any, count: int) -> tuple[int, ...]:
         if count == 0:
             raise EngineError(
                 Reason.SHAPE,
-                f"cannot reshape tensor of 0 elements into shape {list(sizes)} because the unspecified dimension size -1 "
-                "can be any value and is ambiguous",
+                f"cannot reshape tensor of 0 elements into shape {list(sizes)} because the unspecified dimension size "
+                "-1 can be any value and is ambiguous",
             )
         known = -1
     if (count % known if unknown and known > 0 else known != count) or known < 0:
@@ -123,8 +124,8 @@ def unflatten(input: Array, dim: int, sizes: Ints) -> Array:
     except EngineError as error:
         raise EngineError(
             Reason.RUNTIME,
-            f"unflatten: Provided sizes {list(given)} don't multiply up to the size of dim {dim} ({input.shape[dim]}) in "
-            "the input tensor",
+            f"unflatten: Provided sizes {list(given)} don't multiply up to the size of dim {dim} ({input.shape[dim]}) "
+            "in the input tensor",
         ) from error
     return view(input, (*input.shape[:dim], *parts, *input.shape[dim + 1 :]))
 
@@ -144,9 +145,7 @@ def expand_as(input: Array, other: Array) -> Array:
 @op(view=True, node=lambda input, dim: f"SqueezeBackward{0 if dim is None else 1 if isinstance(dim, int) else 2}")
 def squeeze(xp: Any, input: Array, dim: Ints | None = None) -> Array:
     """Without dimensions of size 1: all of them, or those named that are (torch.squeeze)."""
-    dims = range(input.ndim) if dim is None else [normalize_dim(one, input.ndim) for one in ints(dim)]
-    if dim is not None:
-        dims = normalize_dims(dims, input.ndim) if len(dims) else ()
+    dims = tuple(range(input.ndim)) if dim is None else tuple(normalize_dim(one, input.ndim) for one in ints(dim))
     return input.reshape(tuple(size for axis, size in enumerate(input.shape) if size != 1 or axis not in dims))
 
 
@@ -262,8 +261,8 @@ def movedim(input: Array, source: Ints, destination: Ints) -> Array:
     if len(sources) != len(places):
         raise EngineError(
             Reason.RUNTIME,
-            f"movedim: Invalid source or destination dims: source ({list(sources)} dims) should contain the same number "
-            f"of dims as destination ({list(places)} dims)",
+            f"movedim: Invalid source or destination dims: source ({list(sources)} dims) should contain the same "
+            f"number of dims as destination ({list(places)} dims)",
         )
     sources = tuple(normalize_dim(dim, input.ndim) for dim in sources)
     places = tuple(normalize_dim(dim, input.ndim) for dim in places)
@@ -311,7 +310,7 @@ _select_backward.grad(g=lambda g, dim, index: select(g, dim, index))
 def slice_(
     xp: Any, input: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Array:
-    """Positions start to end along a dimension, every step-th. Raises EngineError: ARGUMENT_VALUE for a step below 1."""
+    """Positions start to end along a dimension, every step-th. Raises EngineError: ARGUMENT_VALUE for a step of 0."""
     if not input.ndim:
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, "slice() cannot be applied to a 0-dim tensor.")
     if step <= 0:
@@ -322,9 +321,7 @@ def slice_(
 
 
 @op(name="_slice_backward")
-def _slice_backward(
-    xp: Any, g: Array, shape: Ints, dim: int, start: int | None, end: int | None, step: int
-) -> Array:
+def _slice_backward(xp: Any, g: Array, shape: Ints, dim: int, start: int | None, end: int | None, step: int) -> Array:
     whole = xp.zeros(shape, g.dtype)
     at(whole, normalize_dim(dim, whole.ndim), slice(start, end, step))[...] = g
     return whole
@@ -347,7 +344,8 @@ def narrow(input: Array, dim: int, start: int, length: int) -> Array:
         raise EngineError(Reason.RUNTIME, "narrow(): length must be non-negative.")
     if not -size <= start <= size:
         raise EngineError(
-            Reason.INDEX_OUT_OF_RANGE, f"start out of range (expected to be in range of [{-size}, {size}], but got {start})"
+            Reason.INDEX_OUT_OF_RANGE,
+            f"start out of range (expected to be in range of [{-size}, {size}], but got {start})",
         )
     start += size if start < 0 else 0
     if start + length > size:
@@ -389,7 +387,7 @@ def split(xp: Any, tensor: Array, split_size_or_sections: Ints, dim: int = 0) ->
         raise EngineError(Reason.RUNTIME, "split expects at least a 1-dimensional tensor")
     dim = normalize_dim(dim, tensor.ndim)
     bounds = _bounds(split_size_or_sections, tensor.shape[dim])
-    return tuple(at(tensor, dim, slice(a, b)) for a, b in zip(bounds, bounds[1:], strict=False))
+    return tuple(at(tensor, dim, slice(a, b)) for a, b in itertools.pairwise(bounds))
 
 
 @composite(outputs=("...",))
@@ -468,7 +466,7 @@ clone.grad(input=lambda g: g)
 
 @composite
 def contiguous(input: Array) -> Array:
-    """The tensor itself if its elements lie in row order without gaps, else a copy that does (torch.Tensor.contiguous)."""
+    """The tensor itself if its elements lie in row order without gaps, else a copy (torch.Tensor.contiguous)."""
     array = input.array if type(input) is Tensor else input
     return input if array.flags.c_contiguous else clone(input)
 

@@ -1,4 +1,4 @@
-"""Order along a dimension: sort, topk, kthvalue, median. Values are differentiable, the indices say where they came from."""
+"""Order along a dimension: sort, topk, kthvalue, median. Values have gradients; indices say where they came from."""
 
 from __future__ import annotations
 

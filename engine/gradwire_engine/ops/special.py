@@ -119,7 +119,7 @@ def nan_to_num(
     """nan and infinities replaced: by 0, the largest and the smallest number unless told (torch.nan_to_num)."""
     if dtypes.category(input.dtype) < dtypes.FLOAT:
         return input.copy()
-    limits = ml_dtypes.finfo(input.dtype)
+    limits = ml_dtypes.finfo(input.dtype)  # type: ignore[no-untyped-call]
     result = xp.where(xp.isnan(input), xp.asarray(0.0 if nan is None else nan, input.dtype), input)
     result = xp.where(input == math.inf, xp.asarray(limits.max if posinf is None else posinf, input.dtype), result)
     return xp.where(input == -math.inf, xp.asarray(limits.min if neginf is None else neginf, input.dtype), result)

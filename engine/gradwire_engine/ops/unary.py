@@ -31,17 +31,12 @@ def abs(xp: Any, input: Array) -> Array:
     return xp.abs(input)
 
 
-abs.grad(input=lambda g, input: g * sgn(input))
-
-
 @op(in_place=True)
 def sign(xp: Any, input: Array) -> Array:
     """-1, 0 or 1; 0 for nan (torch.sign)."""
     kind = dtypes.category(input.dtype)
     if kind == dtypes.COMPLEX:
-        raise EngineError(
-            Reason.NOT_SUPPORTED, "Unlike NumPy's, sign is not meant for complex numbers: use torch.sgn"
-        )
+        raise EngineError(Reason.NOT_SUPPORTED, "Unlike NumPy's, sign is not meant for complex numbers: use torch.sgn")
     return _sign(xp, input, kind)
 
 
@@ -74,6 +69,7 @@ def _sgn_backward(g: Any, input: Any, out: Any) -> Any:
     return where(eq(size, 0), 0, (g - out * real(conj(out) * g)) / safe)
 
 
+abs.grad(input=lambda g, input: g * sgn(input))
 sgn.grad(input=lambda g, input, out: _sgn_backward(g, input, out))
 
 

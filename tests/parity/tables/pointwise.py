@@ -2,7 +2,22 @@
 
 import math
 
-from tests.parity.harness import case, complexes, edge, in_dtype, ints, mask, of, once, pair, refuses, s, t, unary, whole
+from tests.parity.harness import (
+    case,
+    complexes,
+    edge,
+    in_dtype,
+    ints,
+    mask,
+    of,
+    once,
+    pair,
+    refuses,
+    s,
+    t,
+    unary,
+    whole,
+)
 
 INF, NAN = math.inf, math.nan
 EDGES = (0.0, -0.0, INF, -INF, NAN)
@@ -66,7 +81,17 @@ case("rsub", pair(), s(t(3), 2.5), s(t(3), t(3), alpha=2.0), in_place=False)
 case("pow", pair(0.3, 2, -2, 2), complexes(2, low=0.3), once(of(0.0, 0.0, 0.0, -1.0), of(0.0, 2.0, -1.0, 2.0)))
 for _power in (0, 1, 2, 3, 4, 5, -1, -2, 0.5, -0.5, 2.5, 2.0, 3.0):
     case("pow", s(t(3, 4, low=0.3), _power), edge(of(0.0, -1.0, 2.0), _power), half=_power in (2, 3, 2.5))
-case("pow", s(2.5, t(3)), edge(0.0, of(0.0, 1.0, 2.0)), edge(-1.5, of(0.0, 1.0, 2.0)), whole(2), whole(2.5), whole(3), half=False, in_place=False)
+case(
+    "pow",
+    s(2.5, t(3)),
+    edge(0.0, of(0.0, 1.0, 2.0)),
+    edge(-1.5, of(0.0, 1.0, 2.0)),
+    whole(2),
+    whole(2.5),
+    whole(3),
+    half=False,
+    in_place=False,
+)
 case("float_power", s(t(3, low=0.3), 3), s(t(3, low=0.3), t(3)), node=False, half=False, in_place=False)
 case("remainder", pair(1, 5, 1.2, 2.1), s(t(3, low=1, high=5), 1.5), edge(of(-5.0, 5.0), of(3.0, -3.0)), whole(3))
 case("fmod", pair(1, 5, 1.2, 2.1), s(t(3, low=1, high=5), 1.5), edge(of(-5.0, 5.0), of(3.0, -3.0)), whole(3))
@@ -81,37 +106,96 @@ case("logaddexp", pair(), half=False)
 case("logaddexp2", pair(), half=False, node=False)
 case("copysign", pair(), s(t(3), -1.0), edge(of(0.0, 1.0, -1.0), of(-1.0, -1.0, 0.0)))
 case("heaviside", edge(of(-1.0, 0.0, 2.0), of(5.0, 6.0, 7.0)), order=0)
-case("xlogy", pair(0.2, 2), in_dtype("float32", t(3, low=0.2), 2.0), edge(of(0.0, 0.0, 1.0), of(0.0, 1.0, 0.0)), half=False)
+case(
+    "xlogy",
+    pair(0.2, 2),
+    in_dtype("float32", t(3, low=0.2), 2.0),
+    edge(of(0.0, 0.0, 1.0), of(0.0, 1.0, 0.0)),
+    half=False,
+)
 case("lerp", s(t(3, 4), t(4), t(3, 1)), s(t(3), t(3), 0.3), s(t(3), t(3), 0.8), complexes(2, 0.3))
 case("addcmul", s(t(3, 4), t(4), t(3, 1)), s(t(3), t(3), t(3), value=2.5), complexes(3))
 case("addcdiv", s(t(3, 4), t(4), t(3, 1, low=0.5)), s(t(3), t(3), t(3, low=0.5), value=2.5), half=False)
-case("clamp", unary(-2, 2, min=-0.5, max=0.7), edge(of(-1.0, 0.0, 1.0, 2.0, NAN), 0.0, 1.0), s(t(3), max=0.3), s(t(3), -0.3))
-case("clamp", s(t(3, 4), t(4), t(3, 1)), s(t(3), t(3)), s(t(3), None, t(3)), edge(of(1.0, 2.0, 3.0), of(2.0, 2.0, 4.0), of(2.0, 3.0, 1.0)))
+case(
+    "clamp",
+    unary(-2, 2, min=-0.5, max=0.7),
+    edge(of(-1.0, 0.0, 1.0, 2.0, NAN), 0.0, 1.0),
+    s(t(3), max=0.3),
+    s(t(3), -0.3),
+)
+case(
+    "clamp",
+    s(t(3, 4), t(4), t(3, 1)),
+    s(t(3), t(3)),
+    s(t(3), None, t(3)),
+    edge(of(1.0, 2.0, 3.0), of(2.0, 2.0, 4.0), of(2.0, 3.0, 1.0)),
+)
 case("clamp_min", unary(min=0.3), s(t(3), t(3)), edge(of(1.0, 2.0), 1.0), whole(2.5))
 case("clamp_max", unary(max=0.3), s(t(3), t(3)), edge(of(1.0, 2.0), 1.0))
 
 MASK = mask([[True, False, True, True], [False, False, True, False], [True, True, False, False]])
-case("where", s(MASK, t(3, 4), t(4)), s(MASK, t(3, 4), 2.0), s(MASK, 1.0, t(3, 1)), edge(mask(True, False), of(1.0, 2.0), of(NAN, NAN)))
-case("masked_fill", s(t(3, 4), MASK, 2.0), s(t(3, 4), MASK, t()), s(t(4), MASK, 1), whole(mask(True, False, True, False), 3))
+case(
+    "where",
+    s(MASK, t(3, 4), t(4)),
+    s(MASK, t(3, 4), 2.0),
+    s(MASK, 1.0, t(3, 1)),
+    edge(mask(True, False), of(1.0, 2.0), of(NAN, NAN)),
+)
+case(
+    "masked_fill",
+    s(t(3, 4), MASK, 2.0),
+    s(t(3, 4), MASK, t()),
+    s(t(4), MASK, 1),
+    whole(mask(True, False, True, False), 3),
+)
 case("fill", s(t(3, 4), 2.0), s(t(3, 4), t()), torch="ops.aten.fill", node=False)
 case("zero", s(t(3, 4)), torch="ops.aten.zero", node=False)
-case("copy", s(t(3, 4), t(4)), s(t(3), t()), edge(t(3), t(3, dtype="float64")), torch=lambda x, src: x.clone().copy_(src))
+case(
+    "copy", s(t(3, 4), t(4)), s(t(3), t()), edge(t(3), t(3, dtype="float64")), torch=lambda x, src: x.clone().copy_(src)
+)
 
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     case(_name, pair(), edge(of(1.0, 2.0, NAN), of(1.0, 3.0, NAN)), s(t(3), 0.5), whole(2), whole(2.5), order=0)
 for _name in ("logical_and", "logical_or", "logical_xor"):
     case(_name, s(mask(True, False, True), mask(True, True, False)), edge(of(0.0, 1.0, NAN), of(1.0, 0.0, 1.0)))
 for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
-    case(_name, s(mask(True, False, True), mask(True, True, False)), s(ints(5, 6, -3), ints(3, 3, 7)), s(ints(5, 6), 3), half=False)
+    case(
+        _name,
+        s(mask(True, False, True), mask(True, True, False)),
+        s(ints(5, 6, -3), ints(3, 3, 7)),
+        s(ints(5, 6), 3),
+        half=False,
+    )
 CLOSE = (of(1.0, 2.0, NAN, INF, INF), of(1.0 + 1e-9, 2.1, NAN, INF, -INF))
-case("isclose", edge(*CLOSE), edge(*CLOSE, equal_nan=True), edge(*CLOSE, rtol=0.1), whole(ints(1, 2, 3, 4), dtypes=("int64",)), half=False)
+case(
+    "isclose",
+    edge(*CLOSE),
+    edge(*CLOSE, equal_nan=True),
+    edge(*CLOSE, rtol=0.1),
+    whole(ints(1, 2, 3, 4), dtypes=("int64",)),
+    half=False,
+)
 case("allclose", edge(*CLOSE), edge(t(3), t(3)), half=False)
 case("equal", edge(of(1.0, 2.0), of(1.0, 2.0)), edge(t(3), t(2)), edge(t(3), t(3)))
 
 REFUSALS = [
-    refuses("add", RuntimeError, "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1", t(2, 3), t(2, 4)),
-    refuses("sub", RuntimeError, "Subtraction, the `-` operator, with a bool tensor is not supported", mask(True), ints(1)),
-    refuses("sub", RuntimeError, "Subtraction, the `-` operator, with two bool tensors is not supported", mask(True), mask(True)),
+    refuses(
+        "add",
+        RuntimeError,
+        "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
+        t(2, 3),
+        t(2, 4),
+    ),
+    refuses(
+        "sub", RuntimeError, "Subtraction, the `-` operator, with a bool tensor is not supported", mask(True), ints(1)
+    ),
+    refuses(
+        "sub",
+        RuntimeError,
+        "Subtraction, the `-` operator, with two bool tensors is not supported",
+        mask(True),
+        mask(True),
+    ),
     refuses("neg", RuntimeError, "Negation, the `-` operator, on a bool tensor is not supported", mask(True)),
     refuses("abs_", RuntimeError, "a leaf Variable that requires grad is being used in an in-place operation", t(3)),
     refuses("mul_", RuntimeError, "result type Float can't be cast to the desired output type Long", ints(1, 2), 2.5),
@@ -122,7 +206,9 @@ REFUSALS = [
     refuses("div", RuntimeError, "rounding_mode", t(3), 2.0, rounding_mode="up"),
     refuses("remainder", RuntimeError, "ZeroDivisionError", ints(1, 2), 0),
     refuses("masked_fill", RuntimeError, "only supports boolean masks", t(3), t(3, grad=False), 1.0),
-    refuses("masked_fill", RuntimeError, "only supports a 0-dimensional value tensor", t(3), mask(True, False, True), t(3)),
+    refuses(
+        "masked_fill", RuntimeError, "only supports a 0-dimensional value tensor", t(3), mask(True, False, True), t(3)
+    ),
     refuses("where", RuntimeError, "expected condition to be a boolean tensor", t(3, grad=False), t(3), t(3)),
     refuses("where", RuntimeError, "must match", mask(True, False), t(3), t(3)),
     refuses("bitwise_and", NotImplementedError, "not implemented for 'Float'", t(3, grad=False), t(3, grad=False)),

@@ -24,14 +24,32 @@ def spread(name: str) -> Any:
     return lambda tensors, **kwargs: getattr(importlib.import_module("torch"), name)(*tensors, **kwargs)
 
 
-case("reshape", s(X, (6, 4)), s(X, (-1,)), s(X, (2, -1)), s(t(), (1, 1)), s(t(1), ()), s(t(0, 3), (3, 0)), s(F, (12,)), s(t(3, 1, layout="F"), (3,)))
+case(
+    "reshape",
+    s(X, (6, 4)),
+    s(X, (-1,)),
+    s(X, (2, -1)),
+    s(t(), (1, 1)),
+    s(t(1), ()),
+    s(t(0, 3), (3, 0)),
+    s(F, (12,)),
+    s(t(3, 1, layout="F"), (3,)),
+)
 case("view", s(X, (6, 4)), s(X, (-1,)), s(t(), (1,)), s(t(0, 3), (0, 5)))
 case("view_as", s(X, t(6, 4, grad=False)))
 case("reshape_as", s(F, t(12, grad=False)))
 case("flatten", s(X), s(X, 1), s(X, 0, 1), s(t()), s(F), s(t(3)))
 case("ravel", s(X), s(F))
 case("unflatten", s(X, 2, (2, 2)), s(X, -1, (2, -1)), torch=method("unflatten"))
-case("expand", s(t(3, 1), (3, 4)), s(t(3), (2, 3)), s(t(1, 3), (2, -1)), s(t(), (2, 2)), s(t(3, 1), (-1, 0)), torch=method("expand"))
+case(
+    "expand",
+    s(t(3, 1), (3, 4)),
+    s(t(3), (2, 3)),
+    s(t(1, 3), (2, -1)),
+    s(t(), (2, 2)),
+    s(t(3, 1), (-1, 0)),
+    torch=method("expand"),
+)
 case("broadcast_to", s(t(3, 1), (2, 3, 4)))
 case("expand_as", s(t(3, 1), t(2, 3, 4, grad=False)))
 case("sum_to_size", s(X, (3, 1)), s(X, (2, 1, 4)), s(X, (1,)), torch=method("sum_to_size"), node=False)
@@ -63,7 +81,15 @@ case("contiguous", s(F), s(X), torch=method("contiguous"))
 case("detach", s(X))
 case("positive", s(X))
 
-case("cat", s([t(2, 3), t(1, 3)]), s([t(2, 3), t(2, 1)], 1), s([t(2, 3), t(2, 3)], -1), s([t(0), t(2, 3)]), edge([t(2), t(2, dtype="float64")]), in_dtype("float32", [ints(1, 2), t(2)]))
+case(
+    "cat",
+    s([t(2, 3), t(1, 3)]),
+    s([t(2, 3), t(2, 1)], 1),
+    s([t(2, 3), t(2, 3)], -1),
+    s([t(0), t(2, 3)]),
+    edge([t(2), t(2, dtype="float64")]),
+    in_dtype("float32", [ints(1, 2), t(2)]),
+)
 case("stack", s([t(2, 3), t(2, 3)]), s([t(2, 3), t(2, 3)], 1), s([t(2, 3), t(2, 3)], -1), s([t(), t()]))
 case("hstack", s([t(2), t(3)]), s([t(2, 3), t(2, 1)]), s([t(), t()]), node=False)
 case("vstack", s([t(3), t(2, 3)]), node=False)
@@ -71,7 +97,13 @@ case("dstack", s([t(2, 3), t(2, 3)]), s([t(3), t(3)]), node=False)
 case("column_stack", s([t(3), t(3, 2)]), node=False)
 case("broadcast_tensors", s([t(3, 1), t(4)]), torch=spread("broadcast_tensors"))
 for _indexing in ("ij", "xy"):
-    case("meshgrid", s([t(2), t(3)], indexing=_indexing), s([t(2), t(3), t()], indexing=_indexing), node=False, torch=spread("meshgrid"))
+    case(
+        "meshgrid",
+        s([t(2), t(3)], indexing=_indexing),
+        s([t(2), t(3), t()], indexing=_indexing),
+        node=False,
+        torch=spread("meshgrid"),
+    )
 for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
     case(_name, s(t()), s(t(3)), s(t(2, 3)), s(X), node=False)
 case("flip", s(X, (0,)), s(X, (0, -1)), s(X, ()))
@@ -84,7 +116,14 @@ case("tile", s(t(2, 3), (2,)), s(t(3), (2, 2)))
 case("repeat_interleave", s(t(3, 2), 2), s(t(3, 2), 2, 1), s(t(3, 2), ints(1, 0, 2), 0), s(t(3), ints(2)), node=False)
 case("one_hot", s(ints(0, 2, 1), 3), s(ints(0, 2, 1)), s(ints([0, 1], [2, 0]), 4), half=False)
 
-case("to", s(X), edge(t(3, dtype="float32"), D("float64")), edge(t(3), D("int64")), edge(t(3), D("float16")), torch=lambda x, dtype=None: x.to(dtype))
+case(
+    "to",
+    s(X),
+    edge(t(3, dtype="float32"), D("float64")),
+    edge(t(3), D("int64")),
+    edge(t(3), D("float16")),
+    torch=lambda x, dtype=None: x.to(dtype),
+)
 case("to", s(X, copy=True), torch=method("to"))
 case("type_as", edge(t(3, dtype="float32"), t(3, dtype="float64", grad=False)))
 C = t(3, dtype=COMPLEX)
@@ -113,22 +152,56 @@ REFUSALS = [
     refuses("squeeze", IndexError, "Dimension out of range", X, 3),
     refuses("unsqueeze", IndexError, "Dimension out of range (expected to be in range of [-4, 3], but got 4)", X, 4),
     refuses("flatten", RuntimeError, "start_dim cannot come after end_dim", X, 2, 1),
-    refuses("unflatten", RuntimeError, "don't multiply up to the size of dim 2 (4) in the input tensor", X, 2, (3, 2), torch=method("unflatten")),
+    refuses(
+        "unflatten",
+        RuntimeError,
+        "don't multiply up to the size of dim 2 (4) in the input tensor",
+        X,
+        2,
+        (3, 2),
+        torch=method("unflatten"),
+    ),
     refuses("select", IndexError, "out of", X, 1, 3),
     refuses("narrow", RuntimeError, "exceeds dimension size (3)", X, 1, 1, 3),
     refuses("narrow", RuntimeError, "length must be non-negative", X, 1, 1, -1),
     refuses("split", RuntimeError, "split_with_sizes expects split_sizes to sum exactly to 3", X, (1, 1), 1),
     refuses("chunk", RuntimeError, "to be greater than 0, got: 0", X, 0),
-    refuses("cat", RuntimeError, "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 4 for tensor number 1 in the list", [t(2, 3), t(2, 4)]),
+    refuses(
+        "cat",
+        RuntimeError,
+        "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 4 for tensor number 1 in the",
+        [t(2, 3), t(2, 4)],
+    ),
     refuses("cat", RuntimeError, "Tensors must have same number of dimensions: got 2 and 1", [t(2, 3), t(3)]),
     refuses("cat", RuntimeError, "zero-dimensional tensor (at position 0) cannot be concatenated", [t(), t()]),
-    refuses("stack", RuntimeError, "stack expects each tensor to be equal size, but got [2] at entry 0 and [3] at entry 1", [t(2), t(3)]),
+    refuses(
+        "stack",
+        RuntimeError,
+        "stack expects each tensor to be equal size, but got [2] at entry 0 and [3] at entry 1",
+        [t(2), t(3)],
+    ),
     refuses("diagonal", RuntimeError, "diagonal dimensions cannot be identical", X, 0, 1, 1),
-    refuses("repeat", RuntimeError, "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor", X, (2,), torch=method("repeat")),
-    refuses("repeat", RuntimeError, "Trying to create tensor with negative dimension", t(3), (-1,), torch=method("repeat")),
+    refuses(
+        "repeat",
+        RuntimeError,
+        "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
+        X,
+        (2,),
+        torch=method("repeat"),
+    ),
+    refuses(
+        "repeat", RuntimeError, "Trying to create tensor with negative dimension", t(3), (-1,), torch=method("repeat")
+    ),
     refuses("tril", RuntimeError, "must have at least 2 dimensions", t(3)),
     refuses("one_hot", RuntimeError, "Class values must be smaller than num_classes", ints(0, 3), 3),
     refuses("one_hot", RuntimeError, "Class values must be non-negative", ints(0, -1), 3),
     refuses("imag", RuntimeError, "imag is not implemented for tensors with non-complex dtypes", t(3)),
-    refuses("meshgrid", RuntimeError, 'indexing must be one of "xy" or "ij"', [t(2), t(2)], indexing="ji", torch=spread("meshgrid")),
+    refuses(
+        "meshgrid",
+        RuntimeError,
+        'indexing must be one of "xy" or "ij"',
+        [t(2), t(2)],
+        indexing="ji",
+        torch=spread("meshgrid"),
+    ),
 ]
