@@ -11,10 +11,11 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from gradwire.v1 import service_pb2
+from gradwire_engine.device import cupy
 from gradwire_server.batch import OutOfOrder
 from gradwire_server.compute import ComputeThread
 from gradwire_server.host import Host
-from gradwire_server.limits import Limits
+from gradwire_server.limits import Limits, cap_process
 from gradwire_server.session import Pending, Session
 from gradwire_server.wire import peek_run
 
@@ -78,8 +79,10 @@ class InProcessBackend:
         self._progress: dict[str, asyncio.Future[None]] = {}
 
     async def start(self) -> None:
-        """Start the thread and the sweep of leases."""
+        """Start the thread and the sweep of leases; a process of its own is held to the limits."""
         self._compute = ComputeThread(collects=self.owns_process)
+        if self.owns_process and cupy() is None:
+            cap_process(self.limits.max_bytes)
         self._sweeper = asyncio.create_task(self._sweep())
 
     async def stop(self, grace: float) -> None:

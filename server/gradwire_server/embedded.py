@@ -49,11 +49,11 @@ async def _serve(path: Path, parent: int) -> None:
     configure("plain", os.environ.get("GRADWIRE_LOG_LEVEL", "warning"))
     sys.setswitchinterval(0.001)
     memory = memory_bytes()
-    # One user, whose memory it is: the session may take what the machine has.
+    # One user, whose memory it is: the session may take most of what the machine has.
     limits = Limits(
         max_tensor_bytes=memory,
-        max_session_bytes=memory * 9 // 10,
-        max_bytes=memory * 9 // 10,
+        max_session_bytes=memory * 4 // 5,
+        max_bytes=memory * 4 // 5,
         max_session_tensors=10_000_000,
         lease_seconds=86_400.0,
         max_lease_seconds=31_536_000.0,

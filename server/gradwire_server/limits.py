@@ -1,6 +1,7 @@
 """What the server allows: sizes, counts and times, with defaults that suit a server shared by several users."""
 
 import os
+import resource
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from gradwire.v1 import service_pb2
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 # No response passes this unless asked for more: it is what a gRPC client takes when nobody told it otherwise.
 RESPONSE_BYTES = 4 * MIB
+MIN_SLACK = GIB
 
 
 @dataclass(frozen=True)
@@ -61,3 +63,23 @@ def memory_bytes() -> int:
             if text.isdecimal():
                 physical = min(physical, int(text))
     return physical
+
+
+def cap_process(max_bytes: int) -> None:
+    """Let the process have what its sessions may hold, and some more for itself, but not all there is.
+
+    A result larger than that is then refused with MemoryError, before its pages are touched; without the cap the
+    kernel would grant it and later end the process. For NumPy only: CUDA reserves addresses that this would count.
+    """
+    held = _data_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    cap = held + max_bytes + max(MIN_SLACK, max_bytes // 8)
+    if held and (soft == resource.RLIM_INFINITY or cap < soft):
+        resource.setrlimit(resource.RLIMIT_DATA, (cap, hard))
+
+
+def _data_bytes() -> int:
+    """Private writable memory that the process has by now, as RLIMIT_DATA counts it; 0 if the system does not tell."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) * KIB for line in lines if line.startswith("VmData:")), 0)

@@ -226,6 +226,13 @@ def op(name: str, *args: Any, session_id: str = "", named: dict[str, Any] | None
     return commands_pb2.OpRequest(session_id=session_id, op=name, args=told, **fields)
 
 
+def with_session(request: Any, session: Remote) -> Any:
+    """A copy of a request, for a session."""
+    sent = type(request).FromString(request.SerializeToString())
+    sent.session_id = session.id
+    return sent
+
+
 def command(request: Any, **fields: Any) -> service_pb2.Command:
     """A command of a batch."""
     which = type(request).__name__.removesuffix("Request")

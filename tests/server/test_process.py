@@ -18,7 +18,7 @@ import pytest
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2, service_pb2_grpc
 from gradwire_server import blas
-from tests.server.harness import Id, Remote, command, op, payload
+from tests.server.harness import Id, Remote, command, op, payload, refused, with_session
 
 SERVE = [sys.executable, "-m", "gradwire_server"]
 WAIT = 60
@@ -180,6 +180,19 @@ def test_a_thousand_sessions_leave_the_memory_as_it_was() -> None:
         stub = service_pb2_grpc.AutogradServiceStub(channel)
         assert stub.ServerInfo(service_pb2.ServerInfoRequest()).bytes == 0
         assert resident[1] <= 1.1 * resident[0]
+
+
+def test_a_result_beyond_the_memory_is_refused_and_harms_nobody() -> None:
+    with process("--port=0", f"--max-bytes={1 << 28}") as started, connected(ready(started)) as channel:
+        session = opened(channel)
+        x = session.create(np.ones((200_000, 1)))
+        y = session.op("reshape", Id(x), [1, 200_000]).id
+        for request in (op("mul", Id(x), Id(y)), op("matmul", Id(x), Id(y)), op("ones", [1 << 33])):
+            assert refused(session.stub.Op, with_session(request, session))[:2] == (
+                "RESOURCE_EXHAUSTED",
+                "MEMORY_LIMIT",
+            )
+        np.testing.assert_array_equal(session.read(session.op("sum", Id(x)).id), 200_000)
 
 
 EMBEDDED = [*SERVE, "--embedded"]

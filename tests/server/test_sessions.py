@@ -7,7 +7,7 @@ import pytest
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2
-from tests.server.harness import Id, Remote, Running, command, op, payload, refused, running
+from tests.server.harness import Id, Remote, Running, command, op, payload, refused, running, with_session
 
 
 def keep_alive(session: Remote) -> service_pb2.KeepAliveResponse:
@@ -178,9 +178,7 @@ def test_refusals_keep_no_tensor_alive(session: Remote) -> None:
         for request in (*bad, c.BackwardRequest(tensors=[y])):
             session.run(command(request))
             call = session.stub.Backward if isinstance(request, c.BackwardRequest) else session.stub.Op
-            sent = type(request).FromString(request.SerializeToString())
-            sent.session_id = session.id
-            refused(call, sent)
+            refused(call, with_session(request, session))
         session.release(x, y)
         assert session.describe().bytes == 0
     finally:
