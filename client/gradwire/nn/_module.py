@@ -349,7 +349,9 @@ class Module:
 
         def moved(tensor: Tensor) -> Tensor:
             casts = dtype is not None and (tensor.is_floating_point() or tensor.is_complex())
-            return tensor.to(tensor.device if device is None else device, dtype if casts else tensor.dtype)
+            there = tensor.device if device is None else device
+            made: Tensor = tensor.to(there, dtype if casts else tensor.dtype)
+            return made
 
         return self._apply(moved)
 

@@ -331,8 +331,9 @@ def max_pool3d(
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """The input divided by its p-norm along `dim`, at least eps; torch.nn.functional.normalize."""
-    norm = input.abs().pow(p).sum(dim, keepdim=True).pow(1 / p) if p != 1 else input.abs().sum(dim, keepdim=True)
-    return input / norm.clamp(min=eps)
+    norm = _ops.norm(input, p, dim, keepdim=True)
+    made: Tensor = input / norm.clamp_min(eps)
+    return made
 
 
 def __getattr__(name: str) -> Any:

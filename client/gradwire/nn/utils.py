@@ -34,8 +34,7 @@ def clip_grad_norm_(
     grads = _gradients(parameters)
     if not grads:
         return zeros(())
-    sizes = _ops.stack([_norm(grad, norm_type) for grad in grads])
-    total = _norm(sizes, norm_type)
+    total = _ops.linalg_vector_norm(_ops.stack([_ops.linalg_vector_norm(grad, norm_type) for grad in grads]), norm_type)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be "
@@ -45,13 +44,6 @@ def clip_grad_norm_(
     for grad in grads:
         grad.mul_(factor)
     return total
-
-
-def _norm(values: Tensor, order: float) -> Tensor:
-    size = values.abs()
-    if order == math.inf:
-        return size.max()
-    return size.square().sum().sqrt() if order == 2.0 else size.pow(order).sum().pow(1.0 / order)
 
 
 @no_grad()

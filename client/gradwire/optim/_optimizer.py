@@ -135,7 +135,7 @@ class Optimizer:
             param = by_number[number]
             state[param] = {name: _like(param, value) for name, value in values.items()}
         for group, saved in zip(self.param_groups, saved_groups, strict=True):
-            kept = {name: group[name] for name in ("params", "param_names") if name in group}
+            kept: dict[str, Any] = {name: group[name] for name in ("params", "param_names") if name in group}
             group.clear()
             group.update({**saved, **kept})
         self.state = state
