@@ -164,7 +164,7 @@ def _spec_key(tensors: Sequence[Handle | None]) -> tuple[Any, ...]:
 def _found(session: Session, ids: Iterable[int], targets: Sequence[Handle]) -> list[Any]:
     """The proxies of the tensors that received a gradient: leaves, those that retain theirs, and those asked for."""
     named = {target._id: target for target in targets}
-    known = [named.get(tensor_id) or session.watched.get(tensor_id) for tensor_id in ids]
+    known = [named[tensor_id] if tensor_id in named else session.watched.get(tensor_id) for tensor_id in ids]
     return [each for each in known if each is not None]
 
 
