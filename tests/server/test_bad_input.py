@@ -251,6 +251,41 @@ def test_op_with_bad_arguments(filled: Remote, case: str) -> None:
     check_usable(filled)
 
 
+EVERY_KIND = [
+    argument(Id(X)), argument(1.5), argument(1), argument(True), argument("x"), argument([1]), argument([Id(X)]),
+    types_pb2.Argument(dtype=types_pb2.DTYPE_INT8), types_pb2.Argument(index=types_pb2.Index()),
+    types_pb2.Argument(complex=types_pb2.Complex(real=1.0)), types_pb2.Argument(none=types_pb2.NoneValue()),
+    types_pb2.Argument(floats=types_pb2.DoubleList(values=[1.0])),
+]  # fmt: skip
+TAKEN = {
+    "TENSOR": "tensor", "TENSOR_OR_NUMBER": "tensor float integer boolean complex", "TENSORS": "tensors",
+    "NUMBER": "float integer boolean complex", "FLOAT": "float integer", "INTEGER": "integer", "BOOLEAN": "boolean",
+    "STRING": "string", "DTYPE": "dtype", "DEVICE": "string", "INTEGERS": "integers integer",
+    "FLOATS": "floats integers", "INDEX": "index",
+}  # fmt: skip
+
+
+def test_every_parameter_of_every_op_refuses_every_kind_it_does_not_take(filled: Remote) -> None:
+    wrong = []
+    for schema in filled.stub.ListOps(service_pb2.ListOpsRequest()).ops:
+        for parameter in schema.parameters:
+            taken = TAKEN[service_pb2.ParameterKind.Name(parameter.kind).removeprefix("PARAMETER_KIND_")].split()
+            without = parameter.optional or parameter.default.WhichOneof("kind") == "none"
+            for given in EVERY_KIND:
+                kind = given.WhichOneof("kind")
+                if kind not in taken and not (kind == "none" and without):
+                    sent = types_pb2.Argument.FromString(given.SerializeToString())
+                    sent.name = parameter.name
+                    wrong.append((c.OpRequest(op=schema.name, args=[sent]), parameter.name))
+    assert len(wrong) > 1000
+    for start in range(0, len(wrong), 500):
+        part = wrong[start : start + 500]
+        results = filled.run(*[command(request, quiet=True) for request, _ in part]).results
+        told = [(errors_pb2.Reason.Name(each.error.reason), each.error.metadata["argument"]) for each in results]
+        assert told == [("REASON_ARGUMENT_TYPE", name) for _, name in part]
+    check_usable(filled)
+
+
 def test_a_wrong_argument_is_named_with_what_is_allowed(filled: Remote) -> None:
     request = op("transpose", Id(X), 0, 1.5, session_id=filled.id)
     _, _, metadata = refused(filled.stub.Op, request)
