@@ -285,6 +285,8 @@ def clamp(xp: Any, input: Array, min: Array | Number | None = None, max: Array |
     """input kept between min and max, either of which may be missing (torch.clamp)."""
     if min is None and max is None:
         raise EngineError(Reason.RUNTIME, "torch.clamp: At least one of 'min' or 'max' must not be None")
+    if dtypes.category(input.dtype) == dtypes.FLOAT:  # with both bounds NumPy is several times faster
+        return xp.clip(input, -math.inf if min is None else min, math.inf if max is None else max)
     result = input if min is None else xp.maximum(input, min)
     return result if max is None else xp.minimum(result, max)
 
@@ -321,13 +323,13 @@ clamp.grad(input=_clamp_input, min=_clamp_min, max=_clamp_max)
 @op(promote="same", node=lambda input, min: f"ClampMinBackward{int(_any_tensor(min))}")
 def clamp_min(xp: Any, input: Array, min: Array | Number) -> Array:
     """input, or min where that is larger (torch.clamp_min)."""
-    return xp.maximum(input, min)
+    return clamp(input, min, None)
 
 
 @op(promote="same", node=lambda input, max: f"ClampMaxBackward{int(_any_tensor(max))}")
 def clamp_max(xp: Any, input: Array, max: Array | Number) -> Array:
     """input, or max where that is smaller (torch.clamp_max)."""
-    return xp.minimum(input, max)
+    return clamp(input, None, max)
 
 
 clamp_min.grad(

@@ -60,8 +60,10 @@ def check_index(index: int, dim: int, size: int) -> int:
 
 def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that these broadcast to. Raises EngineError: SHAPE, naming the two sizes that do not match."""
-    result: tuple[int, ...] = ()
-    for shape in shapes:
+    result = shapes[0]
+    for shape in shapes[1:]:
+        if shape == result or not shape:
+            continue
         ndim = max(len(result), len(shape))
         a, b = (1,) * (ndim - len(result)) + result, (1,) * (ndim - len(shape)) + shape
         for dim, (m, n) in enumerate(zip(a, b, strict=True)):

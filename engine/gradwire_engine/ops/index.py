@@ -31,13 +31,14 @@ Ints = Any
 def add_rows(xp: Any, rows: Array, places: Array, count: int) -> Array:
     """A matrix of `count` rows: at each the sum of those rows of `rows` whose place it is.
 
-    A product with a sparse matrix of ones: NumPy's own addition at indices takes ten times as long.
+    A product with a sparse matrix of ones: NumPy's own addition at indices takes ten times as long,
+    but for small ones.
     """
     if rows.shape[1] == 0 or rows.shape[0] == 0:
         return xp.zeros((count, rows.shape[1]), rows.dtype)
     if is_half(rows.dtype):
         return add_rows(xp, rows.astype(dtypes.float32), places, count).astype(rows.dtype)
-    if xp is np and rows.shape[1] > 1 and rows.dtype.kind in "fc":
+    if xp is np and rows.shape[1] > 1 and rows.size > 4096 and rows.dtype.kind in "fc":
         sparse = importlib.import_module("scipy.sparse")
         ones = np.ones(len(rows), rows.dtype)
         return sparse.csc_array((ones, places, np.arange(len(rows) + 1)), shape=(count, len(rows))) @ rows

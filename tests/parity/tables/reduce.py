@@ -34,6 +34,19 @@ case(
     edge(t(3), dtype=D("float64")),
     in_dtype("float32", ints(1, 2), dtype=D("float32")),
 )
+# Large enough for sums to be products with ones.
+LARGE = [
+    s(t(80, 70), 1),
+    s(t(80, 70), 0),
+    s(t(80, 70)),
+    s(t(5000)),
+    s(t(3, 5000), 1),
+    s(t(2, 4096), 1, True),
+    s(t(2, 50, 60), (1, 2)),
+    s(t(50, 60, 2), (0, 1), True),
+    s(t(50, 60, 2), 1),
+]
+case("sum", LARGE, tolerance=10)
 PROD = [s(t(3, 4)), s(t(3, 4), 1), s(t(3, 4), 0, True), s(t()), s(t(0, 3)), s(t(2, 0), 1), s(t(4, 3, layout="F"), -1)]
 ZEROS = [
     s(of([0.0, 2.0, 3.0], [0.0, 0.0, 3.0], [1.0, 2.0, 3.0]), 1),
