@@ -2,10 +2,12 @@
 
 from gradwire_engine.ops import (
     activation,
+    attention,
     basic,
     binary,
     classification,
     compare,
+    contract,
     conv,
     convert,
     creation,
@@ -32,10 +34,12 @@ from gradwire_engine.ops import (
 
 __all__ = [
     "activation",
+    "attention",
     "basic",
     "binary",
     "classification",
     "compare",
+    "contract",
     "conv",
     "convert",
     "creation",

@@ -32,7 +32,9 @@ _SAME_SIZE_INT = {2: np.int16, 4: np.int32, 8: np.int64}
 
 def _check_float(name: str, input: Array) -> None:
     if dtypes.category(input.dtype) < dtypes.FLOAT:
-        raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}\" not implemented for '{dtypes.TITLES[input.dtype]}'", op=name)
+        raise EngineError(
+            Reason.NOT_SUPPORTED, f"\"{name}\" not implemented for '{dtypes.TITLES[input.dtype]}'", op=name
+        )
 
 
 @functools.cache
@@ -76,7 +78,7 @@ masked.grad(grad=lambda g, mask: masked(g, mask))
 def relu(xp: Any, input: Array) -> Array:
     """max(input, 0) (torch.nn.functional.relu). Its derivative at 0 is 0."""
     if input.dtype == dtypes.bool_:
-        raise EngineError(Reason.NOT_SUPPORTED, "Boolean inputs not supported for relu")
+        raise EngineError(Reason.RUNTIME, "Boolean inputs not supported for relu")
     return _positive_part(xp, input)
 
 
@@ -96,10 +98,11 @@ def threshold(xp: Any, input: Array, threshold: Number, value: Number) -> Array:
     return xp.where(input <= threshold, input.dtype.type(value), input)
 
 
-threshold.grad(input=lambda g, input, threshold: masked(g, input > threshold))
+threshold.grad(input=lambda g, input, threshold: masked(g, ~(input <= threshold)))
 
 
 @op(in_place=True)
+@through_float32
 def hardtanh(xp: Any, input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Array:
     """input, but within [min_val, max_val] (torch.nn.functional.hardtanh). The derivative at the bounds is 0."""
     if min_val > max_val:
@@ -107,16 +110,17 @@ def hardtanh(xp: Any, input: Array, min_val: float = -1.0, max_val: float = 1.0)
     return xp.clip(input, input.dtype.type(min_val), input.dtype.type(max_val))
 
 
-hardtanh.grad(input=lambda g, input, min_val, max_val: masked(g, (input > min_val) & (input < max_val)))
+hardtanh.grad(input=lambda g, input, min_val, max_val: masked(g, ~((input <= min_val) | (input >= max_val))))
 
 
 @op(in_place=True, node="HardtanhBackward0")
+@through_float32
 def relu6(xp: Any, input: Array) -> Array:
     """min(max(input, 0), 6) (torch.nn.functional.relu6)."""
     return xp.clip(input, input.dtype.type(0), input.dtype.type(6))
 
 
-relu6.grad(input=lambda g, input: masked(g, (input > 0) & (input < 6)))
+relu6.grad(input=lambda g, input: masked(g, ~((input <= 0) | (input >= 6))))
 
 
 @op(name="_slope")
@@ -163,7 +167,8 @@ def prelu(input: Array, weight: Array) -> Any:
     if input.dtype != weight.dtype:
         raise EngineError(
             Reason.DTYPE,
-            f"prelu: Type promoting not supported. Got {dtypes.name_of(input.dtype)} and {dtypes.name_of(weight.dtype)}",
+            "prelu: Type promoting not supported. "
+            f"Got {dtypes.name_of(input.dtype)} and {dtypes.name_of(weight.dtype)}",
         )
     if weight.ndim > 1:
         raise EngineError(
@@ -246,7 +251,7 @@ _TANH_CUBE = 0.044715
 @op(in_place=False)
 @through_float32
 def gelu(xp: Any, input: Array, *, approximate: str = "none") -> Array:
-    """input times the normal distribution function of it, or its approximation by "tanh" (torch.nn.functional.gelu)."""
+    """input times the normal distribution function of it, or its "tanh" approximation (torch.nn.functional.gelu)."""
     _check_float("GeluKernelImpl", input)
     if approximate == "none":
         return input * _normal_cdf(input)
@@ -287,7 +292,7 @@ silu.grad(input=lambda g, input: g * _silu_slope(input))
 @op
 @through_float32
 def softplus(xp: Any, input: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
-    """log(1 + exp(beta * input)) / beta; input itself where beta * input passes the threshold (torch.nn.functional.softplus)."""
+    """log(1 + exp(beta * input)) / beta, or input itself past the threshold (torch.nn.functional.softplus)."""
     _check_float("softplus_cpu", input)
     scaled = input * beta
     return xp.where(scaled > threshold, input, xp.log1p(xp.exp(xp.minimum(scaled, threshold))) / beta)
@@ -353,21 +358,21 @@ hardswish.grad(input=lambda g, input: _hardswish_backward(g, input))
 
 
 @op
-def hardshrink(xp: Any, input: Array, lambd: Number = 0.5) -> Array:
+def hardshrink(xp: Any, input: Array, lambd: float = 0.5) -> Array:
     """0 within [-lambd, lambd], input elsewhere (torch.nn.functional.hardshrink)."""
     _check_float("hardshrink_cpu", input)
     return xp.where((input >= -lambd) & (input <= lambd), input.dtype.type(0), input)
 
 
-def _shrink_backward(g: Any, input: Any, lambd: Number) -> Any:
-    return masked(g, (input > lambd) | (input < -lambd))
+def _shrink_backward(g: Any, input: Any, lambd: float) -> Any:
+    return masked(g, ~((input <= lambd) & (input >= -lambd)))
 
 
 hardshrink.grad(input=lambda g, input, lambd: _shrink_backward(g, input, lambd))
 
 
 @op
-def softshrink(xp: Any, input: Array, lambd: Number = 0.5) -> Array:
+def softshrink(xp: Any, input: Array, lambd: float = 0.5) -> Array:
     """input brought nearer to 0 by lambd, 0 within [-lambd, lambd] (torch.nn.functional.softshrink)."""
     _check_float("softshrink_cpu", input)
     if lambd < 0:

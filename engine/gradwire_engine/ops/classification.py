@@ -16,7 +16,7 @@ from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import neg
-from gradwire_engine.ops.loss import reduction_of
+from gradwire_engine.ops.loss import constant, reduction_of
 from gradwire_engine.ops.matrix import fold
 from gradwire_engine.ops.precision import is_half
 from gradwire_engine.ops.reduce import sum as total
@@ -30,7 +30,7 @@ def _check(input: Array, target: Array, weight: Array | None) -> None:
     if input.ndim < 1:
         raise EngineError(Reason.ARGUMENT_VALUE, f"Expected 1 or more dimensions (got {input.ndim})")
     if input.ndim > 1 and (not target.ndim or input.shape[0] != target.shape[0]):
-        given = target.shape[0] if target.ndim else 1
+        given = target.shape[0] if target.ndim else 0
         raise EngineError(
             Reason.ARGUMENT_VALUE,
             f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({given}).",
@@ -186,6 +186,7 @@ def nll_loss(
     input: (n, c, ...) or (c,); target: (n, ...) or (), int64; weight: (c,). "mean" divides by the weights' sum.
     Raises EngineError: INDEX_OUT_OF_RANGE for a target that is no class, ARGUMENT_VALUE, RUNTIME, DTYPE.
     """
+    constant("nll_loss_forward", weight=weight)
     return _nll_loss(input, target, weight, reduction_of(size_average, reduce, reduction), ignore_index)
 
 
@@ -213,6 +214,7 @@ def cross_entropy(
     logs = log_softmax(input, 1 if input.ndim > 1 else 0)
     if target.shape == input.shape and dtypes.category(target.dtype) >= dtypes.FLOAT:
         return _with_probabilities(logs, target, weight, wanted, ignore_index, label_smoothing)
+    constant("nll_loss_forward", weight=weight)
     loss = _nll_loss(logs, target, weight, wanted, ignore_index)
     if not label_smoothing:
         return loss

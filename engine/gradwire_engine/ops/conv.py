@@ -26,7 +26,7 @@ from gradwire_engine.ops.precision import is_half, through_float32
 from gradwire_engine.ops.shape import squeeze, unsqueeze
 from gradwire_engine.ops.windows import Window, per_dim
 
-Ints = tuple[int, ...]
+Ints = Any  # an int or several
 # Elements of a column buffer: about what a second-level cache holds; on a GPU enough to fill it.
 _BUFFER = 1 << 18
 _GPU_BUFFER = 1 << 26
@@ -154,7 +154,8 @@ def _scatter_columns(xp: Any, matrix: Array, grads: Array, window: Window, per_g
         part = part.reshape(count, groups, per_group, *window.kernel, *window.output)
         place = target[block]
         for position, index in window.offsets():
-            place[index] += part[(slice(None), slice(None), slice(None), *position)]
+            taken = (slice(None), slice(None), slice(None), *position)
+            place[index] += part[taken]
     return target
 
 
@@ -251,8 +252,8 @@ def _check(
         )
     if weight.shape[0] % groups:
         _refuse(
-            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size "
-            f"[{list(weight.shape)}] instead"
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of "
+            f"size [{list(weight.shape)}] instead"
         )
     expected = weight.shape[0] if transposed else weight.shape[1] * groups
     if input.shape[1] != expected:

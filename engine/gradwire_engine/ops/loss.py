@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.context import CURRENT
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
@@ -23,6 +24,7 @@ from gradwire_engine.ops.reduce import mean
 from gradwire_engine.ops.reduce import sum as total
 from gradwire_engine.ops.unary import abs as absolute
 from gradwire_engine.ops.unary import exp, log, sigmoid, sign
+from gradwire_engine.tensor import Tensor
 
 _REDUCTIONS = ("none", "mean", "sum")
 
@@ -36,6 +38,17 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
     if reduction not in _REDUCTIONS:
         raise EngineError(Reason.ARGUMENT_VALUE, f"{reduction} is not a valid value for reduction")
     return reduction
+
+
+def constant(function: str, **values: Any) -> None:
+    """Refuse arguments that PyTorch does not differentiate by. Raises EngineError: RUNTIME if one requires grad."""
+    for name, value in values.items():
+        if type(value) is Tensor and value.requires_grad and CURRENT.get().grad_enabled:
+            raise EngineError(
+                Reason.RUNTIME,
+                f"The function '{function}' is not differentiable with respect to argument '{name}'. This input cannot "
+                "have requires_grad True.",
+            )
 
 
 def reduced(xp: Any, values: Array, reduction: str) -> Array:
@@ -69,7 +82,9 @@ def _size(values: Any) -> int:
 def _floating(kernel: str, *operands: Array) -> None:
     for operand in operands:
         if dtypes.category(operand.dtype) < dtypes.FLOAT:
-            raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{dtypes.TITLES[operand.dtype]}'")
+            raise EngineError(
+                Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{dtypes.TITLES[operand.dtype]}'"
+            )
 
 
 def _loss_op(name: str, node: str, **options: Any) -> Callable[[Any], Any]:
@@ -270,6 +285,7 @@ def binary_cross_entropy(
             f"Using a target size (torch.Size({list(target.shape)})) that is different to the input size "
             f"(torch.Size({list(input.shape)})) is deprecated. Please ensure they have the same size.",
         )
+    constant("binary_cross_entropy", weight=weight)
     return _binary_cross_entropy(input, target, weight, wanted)
 
 
@@ -328,6 +344,7 @@ def binary_cross_entropy_with_logits(
             f"Target size (torch.Size({list(target.shape)})) must be the same as input size "
             f"(torch.Size({list(input.shape)}))",
         )
+    constant("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
     return _bce_with_logits(input, target, weight, pos_weight, wanted)
 
 

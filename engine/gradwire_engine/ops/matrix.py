@@ -122,8 +122,8 @@ mm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right(g, in
 def _check_expands(input: Array, target: Array) -> None:
     if input.ndim > target.ndim:
         raise _shape_error(
-            f"expand: the number of sizes provided ({target.ndim}) must be greater or equal to the number of dimensions "
-            f"in the tensor ({input.ndim})",
+            f"expand: the number of sizes provided ({target.ndim}) must be greater or equal to the number of "
+            f"dimensions in the tensor ({input.ndim})",
             input,
         )
     for back, (size, wanted) in enumerate(zip(input.shape[::-1], target.shape[::-1], strict=False), 1):

@@ -20,6 +20,7 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import cast
 from gradwire_engine.ops.conv import channel_sum, spread_channels
+from gradwire_engine.ops.loss import constant
 from gradwire_engine.ops.matrix import fold
 from gradwire_engine.ops.precision import is_half
 from gradwire_engine.ops.reduce import mean
@@ -177,9 +178,8 @@ def batch_norm(
     input: (n, c, ...); the others: (c,). When training by the batch's statistics, which are mixed into the running ones
     in place; else by the running ones. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
     """
-    _check_batch(
-        input, training, eps, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
-    )
+    _check_batch(input, training, eps, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    constant("native_batch_norm", running_mean=running_mean, running_var=running_var)
     if not training:
         return _batch_norm_eval(input, weight, bias, running_mean, running_var, eps)[0]
     output, centre, _, variance = _batch_norm(input, weight, bias, eps)
@@ -321,8 +321,8 @@ def _groups(shape: Ints, groups: int) -> Ints:
 def _group_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, groups: int, eps: float) -> Array:
     rows = _wide(xp.ascontiguousarray(input)).reshape(_groups(input.shape, groups))
     normal, _ = _normalized_rows(xp, rows, eps)
-    spread = [None if value is None else spread_channels(value, input.ndim) for value in (weight, bias)]
-    return _affine(xp, normal.reshape(input.shape), *spread, input.dtype)
+    weight, bias = (None if value is None else spread_channels(value, input.ndim) for value in (weight, bias))
+    return _affine(xp, normal.reshape(input.shape), weight, bias, input.dtype)
 
 
 _group_norm.grad(
@@ -373,7 +373,8 @@ def rms_norm(input: Array, normalized_shape: Ints, weight: Array | None = None, 
     """
     shape = _checked_shape(input, normalized_shape, weight=weight)
     wide = _wide_tensor(input)
-    added = float(ml_dtypes.finfo(input.dtype).eps) if eps is None else eps
+    limits: Any = ml_dtypes.finfo
+    added = float(limits(input.dtype).eps) if eps is None else eps
     scaled = wide * rsqrt(mean(wide * wide, tuple(range(-len(shape), 0)), True) + added)
     scaled = cast(scaled, input.dtype) if wide is not input else scaled
     return scaled if weight is None else scaled * weight

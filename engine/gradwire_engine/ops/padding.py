@@ -16,7 +16,9 @@ Ints = tuple[int, ...]
 @op(name="_constant_pad", node="ConstantPadNdBackward0")
 def constant_pad(xp: Any, input: Array, pad: Ints, value: Number) -> Array:
     """`value` around the input: (left, right) of the last dimension, then of the one before it, and so on."""
-    source, target, shape = [], [], list(input.shape)
+    source: list[Any] = []
+    target: list[Any] = []
+    shape = list(input.shape)
     for axis in range(len(pad) // 2):
         left, right = pad[2 * axis], pad[2 * axis + 1]
         dim = input.ndim - 1 - axis
@@ -32,7 +34,8 @@ def constant_pad(xp: Any, input: Array, pad: Ints, value: Number) -> Array:
         target.insert(0, slice(max(0, left), max(0, shape[dim] - max(0, right))))
     admit(shape, input.dtype)
     padded = xp.full(tuple(shape), value, input.dtype)
-    padded[(..., *target)] = input[(..., *source)]
+    put, taken = (..., *target), (..., *source)
+    padded[put] = input[taken]
     return padded
 
 

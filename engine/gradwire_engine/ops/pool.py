@@ -24,7 +24,7 @@ from gradwire_engine.ops.precision import through_float32
 from gradwire_engine.ops.shape import squeeze, unsqueeze
 from gradwire_engine.ops.windows import Window, per_dim
 
-Ints = tuple[int, ...]
+Ints = Any  # an int or several
 
 
 def _lowest(dtype: DType) -> Any:
@@ -44,7 +44,9 @@ def _max_pool(
     window = _window(input, kernel, stride, padding, dilation, ceil_mode)
     admit((*input.shape[: -len(kernel)], *window.output), input.dtype)
     padded = window.pad(xp, input, _lowest(input.dtype))
-    values = which = None
+    values: Any = None
+    which: Any = None
+    inside: Any = None
     for number, (_, index) in enumerate(window.offsets()):
         part = padded[index]
         if values is None:
@@ -102,9 +104,7 @@ def _max_unpool(
 
 
 @op(name="_max_pick")
-def _max_pick(
-    xp: Any, input: Array, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
-) -> Array:
+def _max_pick(xp: Any, input: Array, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Array:
     """The element of each window that won."""
     window = _window_of(input.shape[-len(kernel) :], kernel, stride, padding, dilation, which.shape[-len(kernel) :])
     padded = window.pad(xp, input)
@@ -130,9 +130,7 @@ _max_pick.grad(
 
 
 @op(name="_max_indices")
-def _max_indices(
-    xp: Any, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, size: Ints
-) -> Array:
+def _max_indices(xp: Any, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, size: Ints) -> Array:
     """The winners' places in the flattened input."""
     spatial = len(kernel)
     output = which.shape[-spatial:]
@@ -190,7 +188,8 @@ def _avg_pool(
         rest = (slice(None),) * (len(kernel) - 1 - axis)
         total = None
         for place in range(kernel[axis]):
-            part = summed[(..., window.along(axis, place), *rest)]
+            index = (..., window.along(axis, place), *rest)
+            part = summed[index]
             total = part.copy() if total is None else xp.add(total, part, out=total)
         summed = total
     by = _divisor(xp, window, include_pad, divisor, input.dtype)
@@ -219,7 +218,8 @@ def _avg_unpool(
         shape[spread.ndim - 1 - len(rest)] = window.padded[axis]
         target = xp.zeros(shape, grad.dtype)
         for place in range(kernel[axis]):
-            target[(..., window.along(axis, place), *rest)] += spread
+            index = (..., window.along(axis, place), *rest)
+            target[index] += spread
         spread = target
     return spread[window.inner]
 
@@ -522,11 +522,17 @@ def adaptive_avg_pool1d(input: Array, output_size: Ints) -> Any:
 
 @composite
 def adaptive_avg_pool2d(input: Array, output_size: Ints) -> Any:
-    """Means over as many windows as the output has elements; None keeps a size (torch.nn.functional.adaptive_avg_pool2d)."""
+    """Means over as many windows as the output has elements (torch.nn.functional.adaptive_avg_pool2d).
+
+    output_size: an int, or (h, w) where None keeps a size. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    """
     return _adaptive(2, input, output_size)
 
 
 @composite
 def adaptive_avg_pool3d(input: Array, output_size: Ints) -> Any:
-    """Means over as many windows as the output has elements; None keeps a size (torch.nn.functional.adaptive_avg_pool3d)."""
+    """Means over as many windows as the output has elements (torch.nn.functional.adaptive_avg_pool3d).
+
+    output_size: an int, or (d, h, w) where None keeps a size. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    """
     return _adaptive(3, input, output_size)

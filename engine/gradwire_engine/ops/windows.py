@@ -74,7 +74,9 @@ class Window:
     @property
     def overlaps(self) -> bool:
         """Whether an element can lie in several windows."""
-        return any(k > 1 and s < d * (k - 1) + 1 for k, s, d in zip(self.kernel, self.stride, self.dilation, strict=True))
+        return any(
+            k > 1 and s < d * (k - 1) + 1 for k, s, d in zip(self.kernel, self.stride, self.dilation, strict=True)
+        )
 
     def offsets(self) -> Iterator[tuple[Ints, tuple[Any, ...]]]:
         """Each position in the kernel, with the index of that element of all windows in the padded array."""

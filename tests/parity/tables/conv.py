@@ -35,18 +35,26 @@ def transposed(dims: int) -> list[Any]:
 
 
 for _dims in (1, 2, 3):
-    case(f"conv{_dims}d", layers(_dims))
-    case(f"conv_transpose{_dims}d", transposed(_dims))
+    # PyTorch adds up in half precision here, the engine in float32.
+    case(f"conv{_dims}d", layers(_dims), tolerance=5)
+    case(f"conv_transpose{_dims}d", transposed(_dims), tolerance=5)
 case(
     "conv2d",
     s(t(2, 3, 6, 6), t(4, 3, 2, 3), t(4), padding="same"),
     s(t(2, 3, 6, 6), t(4, 3, 3, 3), t(4), padding="same", dilation=2),
     s(t(2, 3, 6, 6), t(4, 3, 2, 3), padding="valid"),
+    tolerance=5,
 )
 case("conv2d", in_dtype("float64", t(2, 3, 6, 6, dtype=C), t(4, 3, 2, 3, dtype=C)), node=False, half=False)
 # More images than one column buffer holds.
 case("conv2d", in_dtype("float32", t(20, 16, 28, 28), t(8, 16, 3, 3), padding=1), half=False, order=1, tolerance=30)
-case("conv_transpose2d", in_dtype("float32", t(20, 16, 28, 28), t(16, 8, 3, 3), padding=1), half=False, order=1, tolerance=30)
+case(
+    "conv_transpose2d",
+    in_dtype("float32", t(20, 16, 28, 28), t(16, 8, 3, 3), padding=1),
+    half=False,
+    order=1,
+    tolerance=30,
+)
 case(
     "pad",
     s(t(2, 3, 4), (1, 2)),
@@ -57,7 +65,13 @@ case(
 
 X, W = t(1, 3, 5, 5), t(4, 3, 3, 3)
 REFUSALS = [
-    refuses("conv2d", RuntimeError, "expected input[1, 3, 5, 5] to have 2 channels, but got 3 channels instead", X, t(4, 2, 3, 3)),
+    refuses(
+        "conv2d",
+        RuntimeError,
+        "expected input[1, 3, 5, 5] to have 2 channels, but got 3 channels instead",
+        X,
+        t(4, 2, 3, 3),
+    ),
     refuses("conv2d", RuntimeError, "Kernel size can't be greater than actual input size", t(1, 3, 2, 2), W),
     refuses("conv2d", RuntimeError, "Expected 3D (unbatched) or 4D (batched) input to conv2d", t(5, 5), W),
     refuses("conv2d", RuntimeError, "expected bias to be 1-dimensional with 4 elements", X, W, t(5)),
@@ -65,12 +79,40 @@ REFUSALS = [
     refuses("conv2d", RuntimeError, "non-positive stride is not supported", X, W, stride=0),
     refuses("conv2d", RuntimeError, "negative padding is not supported", X, W, padding=-1),
     refuses("conv2d", RuntimeError, "dilation should be greater than zero", X, W, dilation=0),
-    refuses("conv2d", RuntimeError, "padding='same' is not supported for strided convolutions", X, W, padding="same", stride=2),
+    refuses(
+        "conv2d",
+        RuntimeError,
+        "padding='same' is not supported for strided convolutions",
+        X,
+        W,
+        padding="same",
+        stride=2,
+    ),
     refuses("conv2d", RuntimeError, "non-positive groups is not supported", X, W, groups=0),
-    refuses("conv2d", RuntimeError, "expected stride to be a single integer value or a list of 2 values", X, W, stride=(1, 2, 3)),
+    refuses(
+        "conv2d",
+        RuntimeError,
+        "expected stride to be a single integer value or a list of 2 values",
+        X,
+        W,
+        stride=(1, 2, 3),
+    ),
     refuses("conv_transpose2d", RuntimeError, "to have 4 channels, but got 3 channels instead", X, W),
-    refuses("conv_transpose2d", RuntimeError, "output padding must be smaller than either stride or dilation", X, t(3, 4, 3, 3), output_padding=1),
+    refuses(
+        "conv_transpose2d",
+        RuntimeError,
+        "output padding must be smaller than either stride or dilation",
+        X,
+        t(3, 4, 3, 3),
+        output_padding=1,
+    ),
     refuses("conv_transpose2d", RuntimeError, "Output size is too small", t(1, 3, 1, 1), t(3, 4, 3, 3), padding=2),
     refuses("pad", RuntimeError, "Padding length must be divisible by 2", t(2, 3), (1,)),
-    refuses("pad", RuntimeError, "Padding length should be less than or equal to two times the input dimension", t(2, 3), (1,) * 6),
-]  # fmt: skip
+    refuses(
+        "pad",
+        RuntimeError,
+        "Padding length should be less than or equal to two times the input dimension",
+        t(2, 3),
+        (1,) * 6,
+    ),
+]

@@ -18,14 +18,26 @@ def c(*shape: int) -> object:
 case(
     "matmul",
     products(
-        ((2, 3), (3, 4)), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((5, 2, 3), (3, 4)), ((5, 2, 3), (3,)),
-        ((3,), (5, 3, 4)), ((2, 3), (5, 3, 4)), ((5, 2, 3), (5, 3, 4)), ((1, 2, 3), (5, 3, 4)), ((6, 5, 2, 3), (5, 3, 4)),
-        ((6, 1, 2, 3), (5, 3, 4)), ((0, 3), (3, 4)), ((2, 0), (0, 4)), ((2, 0, 3), (3, 4)),
+        ((2, 3), (3, 4)),
+        ((3,), (3,)),
+        ((2, 3), (3,)),
+        ((3,), (3, 4)),
+        ((5, 2, 3), (3, 4)),
+        ((5, 2, 3), (3,)),
+        ((3,), (5, 3, 4)),
+        ((2, 3), (5, 3, 4)),
+        ((5, 2, 3), (5, 3, 4)),
+        ((1, 2, 3), (5, 3, 4)),
+        ((6, 5, 2, 3), (5, 3, 4)),
+        ((6, 1, 2, 3), (5, 3, 4)),
+        ((0, 3), (3, 4)),
+        ((2, 0), (0, 4)),
+        ((2, 0, 3), (3, 4)),
     ),
     s(t(3, 4, layout="F"), t(4, 2, layout="F")),
     in_dtype("float64", c(2, 3), c(5, 3, 4)),
     in_dtype("float64", ints([1, 2], [3, 4]), ints([1, -2], [3, 4])),
-)  # fmt: skip
+)
 case("mm", products(((2, 3), (3, 4)), ((0, 3), (3, 4)), ((2, 0), (0, 4))), in_dtype("float64", c(2, 3), c(3, 4)))
 case("bmm", products(((5, 2, 3), (5, 3, 4)), ((0, 2, 3), (0, 3, 4))), in_dtype("float64", c(5, 2, 3), c(5, 3, 4)))
 case("mv", products(((2, 3), (3,)), ((0, 3), (3,))), in_dtype("float64", c(2, 3), c(3)))
@@ -57,16 +69,28 @@ case(
     [
         s(equation, [t(*shape) for shape in shapes])
         for equation, shapes in (
-            ("bij,bjk->bik", [(5, 2, 3), (5, 3, 4)]), ("ij,jk", [(2, 3), (3, 4)]), ("ii", [(3, 3)]), ("ii->i", [(3, 3)]),
-            ("ij->ji", [(2, 3)]), ("ij->", [(2, 3)]), ("i,j->ij", [(2,), (3,)]), ("i,i", [(3,), (3,)]),
-            ("...ij,...jk->...ik", [(2, 1, 2, 3), (4, 3, 2)]), ("bhqd,bhkd->bhqk", [(2, 2, 3, 4), (2, 2, 5, 4)]),
-            ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)]), ("ij,ij->i", [(2, 3), (2, 3)]), ("ab,cd->acbd", [(2, 3), (2, 2)]),
-            ("iij,jk->ik", [(2, 2, 3), (3, 4)]), ("i...->...", [(2, 3, 4)]), ("ba", [(2, 3)]), ("ij,j->", [(2, 3), (3,)]),
+            ("bij,bjk->bik", [(5, 2, 3), (5, 3, 4)]),
+            ("ij,jk", [(2, 3), (3, 4)]),
+            ("ii", [(3, 3)]),
+            ("ii->i", [(3, 3)]),
+            ("ij->ji", [(2, 3)]),
+            ("ij->", [(2, 3)]),
+            ("i,j->ij", [(2,), (3,)]),
+            ("i,i", [(3,), (3,)]),
+            ("...ij,...jk->...ik", [(2, 1, 2, 3), (4, 3, 2)]),
+            ("bhqd,bhkd->bhqk", [(2, 2, 3, 4), (2, 2, 5, 4)]),
+            ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)]),
+            ("ij,ij->i", [(2, 3), (2, 3)]),
+            ("ab,cd->acbd", [(2, 3), (2, 2)]),
+            ("iij,jk->ik", [(2, 2, 3), (3, 4)]),
+            ("i...->...", [(2, 3, 4)]),
+            ("ba", [(2, 3)]),
+            ("ij,j->", [(2, 3), (3,)]),
         )
     ],
     torch=lambda equation, operands: __import__("torch").einsum(equation, *operands),
     node=False,
-)  # fmt: skip
+)
 case(
     "tensordot",
     s(t(2, 3, 4), t(3, 4, 5)),
@@ -80,19 +104,43 @@ case("kron", s(t(2, 3), t(4, 2)), s(t(2), t(3, 2)), s(t(2, 1, 2), t(3)), s(t(), 
 REFUSALS = [
     refuses("matmul", RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", t(2, 3), t(4, 5)),
     refuses(
-        "matmul", RuntimeError, "expected m1 and m2 to have the same dtype, but got: float != double",
-        t(2, 3), t(3, 4, dtype="float64"),
+        "matmul",
+        RuntimeError,
+        "expected m1 and m2 to have the same dtype, but got: float != double",
+        t(2, 3),
+        t(3, 4, dtype="float64"),
     ),
     refuses("matmul", RuntimeError, "inconsistent tensor size, expected tensor [2] and src [3]", t(2), t(3)),
-    refuses("matmul", RuntimeError, "The size of tensor a (5) must match the size of tensor b (4)", t(5, 2, 3), t(4, 3, 5)),
+    refuses(
+        "matmul", RuntimeError, "The size of tensor a (5) must match the size of tensor b (4)", t(5, 2, 3), t(4, 3, 5)
+    ),
     refuses("matmul", RuntimeError, "both arguments to matmul need to be at least 1D", t(), t(4, 3)),
-    refuses("mm", NotImplementedError, "not implemented for 'Bool'", t(2, 2, dtype="bool", grad=False), t(2, 2, dtype="bool", grad=False)),
+    refuses(
+        "mm",
+        NotImplementedError,
+        "not implemented for 'Bool'",
+        t(2, 2, dtype="bool", grad=False),
+        t(2, 2, dtype="bool", grad=False),
+    ),
     refuses("mm", RuntimeError, "must be a matrix", t(2, 3), t(3)),
-    refuses("bmm", RuntimeError, "Expected size for first two dimensions of batch2 tensor to be: [2, 4]", t(2, 3, 4), t(2, 3, 4)),
+    refuses(
+        "bmm",
+        RuntimeError,
+        "Expected size for first two dimensions of batch2 tensor to be: [2, 4]",
+        t(2, 3, 4),
+        t(2, 3, 4),
+    ),
     refuses("mv", RuntimeError, "size mismatch, got input (2), mat (2x3), vec (4)", t(2, 3), t(4)),
     refuses("dot", RuntimeError, "1D tensors expected, but got 2D and 1D tensors", t(2, 3), t(3)),
-    refuses("addmm", RuntimeError, "The expanded size of the tensor (4) must match the existing size (3)", t(3), t(2, 3), t(3, 4)),
+    refuses(
+        "addmm",
+        RuntimeError,
+        "The expanded size of the tensor (4) must match the existing size (3)",
+        t(3),
+        t(2, 3),
+        t(3, 4),
+    ),
     refuses("linear", RuntimeError, "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x4)", t(2, 3), t(4, 5)),
     refuses("outer", RuntimeError, "Expected 1-D argument", t(2, 2), t(3)),
     refuses("trace", RuntimeError, "expected a matrix", t(3)),
-]  # fmt: skip
+]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.parity.harness import T, case, edge, in_dtype, ints, refuses, s, t
+from tests.parity.harness import T, case, edge, in_dtype, ints, once, refuses, s, t
 
 SHAPES = ((5, 3), (4, 3, 5), (2, 3, 2, 4))
 MEAN, VAR = t(3, grad=False), t(3, low=0.5, high=2, grad=False)
@@ -23,6 +23,7 @@ case(
     [one for shape in SHAPES for one in weighted(t(*shape, low=1, high=5), None, None, training=True)],
     [one for shape in SHAPES for one in weighted(t(*shape), MEAN, VAR)],
     s(t(4, 3), MEAN, VAR, training=True),
+    torch="nn.functional.batch_norm",
     half=False,
     tolerance=3,
 )
@@ -33,7 +34,12 @@ case(
     s(t(3, 4, layout="F"), (4,)),
     tolerance=3,
 )
-case("group_norm", [one for shape in SHAPES[1:] for n in (1, 3) for one in weighted(t(*shape), n)], half=False, tolerance=3)
+case(
+    "group_norm",
+    [one for shape in SHAPES[1:] for n in (1, 3) for one in weighted(t(*shape), n)],
+    half=False,
+    tolerance=3,
+)
 case(
     "rms_norm",
     [s(t(*shape), shape[1:]) for shape in SHAPES],
@@ -48,10 +54,11 @@ INDICES = ints([1, 2, 2], [6, 0, 1])
 case(
     "embedding",
     s(INDICES, t(7, 3)),
-    s(INDICES, t(7, 3), padding_idx=2),
-    s(INDICES, t(7, 3), padding_idx=-1),
+    edge(INDICES, t(7, 3), padding_idx=2),
+    edge(INDICES, t(7, 3), padding_idx=-1),
     s(ints(3, 3, dtype="int32"), t(7, 3)),
-    edge(INDICES, t(7, 3), scale_grad_by_freq=True),
+    once(INDICES, t(7, 3), scale_grad_by_freq=True),
+    torch="nn.functional.embedding",
 )
 
 
@@ -71,23 +78,94 @@ case(
 )
 
 REFUSALS = [
-    refuses("batch_norm", ValueError, "Expected more than 1 value per channel when training, got input size torch.Size([1, 3])", t(1, 3), None, None, training=True),
-    refuses("batch_norm", RuntimeError, "running_mean should contain 3 elements not 4", t(2, 3), t(4, grad=False), t(4, grad=False)),
-    refuses("batch_norm", RuntimeError, "running_mean must be defined in evaluation mode", t(2, 3), None, None),
-    refuses("batch_norm", RuntimeError, "weight should contain 3 elements not 4", t(2, 3), MEAN, VAR, t(4)),
-    refuses("batch_norm", ValueError, "eps must be positive during training", t(2, 3), MEAN, VAR, training=True, eps=0.0),
-    refuses("layer_norm", RuntimeError, "Given normalized_shape=[4], expected input with shape [*, 4], but got input of size[2, 3]", t(2, 3), (4,)),
+    refuses(
+        "batch_norm",
+        ValueError,
+        "Expected more than 1 value per channel when training, got input size torch.Size([1, 3])",
+        t(1, 3),
+        None,
+        None,
+        training=True,
+        torch="nn.functional.batch_norm",
+    ),
+    refuses(
+        "batch_norm",
+        RuntimeError,
+        "running_mean should contain 3 elements not 4",
+        t(2, 3),
+        t(4, grad=False),
+        t(4, grad=False),
+        torch="nn.functional.batch_norm",
+    ),
+    refuses(
+        "batch_norm",
+        RuntimeError,
+        "running_mean must be defined in evaluation mode",
+        t(2, 3),
+        None,
+        None,
+        torch="nn.functional.batch_norm",
+    ),
+    refuses(
+        "batch_norm",
+        RuntimeError,
+        "weight should contain 3 elements not 4",
+        t(2, 3),
+        MEAN,
+        VAR,
+        t(4),
+        torch="nn.functional.batch_norm",
+    ),
+    refuses(
+        "batch_norm",
+        ValueError,
+        "eps must be positive during training",
+        t(2, 3),
+        MEAN,
+        VAR,
+        training=True,
+        eps=0.0,
+        torch="nn.functional.batch_norm",
+    ),
+    refuses(
+        "layer_norm",
+        RuntimeError,
+        "Given normalized_shape=[4], expected input with shape [*, 4], but got input of size[2, 3]",
+        t(2, 3),
+        (4,),
+    ),
     refuses("layer_norm", RuntimeError, "Expected weight to be of same shape as normalized_shape", t(2, 3), (3,), t(4)),
     refuses("layer_norm", RuntimeError, "Expected normalized_shape to be at least 1-dimensional", t(2, 3), ()),
-    refuses("group_norm", RuntimeError, "Expected number of channels in input to be divisible by num_groups", t(2, 3), 2),
-    refuses("group_norm", RuntimeError, "Expected at least 2 dimensions for input tensor but received 1", t(3), 1),
-    refuses("embedding", IndexError, "index out of range in self", ints(7), t(7, 3)),
-    refuses("embedding", IndexError, "index out of range in self", ints(-1), t(7, 3)),
-    refuses("embedding", RuntimeError, "'weight' must be 2-D", ints(1), t(7)),
-    refuses("embedding", RuntimeError, "to have one of the following scalar types: Long, Int", t(3), t(7, 3)),
+    refuses(
+        "group_norm",
+        RuntimeError,
+        "Expected number of channels in input to be divisible by num_groups",
+        t(2, 3),
+        2,
+        torch="nn.functional.group_norm",
+    ),
+    refuses(
+        "group_norm",
+        RuntimeError,
+        "Expected at least 2 dimensions for input tensor but received 1",
+        t(3),
+        1,
+        torch="nn.functional.group_norm",
+    ),
+    refuses("embedding", IndexError, "index out of range in self", ints(7), t(7, 3), torch="nn.functional.embedding"),
+    refuses("embedding", IndexError, "index out of range in self", ints(-1), t(7, 3), torch="nn.functional.embedding"),
+    refuses("embedding", RuntimeError, "'weight' must be 2-D", ints(1), t(7), torch="nn.functional.embedding"),
+    refuses(
+        "embedding",
+        RuntimeError,
+        "to have one of the following scalar types: Long, Int",
+        t(3),
+        t(7, 3),
+        torch="nn.functional.embedding",
+    ),
     refuses("one_hot", RuntimeError, "Class values must be non-negative", ints(1, -1), 3),
     refuses("one_hot", RuntimeError, "Class values must be smaller than num_classes", ints(1, 5), 3),
-]  # fmt: skip
+]
 EXCEPTIONS = {"dropout": "random: tests/parity/test_layers.py holds it against what its mask says"}
 
 case("one_hot", in_dtype("float32", INDICES), in_dtype("float32", INDICES, 9), half=False)
