@@ -17,7 +17,7 @@ if _TYPE_CHECKING:
     from gradwire._errors import *  # noqa: F403
     from gradwire._modes import *  # noqa: F403
     from gradwire._nodes import graph as graph
-    from gradwire._ops import *  # noqa: F403
+    from gradwire._ops import *  # type: ignore[assignment]  # noqa: F403
     from gradwire._random import *  # noqa: F403
     from gradwire._repr import set_printoptions as set_printoptions
     from gradwire._session import Session as Session
@@ -41,7 +41,10 @@ _NAMES = {
         "ones_like rand rand_like randint randn randn_like randperm scalar_tensor tensor zeros zeros_like"
     ),
     "_modes": "enable_grad inference_mode is_grad_enabled no_grad set_grad_enabled",
-    "_random": "Generator default_generator get_rng_state initial_seed manual_seed seed set_rng_state",
+    "_random": (
+        "Generator bernoulli default_generator get_rng_state initial_seed manual_seed multinomial normal seed "
+        "set_rng_state"
+    ),
     "_dtypes": (
         "Size bfloat16 bool complex128 complex64 device dtype finfo float16 float32 float64 get_default_dtype iinfo "
         "int16 int32 int64 int8 set_default_dtype uint8"

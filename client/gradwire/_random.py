@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradwire import _commands
+from gradwire import _commands, _ops
 from gradwire._create import make_tensor
 from gradwire._errors import GradwireTypeError
 from gradwire._sessions import current_session
@@ -146,3 +146,25 @@ class _SessionGenerator(Generator):
 
 
 default_generator = _SessionGenerator()
+
+
+def normal(
+    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, **options: Any
+) -> Tensor:
+    """Random numbers of a normal distribution; mean and std may be tensors, else the size is given (torch.normal)."""
+    with (generator or default_generator).used():
+        return _ops.normal(mean, std, size, **options)
+
+
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
+    """Ones and zeros, one with the probability that the element, or `p`, tells (torch.bernoulli)."""
+    with (generator or default_generator).used():
+        return _ops.bernoulli(input, p)
+
+
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+) -> Tensor:
+    """Indices drawn with the weights of the last dimension (torch.multinomial)."""
+    with (generator or default_generator).used():
+        return _ops.multinomial(input, num_samples, replacement)

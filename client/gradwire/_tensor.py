@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from gradwire import _commands, _dtypes, _results, _values
-from gradwire._call import _call, _sizes
+from gradwire._call import _call
 from gradwire._casts import Casts
 from gradwire._dtypes import Size
 from gradwire._errors import GradwireTypeError, refuse
@@ -480,7 +480,7 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
         return _call("real", (self,)) if self.is_complex() else self
 
     @property
-    def imag(self) -> Tensor:
+    def imag(self) -> Tensor:  # type: ignore[override]
         """The imaginary parts. Raises RuntimeError for a real tensor."""
         return _call("imag", (self,))
 
@@ -493,29 +493,6 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
         wanted = self._spec.dtype if dtype is None else _dtypes.as_dtype(dtype)
         place = self._spec.device_name if device is None else _dtypes.device_name(device)
         return make_tensor(data, wanted, place, requires_grad, self._session)
-
-    def new_full(self, size: Sequence[int], fill_value: Number, **options: Any) -> Tensor:
-        """A tensor of one value."""
-        return self._new("full", (tuple(size), fill_value), options)
-
-    def new_zeros(self, *size: Any, **options: Any) -> Tensor:
-        """A tensor of zeros."""
-        return self._new("zeros", (_sizes(size or (options.pop("size"),)),), options)
-
-    def new_ones(self, *size: Any, **options: Any) -> Tensor:
-        """A tensor of ones."""
-        return self._new("ones", (_sizes(size or (options.pop("size"),)),), options)
-
-    def new_empty(self, *size: Any, **options: Any) -> Tensor:
-        """A tensor of any values (zeros)."""
-        return self._new("empty", (_sizes(size or (options.pop("size"),)),), options)
-
-    def _new(self, op: str, args: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
-        from gradwire._create import create
-
-        options.setdefault("dtype", self._spec.dtype)
-        options.setdefault("device", self._spec.device_name)
-        return create(op, args, options, self._session)
 
 
 def _warn_of_scalar(tensor: Tensor) -> None:

@@ -85,14 +85,12 @@ def test_the_embedded_server_survives_ctrl_c_in_the_terminal():
 def test_ctrl_c_ends_a_wait_and_the_session_goes_on():
     child = start(
         """
-        import time
         import gradwire as torch
-        x = torch.ones(1400, 1400)
+        x = torch.ones(500, 500)
         y = x @ x
-        print("ready", flush=True)
-        started = time.monotonic()
         try:
-            for _ in range(2000):
+            print("ready", flush=True)
+            while True:
                 y = (x @ y).clamp(0, 1)
                 z = y.sum().item()
         except KeyboardInterrupt:
@@ -183,7 +181,7 @@ def test_importing_the_messages_loads_no_client():
         """
     )
     assert code == 0, err
-    assert out.strip() == "['gradwire._version']"
+    assert out.strip() == "[]"
 
 
 def test_importing_gradwire_starts_nothing():

@@ -1,0 +1,92 @@
+"""Random numbers: seeds, states, and generators of one's own."""
+
+import pytest
+
+import gradwire
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+def draw(**options):
+    return gradwire.rand(5, **options).tolist()
+
+
+def test_a_seed_starts_the_same_numbers_over():
+    gradwire.manual_seed(7)
+    first = draw(), draw()
+    gradwire.manual_seed(7)
+    assert (draw(), draw()) == first
+    gradwire.manual_seed(8)
+    assert draw() != first[0]
+    assert gradwire.initial_seed() == 8
+
+
+def test_a_state_goes_on_where_it_was():
+    gradwire.manual_seed(7)
+    draw()
+    state = gradwire.get_rng_state()
+    following = draw()
+    draw()
+    gradwire.set_rng_state(state)
+    assert draw() == following
+
+
+def test_negative_seeds_wrap_and_larger_than_64_bits_are_refused():
+    assert gradwire.manual_seed(-1).initial_seed() == 2**64 - 1
+    with pytest.raises((ValueError, RuntimeError), match="Overflow"):
+        gradwire.manual_seed(2**64)
+
+
+def test_a_generator_has_numbers_of_its_own():
+    gradwire.manual_seed(7)
+    undisturbed = draw(), draw()
+    generator = gradwire.Generator().manual_seed(3)
+    gradwire.manual_seed(7)
+    mine = [draw()]
+    own = [draw(generator=generator)]
+    mine.append(draw())
+    own.append(draw(generator=generator))
+    assert tuple(mine) == undisturbed
+    assert own[0] != own[1]
+    generator.manual_seed(3)
+    assert [draw(generator=generator), draw(generator=generator)] == own
+
+
+def test_a_generators_state_can_be_kept():
+    generator = gradwire.Generator().manual_seed(3)
+    draw(generator=generator)
+    state = generator.get_state()
+    following = gradwire.normal(0.0, 1.0, (4,), generator=generator).tolist()
+    generator.set_state(state)
+    assert gradwire.normal(0.0, 1.0, (4,), generator=generator).tolist() == following
+
+
+def test_every_kind_of_draw_takes_a_generator():
+    def all_kinds():
+        generator = gradwire.Generator().manual_seed(11)
+        weights = gradwire.tensor([0.1, 0.2, 0.7])
+        made = [
+            gradwire.randn(3, generator=generator),
+            gradwire.randint(0, 100, (3,), generator=generator),
+            gradwire.randint(100, (3,), generator=generator),
+            gradwire.randperm(6, generator=generator),
+            gradwire.bernoulli(weights, generator=generator),
+            gradwire.multinomial(weights, 2, generator=generator),
+        ]
+        return [each.tolist() for each in made]
+
+    assert all_kinds() == all_kinds()
+
+
+def test_two_sessions_draw_apart(session, server_address):
+    other = gradwire.connect(server_address)
+    with other:
+        gradwire.manual_seed(1)
+        first = draw()
+        gradwire.manual_seed(1)
+    with session:
+        gradwire.manual_seed(2)
+        draw()
+    with other:
+        assert draw() == first
+    other.close()
