@@ -14,7 +14,7 @@ from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import cast_array, op
 from gradwire_engine.ops.basic import expand, sum_to_size
-from gradwire_engine.ops.checks import broadcast_shape
+from gradwire_engine.ops.checks import admit, broadcast_shape
 from gradwire_engine.tensor import Tensor
 
 
@@ -34,8 +34,9 @@ def where(xp: Any, condition: Array, input: Array | Number, other: Array | Numbe
             "where expected condition to be a boolean tensor, but got a tensor with dtype "
             f"{dtypes.TITLES[condition.dtype]}",
         )
-    broadcast_shape(condition.shape, *(value.shape for value in (input, other) if hasattr(value, "shape")))
+    shape = broadcast_shape(condition.shape, *(value.shape for value in (input, other) if hasattr(value, "shape")))
     dtype = dtypes.result_type(input, other)
+    admit(shape, dtype)
     return xp.where(condition.astype(bool, copy=False), _in(xp, input, dtype), _in(xp, other, dtype))
 
 
@@ -67,7 +68,7 @@ def masked_fill(xp: Any, input: Array, mask: Array, value: Array | Number) -> Ar
             Reason.RUNTIME,
             f"masked_fill_ only supports boolean masks, but got mask with dtype {dtypes.name_of(mask.dtype)}",
         )
-    broadcast_shape(input.shape, mask.shape)
+    admit(broadcast_shape(input.shape, mask.shape), input.dtype)
     kind = dtypes.category(value.dtype if hasattr(value, "dtype") else dtypes.of_number(value))
     if kind > dtypes.category(input.dtype) >= dtypes.INT:
         raise EngineError(
