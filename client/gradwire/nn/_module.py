@@ -429,8 +429,10 @@ def clear_grad(param: Tensor, set_to_none: bool) -> None:
     if set_to_none:
         param.grad = None
     elif (grad := param.grad) is not None:
-        if grad.grad_fn is not None or grad.requires_grad:
-            param.grad = grad = grad.detach()
+        if grad.grad_fn is not None:
+            grad.detach_()
+        else:
+            grad.requires_grad_(False)
         with no_grad():
             grad.zero_()
 
