@@ -119,7 +119,7 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
     made._family = None
     made._edge = edges if spec.requires_grad else None
     if len(buffer) >= BATCH_COMMANDS:
-        session.flush()
+        session.press()
     return made if result is None else arrange(op, (made,), result)
 
 

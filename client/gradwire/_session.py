@@ -24,9 +24,12 @@ from gradwire.v1 import commands_pb2, service_pb2
 from gradwire.v1 import errors_pb2 as pb
 
 #: Commands after which a batch goes without being asked for.
-BATCH_COMMANDS = 128
+BATCH_COMMANDS = 64
 _BATCH_BYTES = 4 << 20
 _MOST_IN_FLIGHT = 2
+# While so many batches are under way commands gather, up to this many; then the client waits.
+_MOST_WAITING = 1024
+_LOOK_EVERY = 32
 _IDS_PER_WRITER = 40
 
 
@@ -101,6 +104,14 @@ class Session:
         """Send a framed, quiet command some time soon."""
         self.buffer.append((command, entry))
         if len(self.buffer) >= BATCH_COMMANDS:
+            self.press()
+
+    def press(self) -> None:
+        """A batch is full: send it, or let it grow while as many as may be are under way, up to a limit."""
+        waiting = len(self.buffer)
+        if waiting >= _MOST_WAITING or (
+            not waiting % _LOOK_EVERY and (len(self._flights) < _MOST_IN_FLIGHT or self._has_arrived())
+        ):
             self.flush()
 
     def post_large(self, command: bytes, entry: Entry) -> None:
@@ -290,8 +301,9 @@ class Session:
         try:
             self._transport.call("CloseSession", request, service_pb2.CloseSessionResponse, timeout=5.0)
         finally:
-            self._give_up(make_error(pb.REASON_UNAVAILABLE, "the session was closed", 14))
-            self._transport.close()
+            with self._send_lock:
+                self._give_up(make_error(pb.REASON_UNAVAILABLE, "the session was closed", 14))
+                self._transport.close()
             if self._embedded is not None:
                 self._embedded.stop()
 

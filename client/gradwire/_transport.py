@@ -91,7 +91,10 @@ class Transport:
 
     def start_run(self, request: bytes) -> Any:
         """Send a batch; the answer is a future of the serialized RunResponse."""
-        return self._run.future(request)
+        try:
+            return self._run.future(request)
+        except ValueError:  # another thread has closed the channel
+            raise self._closed_error() from None
 
     def finish_run(self, future: Any, restart: Callable[[], Any], alive: Callable[[], str | None]) -> bytes:
         """Wait for a batch's answer. What did not reach the server is sent again by `restart`, a few times.
