@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from gradwire_engine import dtypes
 from gradwire_engine.context import CURRENT, Context, grad_mode
 from gradwire_engine.device import module_for
@@ -130,9 +132,7 @@ def _roots(
 
 def _implicit_gradient(tensor: Tensor) -> Tensor:
     if not tensor.requires_grad and tensor.grad_fn is None:
-        raise EngineError(
-            Reason.NO_GRAD_FN, "element 0 of tensors does not require grad and does not have a grad_fn"
-        )
+        raise EngineError(Reason.NO_GRAD_FN, "element 0 of tensors does not require grad and does not have a grad_fn")
     if tensor.size != 1:
         raise EngineError(
             Reason.GRADIENT_NEEDS_SCALAR,
@@ -185,17 +185,18 @@ class _Backward:
                             heapq.heappush(ready, (-target.seq, tie, target))
 
     def deliver(self) -> list[Tensor]:
-        """Hand the gradients to the tensors that collect them."""
+        """Hand the gradients to the tensors that collect them; what may fail for want of memory comes first."""
+        received: dict[int, Tensor] = {}
+        ready: list[tuple[Tensor, Any]] = []
+        self.deliveries.reverse()
+        while self.deliveries:
+            tensor, gradient = self.deliveries.pop()  # popped, so that an array nobody else holds can be taken over
+            ready.append((tensor, gradient if self.create_graph else _own(tensor, gradient)))
         with grad_mode(self.create_graph):
-            while self.deliveries:
-                # Popped from the list, so that an array nobody else holds can be taken over.
-                tensor, gradient = self.deliveries[0]
-                self.deliveries[0] = (tensor, None)
+            for tensor, gradient in ready:
                 self._accumulate(tensor, gradient)
-                self.captured[tensor, -1] = None  # type: ignore[index]
-                del gradient
-                self.deliveries.pop(0)
-        return [key for key, index in self.captured if index == -1]  # type: ignore[misc]
+                received[id(tensor)] = tensor
+        return list(received.values())
 
     def _visit(self, node: AnyNode, wanted: set[Place] | None, needed: set[AnyNode] | None) -> bool:
         """Note the gradients that stay here; tell whether the node's formulas must run."""
@@ -271,19 +272,47 @@ class _Backward:
         held[index] = gradient if held[index] is None else held[index] + gradient
 
     def _accumulate(self, tensor: Tensor, gradient: Any) -> None:
-        held = tensor.grad
+        held: Any = tensor.grad
         if self.create_graph:
             tensor.grad = gradient if held is None else held + gradient
         elif held is None:
-            # Two references are this frame's and the call's: then the array is nobody else's.
-            owned = sys.getrefcount(gradient) <= 4 and getattr(gradient, "base", 0) is None
-            owned = owned and gradient.ndim > 0 and gradient.flags.c_contiguous
-            tensor.grad = Tensor(gradient if owned else module_for(tensor.device).array(gradient, order="C"))
-        elif held.requires_grad:
-            tensor.grad = held + Tensor(gradient)
+            tensor.grad = gradient if type(gradient) is Tensor else Tensor(gradient)
+        elif held.requires_grad or not held.array.flags.writeable:
+            tensor.grad = held + _as_tensor(gradient)
         else:
-            held.array += gradient
+            held.array += gradient.array if type(gradient) is Tensor else gradient
             held.storage.version += 1
+
+
+def _references(gradient: Any) -> int:
+    return sys.getrefcount(gradient)
+
+
+def _own(tensor: Tensor, gradient: Any) -> Any:
+    """An array to keep as a first gradient: this very one if nobody else holds it, else a copy."""
+    if tensor.grad is not None:
+        return gradient
+    whole = getattr(gradient, "base", gradient) is None and gradient.ndim > 0 and gradient.flags.c_contiguous
+    if whole and _references(gradient) <= _SOLE_REFERENCES:
+        return Tensor(gradient)
+    return Tensor(module_for(tensor.device).array(gradient, order="C"))
+
+
+def _count_sole_references() -> int:
+    """How many references `_own` sees to an array that only `deliver`'s list held: this differs between Pythons."""
+    counts: list[int] = []
+    pending = [(None, np.zeros(1))]
+
+    def own(tensor: None, gradient: Any) -> None:
+        counts.append(_references(gradient))
+
+    while pending:
+        tensor, gradient = pending.pop()
+        own(tensor, gradient)
+    return counts[0]
+
+
+_SOLE_REFERENCES = _count_sole_references()
 
 
 def fit(gradient: Any, wanted: Fit) -> Any:

@@ -43,7 +43,8 @@ class Context:
     cancelled: Callable[[], bool] | None = None
 
 
-CURRENT: ContextVar[Context] = ContextVar("gradwire_engine", default=Context())
+_OUTSIDE = Context()
+CURRENT: ContextVar[Context] = ContextVar("gradwire_engine", default=_OUTSIDE)
 
 
 @contextmanager

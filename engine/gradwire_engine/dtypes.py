@@ -55,7 +55,7 @@ _CATEGORY = {
     for name, dtype in BY_NAME.items()
 }
 _SIGNED = (int8, int16, int32, int64)
-_PARTS = {complex64: float32, complex128: float64}
+_PARTS: dict[DType, DType] = {complex64: float32, complex128: float64}
 
 
 def category(dtype: DType) -> int:

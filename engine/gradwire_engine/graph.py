@@ -27,7 +27,7 @@ class Meta:
 
     __slots__ = ("device", "dtype", "shape")
 
-    def __init__(self, shape: tuple[int, ...], dtype: "DType", device: str) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: DType, device: str) -> None:
         self.shape = shape
         self.dtype = dtype
         self.device = device
@@ -42,9 +42,9 @@ class Saved:
     """A value kept for backward, with the version it had and the history to differentiate through it."""
 
     __slots__ = ("array", "index", "leaf", "node", "output", "requires_grad", "storage", "version")
-    node: "Node | None"
+    node: Node | None
 
-    def __init__(self, tensor: "Tensor", output: int) -> None:
+    def __init__(self, tensor: Tensor, output: int) -> None:
         """`output` is -1 for an op's input; an op's own output is kept without its node, or it would be a cycle."""
         self.array: Array = tensor.array
         self.storage: Storage = tensor.storage
@@ -57,13 +57,13 @@ class Saved:
             self.node, self.index = tensor.node, tensor.index
             self.leaf = tensor if tensor.node is None and tensor.requires_grad else None
 
-    def value(self, owner: "Node", name: str) -> "Array":
+    def value(self, owner: Node, name: str) -> Array:
         """The array. Raises EngineError: VERSION_CONFLICT if it was changed in place since."""
         if self.version != self.storage.version:
             self._refuse(owner, name)
         return self.array
 
-    def tensor(self, owner: "Node", name: str) -> "Tensor":
+    def tensor(self, owner: Node, name: str) -> Tensor:
         """The tensor with its history, for differentiating through backward itself."""
         from gradwire_engine.tensor import Tensor
 
@@ -79,7 +79,7 @@ class Saved:
             made.node, made.index = self.node, self.index
         return made
 
-    def _refuse(self, owner: "Node", name: str) -> None:
+    def _refuse(self, owner: Node, name: str) -> None:
         kind = TITLES[self.array.dtype]
         where = "torch.cuda." if not hasattr(self.array, "__array_interface__") else "torch."
         maker, index = (owner, self.output) if self.output >= 0 else (self.node, self.index)
@@ -108,9 +108,9 @@ class Node:
 
     def __init__(
         self,
-        op: "Op",
+        op: Op,
         name: str,
-        plan: "Plan",
+        plan: Plan,
         saved: tuple[Any, ...],
         edges: tuple[Edge | None, ...],
         metas: tuple[Fit | None, ...],
@@ -126,7 +126,7 @@ class Node:
         self.outputs: tuple[Meta | None, ...] | None = None
         self.retained: dict[int, weakref.ref[Tensor]] | None = None
 
-    def retain(self, index: int, tensor: "Tensor") -> None:
+    def retain(self, index: int, tensor: Tensor) -> None:
         """Give the gradient of output `index` to `tensor` when backward passes."""
         if self.retained is None:
             self.retained = {}
@@ -155,12 +155,12 @@ class AccumulateGrad:
 
     __slots__ = ("__weakref__", "variable")
     name = "AccumulateGrad"
-    edges: tuple["Edge | None", ...] = ()
+    edges: tuple[Edge | None, ...] = ()
     seq = LAST
     freed = False
     retained = None
 
-    def __init__(self, variable: "Tensor") -> None:
+    def __init__(self, variable: Tensor) -> None:
         self.variable = variable
 
     def saved_bytes(self) -> int:

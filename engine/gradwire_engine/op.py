@@ -16,25 +16,24 @@ first-order backward at array speed and, on Tensors, derivatives of any order.
 from __future__ import annotations
 
 import inspect
-import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, overload
 
 import numpy as np
 
 from gradwire_engine import dtypes
-from gradwire_engine.context import CURRENT
+from gradwire_engine.context import CURRENT, Account
 from gradwire_engine.device import Array, cupy, device_of, module_of
 from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import Edge, Fit, Meta, Node, Saved
+from gradwire_engine.refusals import REFUSED, check_in_place, check_result, check_writable, explain
 from gradwire_engine.schema import REQUIRED, TENSOR_KINDS, Kind, Param, read_signature
 from gradwire_engine.tensor import Tensor, ViewOf, edge_of, move_to, refresh
 
 Formula: TypeAlias = Callable[..., Any]
-# NumPy and CuPy refuse a dtype they have no loop for with this child of TypeError.
-_NoLoop: type[Exception] = np._core._exceptions._UFuncNoLoopError  # type: ignore[attr-defined]
-REGISTRY: "dict[str, Op | Composite]" = {}
+REGISTRY: dict[str, Op | Composite] = {}
 
 
 class Signature:
@@ -86,7 +85,7 @@ class Plan:
 
     __slots__ = ("formulas", "getters", "names", "saves_tensors")
 
-    def __init__(self, op: "Op", needed: tuple[bool, ...]) -> None:
+    def __init__(self, op: Op, needed: tuple[bool, ...]) -> None:
         self.names: list[str] = []
         self.formulas: list[tuple[int, Formula, tuple[int, ...], bool]] = []
         for slot, (place, need) in enumerate(zip(op.tensor_places, needed, strict=True)):
@@ -152,7 +151,7 @@ class Op(Signature):
         """Whether gradients flow through it."""
         return bool(self.formulas)
 
-    def grad(self, **formulas: Formula) -> "Op":
+    def grad(self, **formulas: Formula) -> Op:
         """Give the formulas of the differentiable inputs."""
         for name, formula in formulas.items():
             if name not in self.positions:
@@ -160,12 +159,12 @@ class Op(Signature):
             self.formulas[name] = (formula, tuple(inspect.signature(formula).parameters)[1:])
         return self
 
-    def checked_by(self, check: Callable[..., None]) -> "Op":
-        """Give a check of the operands as they are given, where they differ in dtype: the forward sees them promoted."""
+    def checked_by(self, check: Callable[..., None]) -> Op:
+        """Give a check of operands as given, where they differ in dtype; the forward sees them promoted."""
         self.check = check
         return self
 
-    def into(self, writer: Callable[..., Any], *, always: bool = False) -> "Op":
+    def into(self, writer: Callable[..., Any], *, always: bool = False) -> Op:
         """Give a forward that writes its result into the first argument, for in-place use without a temporary.
 
         always: it checks and casts what it is given, so it serves whatever the dtypes and shapes.
@@ -209,27 +208,45 @@ class Op(Signature):
                 if getattr(args[self.tensor_places[0]], "dtype", None) == dtypes.bfloat16:
                     return self._rounded(xp, args)
             if self.keywords:
-                return self.function(xp, *args[: self.positional], **dict(zip(self.keywords, args[self.positional :], strict=True)))
+                return self.function(
+                    xp, *args[: self.positional], **dict(zip(self.keywords, args[self.positional :], strict=True))
+                )
             return self.function(xp, *args)
-        except (ValueError, IndexError, MemoryError, OverflowError, _NoLoop) as error:
+        except REFUSED as error:
             raise explain(self, args, error) from error
-        except TypeError as error:
-            if "not supported" not in str(error):  # neither a dtype that NumPy lacks a loop for nor unordered numbers
-                raise
-            raise explain(self, args, error) from error
+
+    def _forward(self, xp: Any, args: tuple[Any, ...]) -> Any:
+        named = dict(zip(self.keywords, args[self.positional :], strict=True))
+        return self.function(xp, *args[: self.positional], **named)
 
     def _rounded(self, xp: Any, args: tuple[Any, ...]) -> Any:
         """Of bfloat16 and a Python number NumPy makes float32; rounding that once is what PyTorch computes."""
-        result = self.function(xp, *args[: self.positional], **dict(zip(self.keywords, args[self.positional :], strict=True)))
+        result = self.function(
+            xp, *args[: self.positional], **dict(zip(self.keywords, args[self.positional :], strict=True))
+        )
         return result.astype(dtypes.bfloat16) if result.dtype == dtypes.float32 else result
 
     def _module(self, args: tuple[Any, ...]) -> Any:
+        """The module of the arrays; those with dimensions must be on one device."""
+        xp: Any = np
+        found: str | None = None
         for place in self.tensor_places:
             value = args[place]
-            xp = module_of(value[0] if place == self.list_place and value else value)
-            if xp is not np:
-                return xp
-        return np
+            for item in value if place == self.list_place else (value,):
+                if not hasattr(item, "dtype"):
+                    continue
+                module = module_of(item)
+                xp = module if module is not np else xp
+                device = device_of(item)
+                if item.ndim and found not in (None, device):
+                    raise EngineError(
+                        Reason.DEVICE_MISMATCH,
+                        "Expected all tensors to be on the same device, but found at least two devices, "
+                        f"{found} and {device}! ({self.name})",
+                        op=self.name,
+                    )
+                found = device if item.ndim else found
+        return xp
 
     def apply(self, args: tuple[Any, ...]) -> Any:
         """The forward on Tensors, recorded if it must be. `args` is complete (see `bind`)."""
@@ -251,8 +268,12 @@ class Op(Signature):
                             edge_of(item)
                         track = track or item.requires_grad
         context = CURRENT.get()
-        if context.account.limit and context.account.bytes > context.account.limit:
-            context.account.admit(1)
+        account = context.account
+        if account.limit:
+            if account.bytes > account.limit:
+                account.admit(1)
+            if self.promotes:
+                _admit_broadcast(account, arrays, self.tensor_places)
         result = self.compute(tuple(arrays))
         inherits = track
         track = track and context.grad_enabled and bool(self.formulas)
@@ -333,15 +354,15 @@ class Op(Signature):
         target: Tensor = args[0]
         track = self._tracks_in_place(args)
         if track:
-            _check_in_place(target)
+            check_in_place(target)
         arrays = tuple(_array_of(value) for value in args)
-        _check_writable(target.array)
+        check_writable(target.array)
         direct = self.writes_always or (
             self.writer is not None and _fits_into(target.array, arrays, self.tensor_places)
         )
         result = None if direct else self.compute(arrays)
         if not direct:
-            _check_result(self.name, target, result)
+            check_result(self.name, target, result)
         override = None
         first = self.params[0].name
         if track and any(first in names for _, names in self.formulas.values()):
@@ -385,9 +406,12 @@ class Op(Signature):
         """The arguments with their arrays in the common dtype. Numbers stay numbers where NumPy treats them so."""
         if len(self.tensor_places) == 2 and self.list_place < 0:
             a, b = args[self.tensor_places[0]], args[self.tensor_places[1]]
-            if type(a) is np.ndarray and a.dtype in _FLOATS:
-                if type(b) is float or (type(b) is np.ndarray and b.dtype is a.dtype):
-                    return args
+            if (
+                type(a) is np.ndarray
+                and a.dtype in _FLOATS
+                and (type(b) is float or (type(b) is np.ndarray and b.dtype is a.dtype))
+            ):
+                return args
         values = []
         for place in self.tensor_places:
             value = args[place]
@@ -435,7 +459,7 @@ class Composite(Signature):
         outputs: tuple[str, ...] = (),
         differentiable: bool = True,
     ) -> None:
-        """Declare a composite; the options are those of Op. Those that make tensors of nothing are not differentiable."""
+        """Declare a composite; the options are those of Op. One that makes tensors of nothing is not differentiable."""
         super().__init__(function, name, skip=0)
         self.differentiable = differentiable
         self.has_in_place = in_place
@@ -451,7 +475,10 @@ class Composite(Signature):
     def apply(self, args: tuple[Any, ...]) -> Any:
         """Apply it to complete arguments."""
         named = dict(zip(self.keywords, args[self.positional :], strict=True))
-        return self.function(*args[: self.positional], **named)
+        try:
+            return self.function(*args[: self.positional], **named)
+        except REFUSED as error:
+            raise explain(self, args, error) from error
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         """Apply it to a copy of the first argument, and give that one the result and its history."""
@@ -460,12 +487,12 @@ class Composite(Signature):
             type(value) is Tensor and edge_of(value) is not None for value in args
         )
         if track:
-            _check_in_place(target)
-        _check_writable(target.array)
+            check_in_place(target)
+        check_writable(target.array)
         kept = Tensor(target.array.copy(), target.requires_grad)
         kept.node, kept.index = target.node, target.index
         result = self.apply((kept, *args[1:]))
-        _check_result(self.name, target, result)
+        check_result(self.name, target, result)
         _write(target.array, result.array)
         target.storage.version += 1
         if track:
@@ -475,6 +502,8 @@ class Composite(Signature):
         return target
 
 
+# Products of sizes up to this are not worth a closer look.
+_SMALL = 1 << 20
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))
 
 
@@ -505,36 +534,6 @@ def cast_array(value: Any, dtype: DType) -> Any:
     if value.dtype.kind == "c" and dtype.kind != "c" and dtype != dtypes.bool_:
         value = value.real
     return value.astype(dtype)
-
-
-def explain(op: Op, args: tuple[Any, ...], error: Exception) -> EngineError:
-    """PyTorch's refusal for what the array module refused."""
-    given = [value for value in args if hasattr(value, "shape")]
-    shapes = [list(value.shape) for value in given]
-    details = {"op": op.name, "shapes": shapes}
-    if isinstance(error, MemoryError):
-        return EngineError(Reason.MEMORY_LIMIT, f"{op.name}: not enough memory: {error}", **details)
-    if isinstance(error, np.exceptions.AxisError):
-        return EngineError(Reason.DIM_OUT_OF_RANGE, f"{op.name}: Dimension out of range: {error}", **details)
-    if isinstance(error, IndexError):
-        return EngineError(Reason.INDEX_OUT_OF_RANGE, f"{op.name}: index out of range: {error}", **details)
-    if isinstance(error, OverflowError):
-        return EngineError(Reason.ARGUMENT_VALUE, f"{op.name}: a number is out of range: {error}", **details)
-    if isinstance(error, TypeError):
-        names = ", ".join(dtypes.TITLES.get(value.dtype, str(value.dtype)) for value in given)
-        return EngineError(Reason.NOT_SUPPORTED, f"\"{op.name}\" not implemented for '{names}'", **details)
-    if op.promotes and len(given) > 1:
-        for a, b in itertools.combinations(given, 2):
-            for back in range(1, min(a.ndim, b.ndim) + 1):
-                m, n = a.shape[-back], b.shape[-back]
-                if m != n and 1 not in (m, n):
-                    return EngineError(
-                        Reason.SHAPE,
-                        f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton dimension "
-                        f"{max(a.ndim, b.ndim) - back}: {op.name} was given shapes {shapes[0]} and {shapes[1]}",
-                        **details,
-                    )
-    return EngineError(Reason.RUNTIME, f"{op.name}: {error} (shapes {shapes})", **details)
 
 
 def _meta(item: Tensor) -> Meta:
@@ -572,34 +571,15 @@ def _shares_memory(array: Array, source: Array) -> bool:
     return bool(xp.may_share_memory(array, source))
 
 
-def _check_in_place(target: Tensor) -> None:
-    """PyTorch's refusals of an in-place change that the graph would have to record."""
-    view = target.view
-    if target.requires_grad and target.is_leaf and view is None:
-        raise EngineError(
-            Reason.LEAF_IN_PLACE, "a leaf Variable that requires grad is being used in an in-place operation."
-        )
-    if view is None:
-        return
-    if view.base.is_leaf and view.base.requires_grad:
-        raise EngineError(
-            Reason.LEAF_IN_PLACE,
-            "a view of a leaf Variable that requires grad is being used in an in-place operation.",
-        )
-    raise EngineError(
-        Reason.NOT_SUPPORTED,
-        "an in-place operation on a view that the graph must record is not supported yet: change the base "
-        "itself, or build the result out of place",
-    )
-
-
-def _check_writable(array: Array) -> None:
-    if any(size > 1 and stride == 0 for size, stride in zip(array.shape, array.strides, strict=True)):
-        raise EngineError(
-            Reason.RUNTIME,
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-            "location. Please clone() the tensor before performing the operation.",
-        )
+def _admit_broadcast(account: Account, arrays: list[Any], places: tuple[int, ...]) -> None:
+    """Ask for the bytes of operands that broadcast to far more than they are."""
+    shapes = [arrays[place].shape for place in places if hasattr(arrays[place], "shape")]
+    if len(shapes) > 1 and math.prod(map(math.prod, shapes)) > _SMALL and len(set(shapes)) > 1:
+        try:
+            shape = np.broadcast_shapes(*shapes)
+        except ValueError:
+            return  # the op refuses it, in its own words
+        account.admit(math.prod(shape) * max(getattr(arrays[place], "itemsize", 1) for place in places))
 
 
 def _fits_into(target: Array, arrays: tuple[Any, ...], places: tuple[int, ...]) -> bool:
@@ -620,26 +600,5 @@ def _fits_into(target: Array, arrays: tuple[Any, ...], places: tuple[int, ...]) 
     return True
 
 
-def _check_result(name: str, target: Tensor, result: Any) -> None:
-    shape, wanted = tuple(getattr(result, "shape", ())), target.shape
-    if shape != wanted:
-        raise EngineError(
-            Reason.SHAPE,
-            f"output with shape {list(wanted)} doesn't match the broadcast shape {list(shape)} in {name}_()",
-            op=f"{name}_",
-        )
-    dtype = getattr(result, "dtype", target.dtype)
-    if dtypes.category(dtype) > dtypes.category(target.dtype):
-        raise EngineError(
-            Reason.DTYPE,
-            f"result type {dtypes.TITLES[dtype]} can't be cast to the desired output type "
-            f"{dtypes.TITLES[target.dtype]} in {name}_()",
-            op=f"{name}_",
-        )
-
-
 def _write(array: Array, result: Any) -> None:
     array[...] = result
-
-
-

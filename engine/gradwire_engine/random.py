@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 
-
 class Generator:
     """Draws random arrays (torch.Generator). The same seed gives the same numbers on the same kind of device."""
 
@@ -49,5 +48,3 @@ def generator_for(xp: Any) -> Any:
     from gradwire_engine.context import CURRENT
 
     return CURRENT.get().generator.of(xp)
-
-

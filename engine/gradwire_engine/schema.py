@@ -50,9 +50,13 @@ def read_signature(function: Callable[..., Any], skip: int) -> tuple[Param, ...]
 def _param(function: Callable[..., Any], parameter: inspect.Parameter) -> Param:
     text = parameter.annotation
     if not isinstance(text, str):
-        raise TypeError(f"{function.__module__} needs `from __future__ import annotations` and types on {function.__name__}")
+        raise TypeError(
+            f"{function.__module__} needs `from __future__ import annotations` and types on {function.__name__}"
+        )
     optional = text.endswith(" | None")
     kind = _BY_ANNOTATION.get(text.removesuffix(" | None"))
     if kind is None:
-        raise TypeError(f"{function.__name__}({parameter.name}: {text}): one of {', '.join(_BY_ANNOTATION)} is expected")
+        raise TypeError(
+            f"{function.__name__}({parameter.name}: {text}): one of {', '.join(_BY_ANNOTATION)} is expected"
+        )
     return Param(parameter.name, kind, optional, parameter.default, parameter.kind is parameter.KEYWORD_ONLY)

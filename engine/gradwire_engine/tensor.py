@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gradwire_engine.op import Op
 
 
-
 class Storage:
     """A version counter and bytes that tensors share.
 
@@ -30,7 +29,7 @@ class Storage:
 
     __slots__ = ("account", "history", "nbytes", "owner", "version")
 
-    def __init__(self, nbytes: int, account: Account, owner: "Storage | None" = None) -> None:
+    def __init__(self, nbytes: int, account: Account, owner: Storage | None = None) -> None:
         self.version = 0
         self.history = 0
         self.nbytes = nbytes
@@ -49,8 +48,8 @@ class ViewOf:
 
     def __init__(
         self,
-        base: "Tensor",
-        chain: "tuple[tuple[Op, tuple[Any, ...], int], ...]",
+        base: Tensor,
+        chain: tuple[tuple[Op, tuple[Any, ...], int], ...],
         from_multiple: bool,
         under_no_grad: bool,
     ) -> None:
@@ -79,7 +78,7 @@ class Tensor:
     array: Array
     storage: Storage
     requires_grad: bool
-    node: "Node | None"
+    node: Node | None
     index: int
     view: ViewOf | None
     state: GradState | None
@@ -124,19 +123,19 @@ class Tensor:
         return self.grad_fn is None
 
     @property
-    def grad_fn(self) -> "Node | None":
+    def grad_fn(self) -> Node | None:
         """The node that made it; None for a leaf."""
         if self.view is not None and self.view.history != self.storage.history:
             refresh(self)
         return self.node
 
     @property
-    def grad(self) -> "Tensor | None":
+    def grad(self) -> Tensor | None:
         """The accumulated gradient."""
         return None if self.state is None else self.state.grad
 
     @grad.setter
-    def grad(self, value: "Tensor | None") -> None:
+    def grad(self, value: Tensor | None) -> None:
         self.grad_state().grad = value
 
     @property
@@ -174,9 +173,11 @@ def data(source: Tensor) -> Tensor:
 
 
 def set_data(target: Tensor, source: Tensor) -> None:
-    """Make `target` hold `source`'s values from now on (x.data = y). Raises EngineError: DTYPE if they differ in kind."""
+    """Make `target` hold `source`'s values from now on (x.data = y). Raises EngineError: DTYPE."""
     if target.requires_grad and not is_differentiable(source.dtype):
-        raise EngineError(Reason.DTYPE, "data set to a tensor that requires gradients must be floating point or complex dtype")
+        raise EngineError(
+            Reason.DTYPE, "data set to a tensor that requires gradients must be floating point or complex dtype"
+        )
     target.array = source.array
     target.storage = Storage(0, source.storage.account, owner=source.storage)
 
@@ -208,7 +209,7 @@ def move_to(changed: Tensor, node: Node | None, index: int) -> None:
     changed.node, changed.index = node, index
 
 
-def edge_of(source: Tensor) -> "Edge | None":
+def edge_of(source: Tensor) -> Edge | None:
     """Where a tensor's gradient goes: its node, a leaf's AccumulateGrad, or None."""
     from gradwire_engine.graph import AccumulateGrad
 

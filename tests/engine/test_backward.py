@@ -255,3 +255,21 @@ def test_a_cancelled_backward_stops_between_nodes_and_changes_no_gradient() -> N
         backward([y])
     assert refusal.value.reason is Reason.CANCELLED
     assert x.grad is None
+
+
+def test_gradients_never_share_memory_with_each_other_or_with_the_users() -> None:
+    x, y, seed = (tensor(np.ones((3, 3)), flag) for flag in (True, True, False))
+    total = x + y
+    retain_grad(total)
+    backward([total], [seed])
+    arrays = [x.grad.array, y.grad.array, total.grad.array, seed.array]
+    assert not any(np.shares_memory(a, b) for number, a in enumerate(arrays) for b in arrays[number + 1 :])
+    call("mul_", (x.grad, 5.0))
+    assert y.grad.array.tolist() == seed.array.tolist() == np.ones((3, 3)).tolist()
+
+
+def test_a_gradient_that_is_a_saved_value_is_copied() -> None:
+    x, ones = tensor(np.ones((2, 2)), True), tensor(np.ones((2, 2)))
+    backward([x * ones], [ones])
+    call("add_", (x.grad, 1.0))
+    assert ones.array.tolist() == [[1.0, 1.0], [1.0, 1.0]]

@@ -230,12 +230,48 @@ celu.grad(input=lambda g, input, alpha: g * _elu_slope(input, alpha, 1.0, 1.0 / 
 selu.grad(input=lambda g, input: g * _elu_slope(input, _SELU_ALPHA, _SELU_SCALE, 1.0))
 
 
+# P(X < -x) exp(x**2 / 2) for x >= 0 is t times a polynomial in t = 1 / (1 + 0.3 x): fitted for the least relative
+# error over [0, 14.5], which is 1.6e-7. Beyond, float32 has no smaller numbers.
+_TAIL_SCALE = 0.3
+_TAIL = (
+    0.11963199, 0.12071237, 0.10017444, 0.12769691, -0.05204403, 0.20456801, -0.15616517, 0.0354254,
+)  # fmt: skip
+
+
+def _normal_cdf_block(x: Array, out: Array, t: Array, tail: Array) -> None:
+    """The normal distribution function of float32 values: in vector operations, where SciPy's erf goes one by one."""
+    np.abs(x, out=t)
+    t *= np.float32(_TAIL_SCALE)
+    t += np.float32(1)
+    np.reciprocal(t, out=t)
+    np.multiply(t, np.float32(_TAIL[-1]), out=tail)
+    for coefficient in _TAIL[-2::-1]:
+        tail += np.float32(coefficient)
+        tail *= t
+    np.multiply(x, x, out=t)
+    t *= np.float32(-0.5)
+    np.exp(t, out=t)
+    tail *= t
+    np.subtract(np.float32(0.5), tail, out=tail)
+    np.copysign(tail, x, out=tail)
+    np.add(tail, np.float32(0.5), out=out)
+
+
 @op(name="_normal_cdf")
 @through_float32
 def _normal_cdf(xp: Any, input: Array) -> Array:
     """The normal distribution function."""
-    result = special(xp).erf(input * input.dtype.type(math.sqrt(0.5)))
-    return (result + 1) * input.dtype.type(0.5)
+    if xp is not np or input.dtype != dtypes.float32 or not input.flags.c_contiguous:
+        result = special(xp).erfc(input * input.dtype.type(-math.sqrt(0.5)))
+        return result * input.dtype.type(0.5)
+    made = np.empty_like(input)
+    flat, target = input.reshape(-1), made.reshape(-1)
+    size = min(_BLOCK, max(1, flat.size))
+    t, tail = np.empty(size, np.float32), np.empty(size, np.float32)
+    for start in range(0, flat.size, size):
+        part = flat[start : start + size]
+        _normal_cdf_block(part, target[start : start + size], t[: part.size], tail[: part.size])
+    return made
 
 
 def _normal_density(input: Any) -> Any:

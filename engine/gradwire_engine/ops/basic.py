@@ -58,15 +58,30 @@ def _refuse_bools(*operands: Any) -> None:
     if all(bools):
         raise EngineError(
             Reason.DTYPE,
-            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator "
-            "instead.",
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
+            "operator instead.",
         )
     if any(bools):
         raise EngineError(
             Reason.DTYPE,
-            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use "
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
+            "use the `~` or `logical_not()` operator instead.",
+        )
+
+
+@op(in_place=True)
+def neg(xp: Any, input: Array) -> Array:
+    """-input (torch.neg)."""
+    if input.dtype == dtypes.bool_:
+        raise EngineError(
+            Reason.DTYPE,
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use "
             "the `~` or `logical_not()` operator instead.",
         )
+    return xp.negative(input)
+
+
+neg.grad(input=lambda g: neg(g))
 
 
 @op(promote="same")
@@ -93,21 +108,6 @@ def mul(xp: Any, input: Array | Number, other: Array | Number) -> Array:
 
 mul.into(lambda xp, input, other: xp.multiply(input, other, out=input))
 mul.grad(input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input))
-
-
-@op(in_place=True)
-def neg(xp: Any, input: Array) -> Array:
-    """-input (torch.neg)."""
-    if input.dtype == dtypes.bool_:
-        raise EngineError(
-            Reason.DTYPE,
-            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the "
-            "`~` or `logical_not()` operator instead.",
-        )
-    return xp.negative(input)
-
-
-neg.grad(input=lambda g: neg(g))
 
 
 @op(name="_cast", node="ToCopyBackward0")
@@ -150,10 +150,39 @@ _real_view.grad(input=lambda g: _as_complex(g))
 real.grad(input=lambda g: _as_complex(g))
 
 
+@op(name="expand", view=True)
+def expand(xp: Any, input: Array, size: Ints) -> Array:
+    """A view with size-1 dimensions stretched and leading ones added; -1 keeps a size (torch.Tensor.expand)."""
+    size = (size,) if isinstance(size, int) else tuple(size)
+    lead = len(size) - input.ndim
+    target = tuple(
+        input.shape[axis - lead] if length == -1 and axis >= lead else length for axis, length in enumerate(size)
+    )
+    fits = lead >= 0 and all(
+        length >= 0 and (axis < lead or input.shape[axis - lead] in (1, length)) for axis, length in enumerate(target)
+    )
+    if not fits:
+        raise EngineError(
+            Reason.SHAPE,
+            f"The expanded size of the tensor {list(size)} must match the existing size {list(input.shape)} "
+            "at non-singleton dimensions",
+        )
+    if input.ndim == 0 and not target:
+        return input.view()
+    shown = xp.broadcast_to(input, target)
+    if isinstance(shown, np.ndarray) and isinstance(input, np.ndarray) and input.flags.writeable:
+        # broadcast_to answers read-only; whether writing is safe is decided by the strides, where it is tried.
+        shown = np.lib.stride_tricks.as_strided(input, shown.shape, shown.strides)
+    return shown
+
+
+expand.grad(input=lambda g: g)  # fit() sums it back
+
+
 @op(name="sum_to_size", node="SumBackward1")
 def sum_to_size(xp: Any, input: Array, size: Ints) -> Array:
-    """Sum over the dimensions that broadcasting to the input's shape would add or stretch (torch.Tensor.sum_to_size)."""
-    size = tuple(size)
+    """Sum over what broadcasting to the input's shape would add or stretch (torch.Tensor.sum_to_size)."""
+    size = (size,) if isinstance(size, int) else tuple(size)
     lead = input.ndim - len(size)
     stretched = tuple(lead + axis for axis, length in enumerate(size) if length == 1 and input.shape[lead + axis] != 1)
     axes = tuple(range(lead)) + stretched
@@ -203,34 +232,6 @@ def _row_sums(rows: Array) -> Array:
         return rows.sum(1)
     blocks = rows[:, :whole].reshape(height, -1, _BLOCK) @ np.ones(_BLOCK, rows.dtype)
     return blocks.sum(1) + rows[:, whole:].sum(1)
-
-
-@op(name="expand", view=True)
-def expand(xp: Any, input: Array, size: Ints) -> Array:
-    """A view with size-1 dimensions stretched and leading ones added; -1 keeps a size (torch.Tensor.expand)."""
-    lead = len(size) - input.ndim
-    target = tuple(
-        input.shape[axis - lead] if length == -1 and axis >= lead else length for axis, length in enumerate(size)
-    )
-    fits = lead >= 0 and all(
-        length >= 0 and (axis < lead or input.shape[axis - lead] in (1, length)) for axis, length in enumerate(target)
-    )
-    if not fits:
-        raise EngineError(
-            Reason.SHAPE,
-            f"The expanded size of the tensor {list(size)} must match the existing size {list(input.shape)} "
-            "at non-singleton dimensions",
-        )
-    if input.ndim == 0 and not target:
-        return input.view()
-    shown = xp.broadcast_to(input, target)
-    if isinstance(shown, np.ndarray) and isinstance(input, np.ndarray) and input.flags.writeable:
-        # broadcast_to answers read-only; whether writing is safe is decided by the strides, where it is tried.
-        shown = np.lib.stride_tricks.as_strided(input, shown.shape, shown.strides)
-    return shown
-
-
-expand.grad(input=lambda g: g)  # fit() sums it back
 
 
 @op(promote="same", node=lambda input, other, rounding_mode: "DivBackward2" if rounding_mode else "DivBackward0")

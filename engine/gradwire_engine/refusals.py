@@ -1,0 +1,105 @@
+"""What ops refuse, in PyTorch's words: in-place changes that may not be, and what NumPy would not compute."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.tensor import Tensor
+
+if TYPE_CHECKING:
+    from gradwire_engine.op import Composite, Op
+
+# NumPy and CuPy refuse a dtype they have no loop for with this child of TypeError.
+_NoLoop: type[Exception] = np._core._exceptions._UFuncNoLoopError  # type: ignore[attr-defined]
+# What NumPy, CuPy and Python's own arithmetic raise for arguments that they cannot take.
+REFUSED: tuple[type[Exception], ...] = (
+    ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError, AttributeError, MemoryError
+)  # fmt: skip
+
+
+def check_in_place(target: Tensor) -> None:
+    """PyTorch's refusals of an in-place change that the graph would have to record."""
+    view = target.view
+    if target.requires_grad and target.is_leaf and view is None:
+        raise EngineError(
+            Reason.LEAF_IN_PLACE, "a leaf Variable that requires grad is being used in an in-place operation."
+        )
+    if view is None:
+        return
+    if view.base.is_leaf and view.base.requires_grad:
+        raise EngineError(
+            Reason.LEAF_IN_PLACE,
+            "a view of a leaf Variable that requires grad is being used in an in-place operation.",
+        )
+    raise EngineError(
+        Reason.NOT_SUPPORTED,
+        "an in-place operation on a view that the graph must record is not supported yet: change the base "
+        "itself, or build the result out of place",
+    )
+
+
+def check_writable(array: Array) -> None:
+    if any(size > 1 and stride == 0 for size, stride in zip(array.shape, array.strides, strict=True)):
+        raise EngineError(
+            Reason.RUNTIME,
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+            "location. Please clone() the tensor before performing the operation.",
+        )
+
+
+def check_result(name: str, target: Tensor, result: Any) -> None:
+    shape, wanted = tuple(getattr(result, "shape", ())), target.shape
+    if shape != wanted:
+        raise EngineError(
+            Reason.SHAPE,
+            f"output with shape {list(wanted)} doesn't match the broadcast shape {list(shape)} in {name}_()",
+            op=f"{name}_",
+        )
+    dtype = getattr(result, "dtype", target.dtype)
+    if dtypes.category(dtype) > dtypes.category(target.dtype):
+        raise EngineError(
+            Reason.DTYPE,
+            f"result type {dtypes.TITLES[dtype]} can't be cast to the desired output type "
+            f"{dtypes.TITLES[target.dtype]} in {name}_()",
+            op=f"{name}_",
+        )
+
+
+def explain(op: Op | Composite, args: tuple[Any, ...], error: Exception) -> EngineError:
+    """PyTorch's refusal for what the array module refused."""
+    given = [value for value in args if hasattr(value, "shape")]
+    shapes = [list(value.shape) for value in given]
+    details: dict[str, object] = {"op": op.name, "shapes": shapes}
+    if isinstance(error, MemoryError):
+        return EngineError(Reason.MEMORY_LIMIT, f"{op.name}: not enough memory: {error}", **details)
+    if isinstance(error, np.exceptions.AxisError):
+        return EngineError(Reason.DIM_OUT_OF_RANGE, f"{op.name}: Dimension out of range: {error}", **details)
+    if isinstance(error, IndexError):
+        return EngineError(Reason.INDEX_OUT_OF_RANGE, f"{op.name}: index out of range: {error}", **details)
+    if isinstance(error, OverflowError):
+        return EngineError(Reason.ARGUMENT_VALUE, f"{op.name}: a number is out of range: {error}", **details)
+    if isinstance(error, _NoLoop) or (isinstance(error, TypeError) and "not supported" in str(error)):
+        names = ", ".join(dtypes.TITLES.get(value.dtype, str(value.dtype)) for value in given)
+        return EngineError(Reason.NOT_SUPPORTED, f"\"{op.name}\" not implemented for '{names}'", **details)
+    if isinstance(error, TypeError | AttributeError):
+        return EngineError(
+            Reason.ARGUMENT_TYPE, f"{op.name}() was given an argument it cannot take: {error}", **details
+        )
+    if getattr(op, "promotes", None) and len(given) > 1:
+        for a, b in itertools.combinations(given, 2):
+            for back in range(1, min(a.ndim, b.ndim) + 1):
+                m, n = a.shape[-back], b.shape[-back]
+                if m != n and 1 not in (m, n):
+                    return EngineError(
+                        Reason.SHAPE,
+                        f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton dimension "
+                        f"{max(a.ndim, b.ndim) - back}: {op.name} was given shapes {shapes[0]} and {shapes[1]}",
+                        **details,
+                    )
+    return EngineError(Reason.RUNTIME, f"{op.name}: {error} (shapes {shapes})", **details)
