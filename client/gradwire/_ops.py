@@ -50,6 +50,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "conv_transpose2d": {"bias": None, "stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dilation": 1},
     "conv_transpose3d": {"bias": None, "stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dilation": 1},
     "copy": {"non_blocking": False},
+    "cosine_similarity": {"dim": 1, "eps": 1e-08},
     "count_nonzero": {"dim": None},
     "cross_entropy": {"weight": None, "size_average": None, "ignore_index": -100, "reduce": None, "reduction": 'mean', "label_smoothing": 0.0},
     "cumprod": {"dtype": None},
@@ -110,6 +111,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "norm": {"p": 2, "dim": None, "keepdim": False, "dtype": None},
     "normal": {"std": 1.0, "size": None, "dtype": None, "device": None, "requires_grad": False},
     "normal_": {"mean": 0.0, "std": 1.0},
+    "normalize": {"p": 2.0, "dim": 1, "eps": 1e-12},
     "one_hot": {"num_classes": -1},
     "ones": {"dtype": None, "device": None, "requires_grad": False},
     "ones_like": {"dtype": None, "device": None, "requires_grad": False},
@@ -129,6 +131,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "round": {"decimals": 0},
     "rsub": {"alpha": 1},
     "scalar_tensor": {"dtype": None, "device": None, "requires_grad": False},
+    "scaled_dot_product_attention": {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False},
     "scatter": {"src": None, "value": None},
     "smooth_l1_loss": {"size_average": None, "reduce": None, "reduction": 'mean', "beta": 1.0},
     "softmax": {"dtype": None},
@@ -144,6 +147,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "sub": {"alpha": 1},
     "sum": {"dim": None, "keepdim": False, "dtype": None},
     "take_along_dim": {"dim": None},
+    "tensordot": {"dims": 2},
     "to": {"dtype": None, "device": None, "non_blocking": False, "copy": False},
     "topk": {"dim": -1, "largest": True, "sorted": True},
     "tril": {"diagonal": 0},
@@ -182,7 +186,6 @@ NUMBERS: dict[str, frozenset[str]] = {
     "full_like": frozenset({'fill_value'}),
     "ge": frozenset({'other'}),
     "gt": frozenset({'other'}),
-    "hardshrink": frozenset({'lambd'}),
     "index_add": frozenset({'alpha'}),
     "index_fill": frozenset({'value'}),
     "index_put": frozenset({'values'}),
@@ -207,7 +210,6 @@ NUMBERS: dict[str, frozenset[str]] = {
     "scalar_tensor": frozenset({'s'}),
     "scatter": frozenset({'src', 'value'}),
     "setitem": frozenset({'value'}),
-    "softshrink": frozenset({'lambd'}),
     "std": frozenset({'correction'}),
     "std_mean": frozenset({'correction'}),
     "sub": frozenset({'input', 'other', 'alpha'}),
@@ -217,7 +219,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "where": frozenset({'input', 'other'}),
     "xlogy": frozenset({'input', 'other'}),
 }
-TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addcdiv', 'addcmul', 'addmm', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'cat', 'ceil', 'celu', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'count_nonzero', 'cross_entropy', 'cumprod', 'cumsum', 'deg2rad', 'detach', 'diag', 'diag_embed', 'diagonal', 'digamma', 'div', 'dot', 'dstack', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'isclose', 'isfinite', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_select', 'matmul', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scatter', 'scatter_add', 'select', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'uniform', 'unsqueeze', 'var', 'var_mean', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
+TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addcdiv', 'addcmul', 'addmm', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'cat', 'ceil', 'celu', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'cosine_similarity', 'count_nonzero', 'cross_entropy', 'cumprod', 'cumsum', 'deg2rad', 'detach', 'diag', 'diag_embed', 'diagonal', 'digamma', 'div', 'dot', 'dstack', 'einsum', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'isclose', 'isfinite', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_select', 'matmul', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'normalize', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scaled_dot_product_attention', 'scatter', 'scatter_add', 'select', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'uniform', 'unsqueeze', 'var', 'var_mean', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
 
 
 def H(input: Tensor) -> Tensor:
@@ -251,12 +253,18 @@ def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tens
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """Means over as many windows as the output has elements; None keeps a size (torch.nn.functional.adaptive_avg_pool2d)."""
+    """Means over as many windows as the output has elements (torch.nn.functional.adaptive_avg_pool2d).
+
+    output_size: an int, or (h, w) where None keeps a size. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    """
     return _call("adaptive_avg_pool2d", (input, output_size))
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """Means over as many windows as the output has elements; None keeps a size (torch.nn.functional.adaptive_avg_pool3d)."""
+    """Means over as many windows as the output has elements (torch.nn.functional.adaptive_avg_pool3d).
+
+    output_size: an int, or (d, h, w) where None keeps a size. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    """
     return _call("adaptive_avg_pool3d", (input, output_size))
 
 
@@ -530,7 +538,7 @@ def conj(input: Tensor) -> Tensor:
 
 
 def contiguous(input: Tensor) -> Tensor:
-    """The tensor itself if its elements lie in row order without gaps, else a copy that does (torch.Tensor.contiguous)."""
+    """The tensor itself if its elements lie in row order without gaps, else a copy (torch.Tensor.contiguous)."""
     return _call("contiguous", (input,))
 
 
@@ -603,6 +611,14 @@ def cos(input: Tensor) -> Tensor:
 def cosh(input: Tensor) -> Tensor:
     """Hyperbolic cosine (torch.cosh)."""
     return _call("cosh", (input,))
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
+    """The cosine of the angle between vectors along dim (torch.nn.functional.cosine_similarity).
+
+    x1, x2: shapes that broadcast; lengths count as eps at least. Raises EngineError: SHAPE.
+    """
+    return _call("cosine_similarity", (x1, x2, dim, eps))
 
 
 def count_nonzero(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
@@ -683,6 +699,15 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along the third dimension (torch.dstack)."""
     return _call("dstack", (tensors,))
+
+
+def einsum(equation: str, operands: Sequence[Tensor]) -> Tensor:
+    """Products of the operands' elements, summed over the labels that the output lacks (torch.einsum).
+
+    equation: "ij,jk->ik"; a label twice in one operand is its diagonal, "..." any further dimensions, which broadcast.
+    Raises EngineError: RUNTIME for an equation that does not fit the operands.
+    """
+    return _call("einsum", (equation, operands))
 
 
 def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -850,7 +875,7 @@ def ge(input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 def gelu(input: Tensor, *, approximate: str = 'none') -> Tensor:
-    """input times the normal distribution function of it, or its approximation by "tanh" (torch.nn.functional.gelu)."""
+    """input times the normal distribution function of it, or its "tanh" approximation (torch.nn.functional.gelu)."""
     return _call("gelu", (input,), (("approximate", approximate),))
 
 
@@ -880,7 +905,7 @@ def gt(input: Tensor, other: Tensor | Number) -> Tensor:
     return _call("gt", (input, other))
 
 
-def hardshrink(input: Tensor, lambd: Number = 0.5) -> Tensor:
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """0 within [-lambd, lambd], input elsewhere (torch.nn.functional.hardshrink)."""
     return _call("hardshrink", (input, lambd))
 
@@ -989,6 +1014,11 @@ def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, redu
     reduction: also "batchmean", the sum over the size of dimension 0. Raises EngineError: SHAPE, ARGUMENT_VALUE.
     """
     return _call("kl_div", (input, target, size_average, reduce, reduction, log_target))
+
+
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """Every element of input times the whole of other, laid out in blocks (torch.kron)."""
+    return _call("kron", (input, other))
 
 
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
@@ -1346,6 +1376,11 @@ def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     return _call("normal_", (input, mean, std))
 
 
+def normalize(input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12) -> Tensor:
+    """The input over its p-norm along dim, which counts as eps at least (torch.nn.functional.normalize)."""
+    return _call("normalize", (input, p, dim, eps))
+
+
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """A last dimension with 1 at each class and 0 elsewhere, int64 (torch.nn.functional.one_hot).
 
@@ -1552,6 +1587,15 @@ def scalar_tensor(s: Number, *, dtype: dtype | None = None, device: device | str
     return _call("scalar_tensor", (s,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
+def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
+    """softmax(query @ key.T * scale + mask) @ value (torch.nn.functional.scaled_dot_product_attention).
+
+    query: (..., l, e); key: (..., s, e); value: (..., s, v); attn_mask: (..., l, s), added, or bool: True takes part.
+    Raises EngineError: RUNTIME, NOT_SUPPORTED for enable_gqa.
+    """
+    return _call("scaled_dot_product_attention", (query, key, value, attn_mask, dropout_p, is_causal), (("scale", scale), ("enable_gqa", enable_gqa),))
+
+
 def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None) -> Tensor:
     """The input with src's elements (or a value) put at the places of index along dim (torch.scatter)."""
     return _call("scatter", (input, dim, index, src), (("value", value),))
@@ -1639,11 +1683,11 @@ def softmin(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """log(1 + exp(beta * input)) / beta; input itself where beta * input passes the threshold (torch.nn.functional.softplus)."""
+    """log(1 + exp(beta * input)) / beta, or input itself past the threshold (torch.nn.functional.softplus)."""
     return _call("softplus", (input, beta, threshold))
 
 
-def softshrink(input: Tensor, lambd: Number = 0.5) -> Tensor:
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """input brought nearer to 0 by lambd, 0 within [-lambd, lambd] (torch.nn.functional.softshrink)."""
     return _call("softshrink", (input, lambd))
 
@@ -1704,7 +1748,7 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
 
 
 def sum_to_size(input: Tensor, size: int | Sequence[int]) -> Tensor:
-    """Sum over the dimensions that broadcasting to the input's shape would add or stretch (torch.Tensor.sum_to_size)."""
+    """Sum over what broadcasting to the input's shape would add or stretch (torch.Tensor.sum_to_size)."""
     return _call("sum_to_size", (input, size))
 
 
@@ -1729,7 +1773,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """gather, with input and indices broadcast but for dim; without one, of the flattened tensor (torch.take_along_dim)."""
+    """gather, with input and indices broadcast but for dim; of the flattened tensor without (torch.take_along_dim)."""
     return _call("take_along_dim", (input, indices, dim))
 
 
@@ -1746,6 +1790,14 @@ def tanh(input: Tensor) -> Tensor:
 def tanhshrink(input: Tensor) -> Tensor:
     """input - tanh(input) (torch.nn.functional.tanhshrink)."""
     return _call("tanhshrink", (input,))
+
+
+def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[int] = 2) -> Tensor:
+    """Products summed over the last dims of a and the first of b, or over two lists of dims (torch.tensordot).
+
+    Raises EngineError: RUNTIME where the sizes differ.
+    """
+    return _call("tensordot", (a, b, dims))
 
 
 def threshold(input: Tensor, threshold: Number, value: Number) -> Tensor:
@@ -2158,7 +2210,7 @@ class TensorMethods:
         return _call("conj", (self,))
 
     def contiguous(self) -> Tensor:
-        """See `gradwire.contiguous`: The tensor itself if its elements lie in row order without gaps, else a copy that does (torch.Tensor.contiguous)."""
+        """See `gradwire.contiguous`: The tensor itself if its elements lie in row order without gaps, else a copy (torch.Tensor.contiguous)."""
         return _call("contiguous", (self,))
 
     def copy(self, src: Tensor, non_blocking: bool = False) -> Tensor:
@@ -2192,6 +2244,10 @@ class TensorMethods:
     def cosh_(self) -> Tensor:
         """In-place form of `cosh`."""
         return _call("cosh_", (self,))
+
+    def cosine_similarity(self, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
+        """See `gradwire.cosine_similarity`: The cosine of the angle between vectors along dim (torch.nn.functional.cosine_similarity)."""
+        return _call("cosine_similarity", (self, x2, dim, eps))
 
     def count_nonzero(self, dim: int | Sequence[int] | None = None) -> Tensor:
         """See `gradwire.count_nonzero`: How many elements are nonzero, over dim or all of them (torch.count_nonzero)."""
@@ -2449,7 +2505,7 @@ class TensorMethods:
         """In-place form of `gt`."""
         return _call("gt_", (self, other))
 
-    def hardshrink(self, lambd: Number = 0.5) -> Tensor:
+    def hardshrink(self, lambd: float = 0.5) -> Tensor:
         """See `gradwire.hardshrink`: 0 within [-lambd, lambd], input elsewhere (torch.nn.functional.hardshrink)."""
         return _call("hardshrink", (self, lambd))
 
@@ -2544,6 +2600,10 @@ class TensorMethods:
     def isposinf(self) -> Tensor:
         """See `gradwire.isposinf`: Where it is plus infinity (torch.isposinf)."""
         return _call("isposinf", (self,))
+
+    def kron(self, other: Tensor) -> Tensor:
+        """See `gradwire.kron`: Every element of input times the whole of other, laid out in blocks (torch.kron)."""
+        return _call("kron", (self, other))
 
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> Any:
         """See `gradwire.kthvalue`: The k-th smallest value along dim, and where it is (torch.kthvalue)."""
@@ -2825,6 +2885,10 @@ class TensorMethods:
         """See `gradwire.normal_`: Normal numbers of a mean and standard deviation, written into the input (torch.Tensor.normal_)."""
         return _call("normal_", (self, mean, std))
 
+    def normalize(self, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12) -> Tensor:
+        """See `gradwire.normalize`: The input over its p-norm along dim, which counts as eps at least (torch.nn.functional.normalize)."""
+        return _call("normalize", (self, p, dim, eps))
+
     def ones_like(self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
         """See `gradwire.ones_like`: Ones in the input's shape (torch.ones_like)."""
         return _call("ones_like", (self,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
@@ -2968,6 +3032,10 @@ class TensorMethods:
     def rsub(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
         """See `gradwire.rsub`: other - alpha * input (torch.rsub)."""
         return _call("rsub", (self, other), (("alpha", alpha),))
+
+    def scaled_dot_product_attention(self, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
+        """See `gradwire.scaled_dot_product_attention`: softmax(query @ key.T * scale + mask) @ value (torch.nn.functional.scaled_dot_product_attention)."""
+        return _call("scaled_dot_product_attention", (self, key, value, attn_mask, dropout_p, is_causal), (("scale", scale), ("enable_gqa", enable_gqa),))
 
     def scatter(self, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None) -> Tensor:
         """See `gradwire.scatter`: The input with src's elements (or a value) put at the places of index along dim (torch.scatter)."""
@@ -3114,7 +3182,7 @@ class TensorMethods:
         return _call("sum", (self, dim, keepdim), (("dtype", dtype),))
 
     def sum_to_size(self, *size: int | Sequence[int]) -> Tensor:
-        """See `gradwire.sum_to_size`: Sum over the dimensions that broadcasting to the input's shape would add or stretch (torch.Tensor.sum_to_size)."""
+        """See `gradwire.sum_to_size`: Sum over what broadcasting to the input's shape would add or stretch (torch.Tensor.sum_to_size)."""
         return _call("sum_to_size", (self, _sizes(size)))
 
     def swapaxes(self, axis0: int, axis1: int) -> Tensor:
@@ -3134,7 +3202,7 @@ class TensorMethods:
         return _call("take", (self, index))
 
     def take_along_dim(self, indices: Tensor, dim: int | None = None) -> Tensor:
-        """See `gradwire.take_along_dim`: gather, with input and indices broadcast but for dim; without one, of the flattened tensor (torch.take_along_dim)."""
+        """See `gradwire.take_along_dim`: gather, with input and indices broadcast but for dim; of the flattened tensor without (torch.take_along_dim)."""
         return _call("take_along_dim", (self, indices, dim))
 
     def tan(self) -> Tensor:
@@ -3152,6 +3220,10 @@ class TensorMethods:
     def tanh_(self) -> Tensor:
         """In-place form of `tanh`."""
         return _call("tanh_", (self,))
+
+    def tensordot(self, b: Tensor, dims: int | Sequence[int] = 2) -> Tensor:
+        """See `gradwire.tensordot`: Products summed over the last dims of a and the first of b, or over two lists of dims (torch.tensordot)."""
+        return _call("tensordot", (self, b, dims))
 
     def threshold_(self, threshold: Number, value: Number) -> Tensor:
         """In-place form of `threshold`."""
