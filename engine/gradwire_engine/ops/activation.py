@@ -229,7 +229,6 @@ elu.grad(input=lambda g, input, alpha: g * _elu_slope(input, alpha, 1.0, 1.0))
 celu.grad(input=lambda g, input, alpha: g * _elu_slope(input, alpha, 1.0, 1.0 / alpha))
 selu.grad(input=lambda g, input: g * _elu_slope(input, _SELU_ALPHA, _SELU_SCALE, 1.0))
 
-
 # P(X < -x) exp(x**2 / 2) for x >= 0 is t times a polynomial in t = 1 / (1 + 0.3 x): fitted for the least relative
 # error over [0, 14.5], which is 1.6e-7. Beyond, float32 has no smaller numbers.
 _TAIL_SCALE = 0.3
@@ -252,9 +251,12 @@ def _normal_cdf_block(x: Array, out: Array, t: Array, tail: Array) -> None:
     t *= np.float32(-0.5)
     np.exp(t, out=t)
     tail *= t
-    np.subtract(np.float32(0.5), tail, out=tail)
-    np.copysign(tail, x, out=tail)
-    np.add(tail, np.float32(0.5), out=out)
+    # The tail itself below 0, 1 - tail above: by signs, without a branch and without losing the tail's digits.
+    np.copysign(np.float32(0.5), x, out=t)
+    t += np.float32(0.5)
+    np.negative(x, out=out)
+    np.copysign(tail, out, out=out)
+    out += t
 
 
 @op(name="_normal_cdf")
