@@ -428,7 +428,13 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
     # Copies.
 
     def __copy__(self: _T) -> _T:
-        return copy.deepcopy(self) if self.is_leaf else self.view_as(self)  # type: ignore[return-value]
+        """A leaf on the same values with the same flag, as PyTorch's shallow copy is."""
+        return self.detach()._as_subclass(type(self)).requires_grad_(self.requires_grad)
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        raise GradwireTypeError(
+            "a tensor lives on a server and cannot be pickled: pickle t.detach().numpy(), and make a tensor of it there"
+        )
 
     def __deepcopy__(self: _T, memo: dict[int, Any]) -> _T:
         if not self.is_leaf:

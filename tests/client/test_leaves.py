@@ -1,9 +1,11 @@
 """Leaves, requires_grad and .grad: SEMANTICS 1 row by row, over a real socket, with PyTorch as the judge."""
 
 import copy
+import pickle
 
 import pytest
 
+import gradwire
 from tests.client.oracle import agree, refuse, warn
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -342,6 +344,22 @@ def test_deepcopy_of_a_non_leaf_is_refused():
         RuntimeError,
         r"Only Tensors created explicitly by the user \(graph leaves\) support the deepcopy protocol",
     )
+
+
+def test_a_shallow_copy_is_a_leaf_on_the_same_values():
+    def story(t):
+        x = leaf(t)
+        y, z = copy.copy(x), copy.copy(x * 2.0)
+        with t.no_grad():
+            y[0] = 9.0
+        return x, y, z
+
+    agree(story)
+
+
+def test_a_tensor_cannot_be_pickled():
+    with pytest.raises(TypeError, match="lives on a server"):
+        pickle.dumps(gradwire.ones(1))
 
 
 def test_grad_fn_cannot_be_assigned():
