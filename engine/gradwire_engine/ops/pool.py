@@ -44,23 +44,21 @@ def _max_pool(
     window = _window(input, kernel, stride, padding, dilation, ceil_mode)
     admit((*input.shape[: -len(kernel)], *window.output), input.dtype)
     padded = window.pad(xp, input, _lowest(input.dtype))
+    # -inf in the input still wins over padding, so where there is padding it is kept in mind which elements are real.
+    real = None if padded is input else window.pad(xp, xp.ones(window.size, bool), False)
     values: Any = None
     which: Any = None
-    inside: Any = None
+    seen: Any = None
     for number, (_, index) in enumerate(window.offsets()):
         part = padded[index]
-        if values is None:
+        if number == 0:
             values, which = part.copy(), xp.zeros(part.shape, _small_int(window.taps))
-            inside = _inside(xp, window, index)
+            seen = None if real is None else real[index]
             continue
         better = part > values
-        inside_now = _inside(xp, window, index) if inside is not None else None
-        if inside_now is not None:  # -inf in the input still wins over padding
-            better |= (inside_now & ~inside) & ~(part < values)
-            inside = inside | inside_now
-        elif inside is not None:
-            better |= ~inside & ~(part < values)
-            inside = None
+        if real is not None:
+            better |= real[index] & ~seen & ~(part < values)
+            seen = seen | real[index]
         xp.maximum(values, part, out=values)
         xp.copyto(which, which.dtype.type(number), where=better)
     if dtypes.category(input.dtype) == dtypes.FLOAT and bool(xp.isnan(values).any()):
@@ -70,15 +68,6 @@ def _max_pool(
 
 def _small_int(count: int) -> DType:
     return np.dtype(np.uint8 if count <= 256 else np.int32)
-
-
-def _inside(xp: Any, window: Window, index: tuple[Any, ...]) -> Array | None:
-    """Which windows have this element within the input; None where that is all, for lack of padding."""
-    if window.padded == window.size:
-        return None
-    inside = xp.zeros(window.padded, bool)
-    inside[window.inner] = True
-    return inside[index]
 
 
 def _mark_nan(xp: Any, padded: Array, window: Window, which: Array) -> None:
