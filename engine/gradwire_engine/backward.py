@@ -277,7 +277,8 @@ class _Backward:
             tensor.grad = gradient if held is None else held + gradient
         elif held is None:
             tensor.grad = gradient if type(gradient) is Tensor else Tensor(gradient)
-        elif held.requires_grad or not held.array.flags.writeable:
+        elif tensor.node is not None or held.requires_grad or not held.array.flags.writeable:
+            # Only a leaf's gradient is added to in place: a retained one is a new tensor each time.
             tensor.grad = held + _as_tensor(gradient)
         else:
             held.array += gradient.array if type(gradient) is Tensor else gradient
