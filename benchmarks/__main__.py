@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-import gradwire
 import torch
 
+import gradwire
 from benchmarks.workloads import Run, chain, round_trip, training
 
 THREADS = min(2, os.cpu_count() or 1)
@@ -33,12 +33,15 @@ class Workload:
     must: float | None
 
 
+SMALL, LARGE = (64, 256, 10), (1024, 1024, 1024, 10)
 WORKLOADS = [
     Workload("W1 eager: 1,000 ops + backward", chain, 9, 1, 4.0),
-    Workload("W2 eager: step of a 64-256-10 MLP, batch 128", lambda t: training(t, 128, (64, 256, 10), 200), 5, 200, 6.0),
-    Workload("W3 eager: step of a 1024-1024-1024-10 MLP, batch 512", lambda t: training(t, 512, (1024, 1024, 1024, 10), 10), 3, 10, None),
+    Workload("W2 eager: step of a 64-256-10 MLP, batch 128", lambda t: training(t, 128, SMALL, 200), 5, 200, 6.0),
+    Workload(
+        "W3 eager: step of a 1024-1024-1024-10 MLP, batch 512", lambda t: training(t, 512, LARGE, 10), 5, 10, None
+    ),
     Workload("RTT: one tiny op and the read of its value", round_trip, 200, 1, None),
-]  # fmt: skip
+]
 
 
 def seconds(run: Run) -> float:
@@ -71,14 +74,18 @@ def main() -> None:
     torch.set_num_threads(THREADS)
     if options.address:
         gradwire.connect(options.address)
-    print(f"{date.today()}, {platform.machine()}, {os.cpu_count()} cores, PyTorch {torch.__version__} with {THREADS} threads\n")
+    print(
+        f"{date.today()}, {platform.machine()}, {os.cpu_count()} cores, PyTorch {torch.__version__} with {THREADS} threads\n"
+    )
     print("| workload | PyTorch in process | gradwire | ratio | must |")
     print("| --- | --- | --- | --- | --- |")
     for workload in WORKLOADS:
         if workload.name.startswith(options.only):
             local, remote = measure(workload)
             must = "" if workload.must is None else f"≤ {workload.must:g} ×"
-            print(f"| {workload.name} | {local:.3f} ms | {remote:.3f} ms | {remote / local:.2f} × | {must} |", flush=True)
+            print(
+                f"| {workload.name} | {local:.3f} ms | {remote:.3f} ms | {remote / local:.2f} × | {must} |", flush=True
+            )
 
 
 if __name__ == "__main__":

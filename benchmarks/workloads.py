@@ -4,6 +4,7 @@ W1 is pure per-op overhead, W2 a small training step, W3 one that the matrix pro
 and the read of its value.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,7 @@ def training(torch: Any, batch: int, sizes: tuple[int, ...], steps: int) -> Run:
     inputs = torch.tensor(rng.standard_normal((batch, sizes[0]), dtype=np.float32))
     labels = torch.tensor(rng.integers(0, sizes[-1], batch))
     params = []
-    for rows, columns in zip(sizes, sizes[1:], strict=False):
+    for rows, columns in itertools.pairwise(sizes):
         weight = rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(rows**-0.5)
         params.append(torch.tensor(weight, requires_grad=True))
         params.append(torch.zeros(columns, requires_grad=True))

@@ -1,4 +1,4 @@
-"""Scripts written for PyTorch print the same with `torch` replaced by gradwire: through the socket, deferred and not."""
+"""Scripts written for PyTorch print the same with `torch` replaced by gradwire, over the socket, deferred and not."""
 
 import os
 import re

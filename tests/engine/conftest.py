@@ -1,8 +1,9 @@
-"""Each engine test computes in surroundings of its own, so that bytes can be counted and nothing leaks between tests."""
+"""Each engine test computes in surroundings of its own, so that bytes can be counted."""
 
 from collections.abc import Iterator
 
 import pytest
+
 from gradwire_engine import Context, activate
 
 

@@ -5,6 +5,7 @@ import weakref
 
 import numpy as np
 import pytest
+
 from gradwire_engine import (
     Context,
     EngineError,
@@ -23,7 +24,6 @@ from gradwire_engine import (
 
 def leaf(*values: float, grad: bool = True) -> Tensor:
     return tensor(np.array(values, np.float64), grad)
-
 
 
 def test_gradients_accumulate_over_passes_until_the_graph_is_freed() -> None:
