@@ -83,9 +83,7 @@ def main() -> None:
         if workload.name.startswith(options.only):
             local, remote = measure(workload)
             must = "" if workload.must is None else f"≤ {workload.must:g} ×"
-            print(
-                f"| {workload.name} | {local:.3f} ms | {remote:.3f} ms | {remote / local:.2f} × | {must} |", flush=True
-            )
+            print(f"| {workload.name} | {local:.3f} ms | {remote:.3f} ms | {remote / local:.2f} × | {must} |")
 
 
 if __name__ == "__main__":

@@ -32,31 +32,13 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "argmin": {"dim": None, "keepdim": False},
     "argsort": {"dim": -1, "descending": False, "stable": False},
     "avg_pool1d": {"stride": None, "padding": 0, "ceil_mode": False, "count_include_pad": True},
-    "avg_pool2d": {
-        "stride": None,
-        "padding": 0,
-        "ceil_mode": False,
-        "count_include_pad": True,
-        "divisor_override": None,
-    },
-    "avg_pool3d": {
-        "stride": None,
-        "padding": 0,
-        "ceil_mode": False,
-        "count_include_pad": True,
-        "divisor_override": None,
-    },
+    "avg_pool2d": {"stride": None, "padding": 0, "ceil_mode": False, "count_include_pad": True, "divisor_override": None},
+    "avg_pool3d": {"stride": None, "padding": 0, "ceil_mode": False, "count_include_pad": True, "divisor_override": None},
     "baddbmm": {"beta": 1, "alpha": 1},
     "batch_norm": {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-05},
     "bernoulli": {"p": None},
-    "binary_cross_entropy": {"weight": None, "size_average": None, "reduce": None, "reduction": "mean"},
-    "binary_cross_entropy_with_logits": {
-        "weight": None,
-        "size_average": None,
-        "reduce": None,
-        "reduction": "mean",
-        "pos_weight": None,
-    },
+    "binary_cross_entropy": {"weight": None, "size_average": None, "reduce": None, "reduction": 'mean'},
+    "binary_cross_entropy_with_logits": {"weight": None, "size_average": None, "reduce": None, "reduction": 'mean', "pos_weight": None},
     "cat": {"dim": 0},
     "celu": {"alpha": 1.0},
     "chunk": {"dim": 0},
@@ -70,14 +52,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "copy": {"non_blocking": False},
     "cosine_similarity": {"dim": 1, "eps": 1e-08},
     "count_nonzero": {"dim": None},
-    "cross_entropy": {
-        "weight": None,
-        "size_average": None,
-        "ignore_index": -100,
-        "reduce": None,
-        "reduction": "mean",
-        "label_smoothing": 0.0,
-    },
+    "cross_entropy": {"weight": None, "size_average": None, "ignore_index": -100, "reduce": None, "reduction": 'mean', "label_smoothing": 0.0},
     "cumprod": {"dtype": None},
     "cumsum": {"dtype": None},
     "diag": {"diagonal": 0},
@@ -86,13 +61,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "div": {"rounding_mode": None},
     "dropout": {"p": 0.5, "training": True},
     "elu": {"alpha": 1.0},
-    "embedding": {
-        "padding_idx": None,
-        "max_norm": None,
-        "norm_type": 2.0,
-        "scale_grad_by_freq": False,
-        "sparse": False,
-    },
+    "embedding": {"padding_idx": None, "max_norm": None, "norm_type": 2.0, "scale_grad_by_freq": False, "sparse": False},
     "empty": {"dtype": None, "device": None, "requires_grad": False},
     "empty_like": {"dtype": None, "device": None, "requires_grad": False},
     "exponential": {"lambd": 1.0},
@@ -101,18 +70,18 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "full": {"dtype": None, "device": None, "requires_grad": False},
     "full_like": {"dtype": None, "device": None, "requires_grad": False},
     "gather": {"sparse_grad": False},
-    "gelu": {"approximate": "none"},
+    "gelu": {"approximate": 'none'},
     "glu": {"dim": -1},
     "group_norm": {"weight": None, "bias": None, "eps": 1e-05},
     "hardshrink": {"lambd": 0.5},
     "hardtanh": {"min_val": -1.0, "max_val": 1.0},
-    "huber_loss": {"reduction": "mean", "delta": 1.0, "weight": None},
+    "huber_loss": {"reduction": 'mean', "delta": 1.0, "weight": None},
     "index_add": {"alpha": 1},
     "index_put": {"accumulate": False},
     "isclose": {"rtol": 1e-05, "atol": 1e-08, "equal_nan": False},
-    "kl_div": {"size_average": None, "reduce": None, "reduction": "mean", "log_target": False},
+    "kl_div": {"size_average": None, "reduce": None, "reduction": 'mean', "log_target": False},
     "kthvalue": {"dim": -1, "keepdim": False},
-    "l1_loss": {"size_average": None, "reduce": None, "reduction": "mean", "weight": None},
+    "l1_loss": {"size_average": None, "reduce": None, "reduction": 'mean', "weight": None},
     "layer_norm": {"weight": None, "bias": None, "eps": 1e-05},
     "leaky_relu": {"negative_slope": 0.01},
     "linalg.vector_norm": {"ord": 2, "dim": None, "keepdim": False, "dtype": None},
@@ -130,14 +99,14 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "median": {"dim": None, "keepdim": False},
     "meshgrid": {"indexing": None},
     "min": {"dim": None, "keepdim": False, "other": None},
-    "mse_loss": {"size_average": None, "reduce": None, "reduction": "mean", "weight": None},
+    "mse_loss": {"size_average": None, "reduce": None, "reduction": 'mean', "weight": None},
     "multinomial": {"replacement": False},
     "nan_to_num": {"nan": None, "posinf": None, "neginf": None},
     "new_empty": {"dtype": None, "device": None, "requires_grad": False},
     "new_full": {"dtype": None, "device": None, "requires_grad": False},
     "new_ones": {"dtype": None, "device": None, "requires_grad": False},
     "new_zeros": {"dtype": None, "device": None, "requires_grad": False},
-    "nll_loss": {"weight": None, "size_average": None, "ignore_index": -100, "reduce": None, "reduction": "mean"},
+    "nll_loss": {"weight": None, "size_average": None, "ignore_index": -100, "reduce": None, "reduction": 'mean'},
     "nonzero": {"as_tuple": False},
     "norm": {"p": 2, "dim": None, "keepdim": False, "dtype": None},
     "normal": {"std": 1.0, "size": None, "dtype": None, "device": None, "requires_grad": False},
@@ -146,7 +115,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "one_hot": {"num_classes": -1},
     "ones": {"dtype": None, "device": None, "requires_grad": False},
     "ones_like": {"dtype": None, "device": None, "requires_grad": False},
-    "pad": {"mode": "constant", "value": None},
+    "pad": {"mode": 'constant', "value": None},
     "prod": {"dim": None, "keepdim": False, "dtype": None},
     "rand": {"dtype": None, "device": None, "requires_grad": False},
     "rand_like": {"dtype": None, "device": None, "requires_grad": False},
@@ -162,15 +131,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "round": {"decimals": 0},
     "rsub": {"alpha": 1},
     "scalar_tensor": {"dtype": None, "device": None, "requires_grad": False},
-    "scaled_dot_product_attention": {
-        "attn_mask": None,
-        "dropout_p": 0.0,
-        "is_causal": False,
-        "scale": None,
-        "enable_gqa": False,
-    },
+    "scaled_dot_product_attention": {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False},
     "scatter": {"src": None, "value": None},
-    "smooth_l1_loss": {"size_average": None, "reduce": None, "reduction": "mean", "beta": 1.0},
+    "smooth_l1_loss": {"size_average": None, "reduce": None, "reduction": 'mean', "beta": 1.0},
     "softmax": {"dtype": None},
     "softmin": {"dtype": None},
     "softplus": {"beta": 1.0, "threshold": 20.0},
@@ -200,351 +163,63 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 # Parameters whose number's value says nothing about the result's shape or dtype.
 NUMBERS: dict[str, frozenset[str]] = {
-    "add": frozenset({"input", "other", "alpha"}),
-    "addcdiv": frozenset({"value"}),
-    "addcmul": frozenset({"value"}),
-    "addmm": frozenset({"beta", "alpha"}),
-    "arange": frozenset({"start", "end", "step"}),
-    "baddbmm": frozenset({"beta", "alpha"}),
-    "bitwise_and": frozenset({"input", "other"}),
-    "bitwise_or": frozenset({"input", "other"}),
-    "bitwise_xor": frozenset({"input", "other"}),
-    "clamp": frozenset({"min", "max"}),
-    "clamp_max": frozenset({"max"}),
-    "clamp_min": frozenset({"min"}),
-    "copysign": frozenset({"other"}),
-    "div": frozenset({"input", "other"}),
-    "eq": frozenset({"other"}),
-    "fill": frozenset({"value"}),
-    "float_power": frozenset({"input", "exponent"}),
-    "floor_divide": frozenset({"input", "other"}),
-    "fmod": frozenset({"other"}),
-    "full": frozenset({"fill_value"}),
-    "full_like": frozenset({"fill_value"}),
-    "ge": frozenset({"other"}),
-    "gt": frozenset({"other"}),
-    "index_add": frozenset({"alpha"}),
-    "index_fill": frozenset({"value"}),
-    "index_put": frozenset({"values"}),
-    "le": frozenset({"other"}),
-    "lerp": frozenset({"weight"}),
-    "linalg.vector_norm": frozenset({"ord"}),
-    "linspace": frozenset({"start", "end"}),
-    "logspace": frozenset({"start", "end"}),
-    "lt": frozenset({"other"}),
-    "masked_fill": frozenset({"value"}),
-    "max": frozenset({"dim"}),
-    "min": frozenset({"dim"}),
-    "mul": frozenset({"input", "other"}),
-    "ne": frozenset({"other"}),
-    "new_full": frozenset({"fill_value"}),
-    "norm": frozenset({"p"}),
-    "normal": frozenset({"mean", "std"}),
-    "pow": frozenset({"input", "exponent"}),
-    "remainder": frozenset({"input", "other"}),
-    "repeat_interleave": frozenset({"repeats"}),
-    "rsub": frozenset({"other", "alpha"}),
-    "scalar_tensor": frozenset({"s"}),
-    "scatter": frozenset({"src", "value"}),
-    "setitem": frozenset({"value"}),
-    "std": frozenset({"correction"}),
-    "std_mean": frozenset({"correction"}),
-    "sub": frozenset({"input", "other", "alpha"}),
-    "threshold": frozenset({"threshold", "value"}),
-    "var": frozenset({"correction"}),
-    "var_mean": frozenset({"correction"}),
-    "where": frozenset({"input", "other"}),
-    "xlogy": frozenset({"input", "other"}),
+    "add": frozenset({'input', 'other', 'alpha'}),
+    "addcdiv": frozenset({'value'}),
+    "addcmul": frozenset({'value'}),
+    "addmm": frozenset({'beta', 'alpha'}),
+    "arange": frozenset({'start', 'end', 'step'}),
+    "baddbmm": frozenset({'beta', 'alpha'}),
+    "bitwise_and": frozenset({'input', 'other'}),
+    "bitwise_or": frozenset({'input', 'other'}),
+    "bitwise_xor": frozenset({'input', 'other'}),
+    "clamp": frozenset({'min', 'max'}),
+    "clamp_max": frozenset({'max'}),
+    "clamp_min": frozenset({'min'}),
+    "copysign": frozenset({'other'}),
+    "div": frozenset({'input', 'other'}),
+    "eq": frozenset({'other'}),
+    "fill": frozenset({'value'}),
+    "float_power": frozenset({'input', 'exponent'}),
+    "floor_divide": frozenset({'input', 'other'}),
+    "fmod": frozenset({'other'}),
+    "full": frozenset({'fill_value'}),
+    "full_like": frozenset({'fill_value'}),
+    "ge": frozenset({'other'}),
+    "gt": frozenset({'other'}),
+    "index_add": frozenset({'alpha'}),
+    "index_fill": frozenset({'value'}),
+    "index_put": frozenset({'values'}),
+    "le": frozenset({'other'}),
+    "lerp": frozenset({'weight'}),
+    "linalg.vector_norm": frozenset({'ord'}),
+    "linspace": frozenset({'start', 'end'}),
+    "logspace": frozenset({'start', 'end'}),
+    "lt": frozenset({'other'}),
+    "masked_fill": frozenset({'value'}),
+    "max": frozenset({'dim'}),
+    "min": frozenset({'dim'}),
+    "mul": frozenset({'input', 'other'}),
+    "ne": frozenset({'other'}),
+    "new_full": frozenset({'fill_value'}),
+    "norm": frozenset({'p'}),
+    "normal": frozenset({'mean', 'std'}),
+    "pow": frozenset({'input', 'exponent'}),
+    "remainder": frozenset({'input', 'other'}),
+    "repeat_interleave": frozenset({'repeats'}),
+    "rsub": frozenset({'other', 'alpha'}),
+    "scalar_tensor": frozenset({'s'}),
+    "scatter": frozenset({'src', 'value'}),
+    "setitem": frozenset({'value'}),
+    "std": frozenset({'correction'}),
+    "std_mean": frozenset({'correction'}),
+    "sub": frozenset({'input', 'other', 'alpha'}),
+    "threshold": frozenset({'threshold', 'value'}),
+    "var": frozenset({'correction'}),
+    "var_mean": frozenset({'correction'}),
+    "where": frozenset({'input', 'other'}),
+    "xlogy": frozenset({'input', 'other'}),
 }
-TORCH_NAMES = frozenset(
-    [
-        "H",
-        "T",
-        "abs",
-        "acos",
-        "acosh",
-        "add",
-        "addcdiv",
-        "addcmul",
-        "addmm",
-        "all",
-        "allclose",
-        "amax",
-        "amin",
-        "aminmax",
-        "angle",
-        "any",
-        "arange",
-        "argmax",
-        "argmin",
-        "argsort",
-        "argwhere",
-        "asin",
-        "asinh",
-        "atan",
-        "atan2",
-        "atanh",
-        "atleast_1d",
-        "atleast_2d",
-        "atleast_3d",
-        "baddbmm",
-        "bernoulli",
-        "bitwise_and",
-        "bitwise_not",
-        "bitwise_or",
-        "bitwise_xor",
-        "bmm",
-        "broadcast_tensors",
-        "broadcast_to",
-        "cat",
-        "ceil",
-        "celu",
-        "chunk",
-        "clamp",
-        "clamp_max",
-        "clamp_min",
-        "clone",
-        "column_stack",
-        "complex",
-        "conj",
-        "contiguous",
-        "copy",
-        "copysign",
-        "cos",
-        "cosh",
-        "cosine_similarity",
-        "count_nonzero",
-        "cross_entropy",
-        "cumprod",
-        "cumsum",
-        "deg2rad",
-        "detach",
-        "diag",
-        "diag_embed",
-        "diagonal",
-        "digamma",
-        "div",
-        "dot",
-        "dstack",
-        "einsum",
-        "elu",
-        "empty",
-        "empty_like",
-        "eq",
-        "equal",
-        "erf",
-        "erfc",
-        "erfinv",
-        "exp",
-        "exp2",
-        "expand",
-        "expand_as",
-        "expm1",
-        "exponential",
-        "eye",
-        "fill",
-        "flatten",
-        "flip",
-        "fliplr",
-        "flipud",
-        "float_power",
-        "floor",
-        "floor_divide",
-        "fmax",
-        "fmin",
-        "fmod",
-        "frac",
-        "full",
-        "full_like",
-        "gather",
-        "ge",
-        "gelu",
-        "getitem",
-        "glu",
-        "gt",
-        "hardshrink",
-        "hardsigmoid",
-        "hardswish",
-        "hardtanh",
-        "heaviside",
-        "hstack",
-        "hypot",
-        "imag",
-        "index_add",
-        "index_copy",
-        "index_fill",
-        "index_put",
-        "index_select",
-        "isclose",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "isneginf",
-        "isposinf",
-        "kron",
-        "kthvalue",
-        "le",
-        "leaky_relu",
-        "lerp",
-        "lgamma",
-        "linalg.vector_norm",
-        "linear",
-        "linspace",
-        "log",
-        "log10",
-        "log1p",
-        "log2",
-        "log_softmax",
-        "logaddexp",
-        "logaddexp2",
-        "logical_and",
-        "logical_not",
-        "logical_or",
-        "logical_xor",
-        "logit",
-        "logsigmoid",
-        "logspace",
-        "logsumexp",
-        "lt",
-        "mH",
-        "mT",
-        "masked_fill",
-        "masked_select",
-        "matmul",
-        "max",
-        "maximum",
-        "mean",
-        "median",
-        "meshgrid",
-        "min",
-        "minimum",
-        "mish",
-        "mm",
-        "moveaxis",
-        "movedim",
-        "msort",
-        "mul",
-        "multinomial",
-        "mv",
-        "nan_to_num",
-        "narrow",
-        "ne",
-        "neg",
-        "new_empty",
-        "new_full",
-        "new_ones",
-        "new_zeros",
-        "nll_loss",
-        "nonzero",
-        "norm",
-        "normal",
-        "normal_",
-        "normalize",
-        "ones",
-        "ones_like",
-        "outer",
-        "pad",
-        "permute",
-        "polar",
-        "polygamma",
-        "positive",
-        "pow",
-        "prelu",
-        "prod",
-        "rad2deg",
-        "rand",
-        "rand_like",
-        "randint",
-        "randint_like",
-        "randn",
-        "randn_like",
-        "randperm",
-        "ravel",
-        "real",
-        "reciprocal",
-        "relu",
-        "relu6",
-        "remainder",
-        "repeat",
-        "repeat_interleave",
-        "reshape",
-        "reshape_as",
-        "resolve_conj",
-        "roll",
-        "rot90",
-        "round",
-        "rsqrt",
-        "rsub",
-        "scalar_tensor",
-        "scaled_dot_product_attention",
-        "scatter",
-        "scatter_add",
-        "select",
-        "selu",
-        "setitem",
-        "sgn",
-        "sigmoid",
-        "sign",
-        "signbit",
-        "silu",
-        "sin",
-        "sinc",
-        "sinh",
-        "softmax",
-        "softmin",
-        "softplus",
-        "softshrink",
-        "softsign",
-        "sort",
-        "split",
-        "sqrt",
-        "square",
-        "squeeze",
-        "stack",
-        "std",
-        "std_mean",
-        "sub",
-        "sum",
-        "sum_to_size",
-        "swapaxes",
-        "swapdims",
-        "t",
-        "take",
-        "take_along_dim",
-        "tan",
-        "tanh",
-        "tanhshrink",
-        "tensordot",
-        "threshold",
-        "tile",
-        "to",
-        "topk",
-        "trace",
-        "transpose",
-        "tril",
-        "tril_indices",
-        "triu",
-        "triu_indices",
-        "trunc",
-        "type_as",
-        "unbind",
-        "unflatten",
-        "uniform",
-        "unsqueeze",
-        "var",
-        "var_mean",
-        "view",
-        "view_as",
-        "view_as_complex",
-        "view_as_real",
-        "vstack",
-        "where",
-        "xlogy",
-        "zero",
-        "zeros",
-        "zeros_like",
-    ]
-)
+TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addcdiv', 'addcmul', 'addmm', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'cat', 'ceil', 'celu', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'cosine_similarity', 'count_nonzero', 'cross_entropy', 'cumprod', 'cumsum', 'deg2rad', 'detach', 'diag', 'diag_embed', 'diagonal', 'digamma', 'div', 'dot', 'dstack', 'einsum', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'isclose', 'isfinite', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_select', 'matmul', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'normalize', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scaled_dot_product_attention', 'scatter', 'scatter_add', 'select', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'uniform', 'unsqueeze', 'var', 'var_mean', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
 
 
 def H(input: Tensor) -> Tensor:
@@ -613,14 +288,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha:
 
     input: broadcasts to (n, m); mat1: (n, k); mat2: (k, m); all of one dtype. Raises EngineError: SHAPE, DTYPE.
     """
-    return _call(
-        "addmm",
-        (input, mat1, mat2),
-        (
-            ("beta", beta),
-            ("alpha", alpha),
-        ),
-    )
+    return _call("addmm", (input, mat1, mat2), (("beta", beta), ("alpha", alpha),))
 
 
 def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -645,15 +313,7 @@ def amin(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False) ->
 
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """The smallest and the largest value, of all or along dim (torch.aminmax)."""
-    return _call(
-        "aminmax",
-        (input,),
-        (
-            ("dim", dim),
-            ("keepdim", keepdim),
-        ),
-        ("min", "max"),
-    )
+    return _call("aminmax", (input,), (("dim", dim), ("keepdim", keepdim),), ('min', 'max'))
 
 
 def angle(input: Tensor) -> Tensor:
@@ -666,25 +326,9 @@ def any(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
     return _call("any", (input, dim, keepdim))
 
 
-def arange(
-    start: Number,
-    end: Number | None = None,
-    step: Number = 1,
-    *,
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def arange(start: Number, end: Number | None = None, step: Number = 1, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """start, start + step, ... below end; from 0 if only one number is given (torch.arange)."""
-    return _call(
-        "arange",
-        (start, end, step),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("arange", (start, end, step), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
@@ -747,40 +391,17 @@ def atleast_3d(input: Tensor) -> Tensor:
     return _call("atleast_3d", (input,))
 
 
-def avg_pool1d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[int] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Tensor:
+def avg_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
     """The mean of each window (torch.nn.functional.avg_pool1d). input: (n, c, l) or (c, l)."""
     return _call("avg_pool1d", (input, kernel_size, stride, padding, ceil_mode, count_include_pad))
 
 
-def avg_pool2d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[int] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
+def avg_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:
     """The mean of each window (torch.nn.functional.avg_pool2d). input: (n, c, h, w) or (c, h, w)."""
     return _call("avg_pool2d", (input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
 
 
-def avg_pool3d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[int] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
+def avg_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:
     """The mean of each window (torch.nn.functional.avg_pool3d). input: (n, c, d, h, w) or (c, d, h, w)."""
     return _call("avg_pool3d", (input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
 
@@ -790,26 +411,10 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, 
 
     input: broadcasts to (b, n, m); batch1: (b, n, k); batch2: (b, k, m). Raises EngineError: SHAPE, DTYPE.
     """
-    return _call(
-        "baddbmm",
-        (input, batch1, batch2),
-        (
-            ("beta", beta),
-            ("alpha", alpha),
-        ),
-    )
+    return _call("baddbmm", (input, batch1, batch2), (("beta", beta), ("alpha", alpha),))
 
 
-def batch_norm(
-    input: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-05,
-) -> Tensor:
+def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-05) -> Tensor:
     """Each channel shifted and scaled to mean 0 and variance 1 (torch.nn.functional.batch_norm).
 
     input: (n, c, ...); the others: (c,). When training by the batch's statistics, which are mixed into the running ones
@@ -823,14 +428,7 @@ def bernoulli(input: Tensor, p: float | None = None) -> Tensor:
     return _call("bernoulli", (input, p))
 
 
-def binary_cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:
+def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """The cross entropy of probabilities, logarithms held above -100 (torch.nn.functional.binary_cross_entropy).
 
     input, target: one shape, within [0, 1]; weight: broadcasts. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
@@ -838,22 +436,12 @@ def binary_cross_entropy(
     return _call("binary_cross_entropy", (input, target, weight, size_average, reduce, reduction))
 
 
-def binary_cross_entropy_with_logits(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    pos_weight: Tensor | None = None,
-) -> Tensor:
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', pos_weight: Tensor | None = None) -> Tensor:
     """The cross entropy of sigmoid(input), without overflow (torch.nn.functional.binary_cross_entropy_with_logits).
 
     input, target: one shape; weight, pos_weight: broadcast. Raises EngineError: ARGUMENT_VALUE.
     """
-    return _call(
-        "binary_cross_entropy_with_logits", (input, target, weight, size_average, reduce, reduction, pos_weight)
-    )
+    return _call("binary_cross_entropy_with_logits", (input, target, weight, size_average, reduce, reduction, pos_weight))
 
 
 def bitwise_and(input: Tensor | Number, other: Tensor | Number) -> Tensor:
@@ -954,15 +542,7 @@ def contiguous(input: Tensor) -> Tensor:
     return _call("contiguous", (input,))
 
 
-def conv1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-) -> Tensor:
+def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor:
     """Cross-correlation over one spatial dimension (torch.nn.functional.conv1d).
 
     input: (n, c, l) or (c, l); weight: (o, c / groups, k); bias: (o,). padding may be "same" or "valid".
@@ -971,15 +551,7 @@ def conv1d(
     return _call("conv1d", (input, weight, bias, stride, padding, dilation, groups))
 
 
-def conv2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-) -> Tensor:
+def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor:
     """Cross-correlation over two spatial dimensions (torch.nn.functional.conv2d).
 
     input: (n, c, h, w) or (c, h, w); weight: (o, c / groups, kh, kw); bias: (o,). padding may be "same" or "valid".
@@ -988,15 +560,7 @@ def conv2d(
     return _call("conv2d", (input, weight, bias, stride, padding, dilation, groups))
 
 
-def conv3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-) -> Tensor:
+def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor:
     """Cross-correlation over three spatial dimensions (torch.nn.functional.conv3d).
 
     input: (n, c, d, h, w) or (c, d, h, w); weight: (o, c / groups, kd, kh, kw); bias: (o,).
@@ -1005,16 +569,7 @@ def conv3d(
     return _call("conv3d", (input, weight, bias, stride, padding, dilation, groups))
 
 
-def conv_transpose1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    output_padding: int | Sequence[int] = 0,
-    groups: int = 1,
-    dilation: int | Sequence[int] = 1,
-) -> Tensor:
+def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1, dilation: int | Sequence[int] = 1) -> Tensor:
     """The transpose of conv1d (torch.nn.functional.conv_transpose1d).
 
     input: (n, c, l) or (c, l); weight: (c, o / groups, k); bias: (o,). Raises EngineError: RUNTIME, DTYPE.
@@ -1022,16 +577,7 @@ def conv_transpose1d(
     return _call("conv_transpose1d", (input, weight, bias, stride, padding, output_padding, groups, dilation))
 
 
-def conv_transpose2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    output_padding: int | Sequence[int] = 0,
-    groups: int = 1,
-    dilation: int | Sequence[int] = 1,
-) -> Tensor:
+def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1, dilation: int | Sequence[int] = 1) -> Tensor:
     """The transpose of conv2d (torch.nn.functional.conv_transpose2d).
 
     input: (n, c, h, w) or (c, h, w); weight: (c, o / groups, kh, kw); bias: (o,). Raises EngineError: RUNTIME, DTYPE.
@@ -1039,16 +585,7 @@ def conv_transpose2d(
     return _call("conv_transpose2d", (input, weight, bias, stride, padding, output_padding, groups, dilation))
 
 
-def conv_transpose3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    output_padding: int | Sequence[int] = 0,
-    groups: int = 1,
-    dilation: int | Sequence[int] = 1,
-) -> Tensor:
+def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1, dilation: int | Sequence[int] = 1) -> Tensor:
     """The transpose of conv3d (torch.nn.functional.conv_transpose3d).
 
     input: (n, c, d, h, w) or (c, d, h, w); weight: (c, o / groups, kd, kh, kw). Raises EngineError: RUNTIME, DTYPE.
@@ -1089,24 +626,13 @@ def count_nonzero(input: Tensor, dim: int | Sequence[int] | None = None) -> Tens
     return _call("count_nonzero", (input, dim))
 
 
-def cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:
+def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean', label_smoothing: float = 0.0) -> Tensor:
     """The cross entropy of softmax(input) with classes or probabilities (torch.nn.functional.cross_entropy).
 
     input: (n, c, ...) or (c,); target: int64 classes (n, ...) or (), or probabilities of input's shape; weight: (c,).
     Raises EngineError: INDEX_OUT_OF_RANGE for a target that is no class, ARGUMENT_VALUE, RUNTIME, DTYPE.
     """
-    return _call(
-        "cross_entropy", (input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
-    )
+    return _call("cross_entropy", (input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing))
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
@@ -1189,15 +715,7 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     return _call("elu", (input, alpha))
 
 
-def embedding(
-    input: Tensor,
-    weight: Tensor,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Tensor:
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
     """Rows of a table (torch.nn.functional.embedding).
 
     input: int32 or int64 of any shape; weight: (rows, width). The row padding_idx gets no gradient; rows longer than
@@ -1206,37 +724,14 @@ def embedding(
     return _call("embedding", (input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse))
 
 
-def empty(
-    *size: int | Sequence[int],
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def empty(*size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """A tensor to be written to; zeros here, so that nothing of another's memory shows (torch.empty)."""
-    return _call(
-        "empty",
-        (_sizes(size),),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("empty", (_sizes(size),), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def empty_like(
-    input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False
-) -> Tensor:
+def empty_like(input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """A tensor in the input's shape, to be written to; zeros here (torch.empty_like)."""
-    return _call(
-        "empty_like",
-        (input,),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("empty_like", (input,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def eq(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -1294,24 +789,9 @@ def exponential(input: Tensor, lambd: float = 1.0) -> Tensor:
     return _call("exponential", (input, lambd))
 
 
-def eye(
-    n: int,
-    m: int | None = None,
-    *,
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def eye(n: int, m: int | None = None, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Ones on the diagonal of n rows and m columns (torch.eye)."""
-    return _call(
-        "eye",
-        (n, m),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("eye", (n, m), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def fill(input: Tensor, value: Tensor | Number) -> Tensor:
@@ -1374,43 +854,14 @@ def frac(input: Tensor) -> Tensor:
     return _call("frac", (input,))
 
 
-def full(
-    *size: int | Sequence[int],
-    fill_value: Number,
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def full(*size: int | Sequence[int], fill_value: Number, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """One value everywhere, of its own kind unless told (torch.full)."""
-    return _call(
-        "full",
-        (_sizes(size), fill_value),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("full", (_sizes(size), fill_value), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def full_like(
-    input: Tensor,
-    fill_value: Number,
-    *,
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def full_like(input: Tensor, fill_value: Number, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """One value in the input's shape (torch.full_like)."""
-    return _call(
-        "full_like",
-        (input, fill_value),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("full_like", (input, fill_value), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
@@ -1423,7 +874,7 @@ def ge(input: Tensor, other: Tensor | Number) -> Tensor:
     return _call("ge", (input, other))
 
 
-def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
+def gelu(input: Tensor, *, approximate: str = 'none') -> Tensor:
     """input times the normal distribution function of it, or its "tanh" approximation (torch.nn.functional.gelu)."""
     return _call("gelu", (input,), (("approximate", approximate),))
 
@@ -1441,9 +892,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return _call("glu", (input, dim))
 
 
-def group_norm(
-    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
-) -> Tensor:
+def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05) -> Tensor:
     """Groups of channels of each sample brought to mean 0 and variance 1 (torch.nn.functional.group_norm).
 
     input: (n, c, ...); weight, bias: (c,). Raises EngineError: RUNTIME, ARGUMENT_VALUE.
@@ -1486,9 +935,7 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
     return _call("hstack", (tensors,))
 
 
-def huber_loss(
-    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
-) -> Tensor:
+def huber_loss(input: Tensor, target: Tensor, reduction: str = 'mean', delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
     """Squared near 0, linear from delta on (torch.nn.functional.huber_loss).
 
     Raises EngineError: RUNTIME for a delta that is not positive, SHAPE, ARGUMENT_VALUE.
@@ -1561,14 +1008,7 @@ def isposinf(input: Tensor) -> Tensor:
     return _call("isposinf", (input,))
 
 
-def kl_div(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    log_target: bool = False,
-) -> Tensor:
+def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', log_target: bool = False) -> Tensor:
     """The Kullback-Leibler divergence of log-probabilities from probabilities (torch.nn.functional.kl_div).
 
     reduction: also "batchmean", the sum over the size of dimension 0. Raises EngineError: SHAPE, ARGUMENT_VALUE.
@@ -1583,17 +1023,10 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest value along dim, and where it is (torch.kthvalue)."""
-    return _call("kthvalue", (input, k, dim, keepdim), (), ("values", "indices"))
+    return _call("kthvalue", (input, k, dim, keepdim), (), ('values', 'indices'))
 
 
-def l1_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    weight: Tensor | None = None,
-) -> Tensor:
+def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', weight: Tensor | None = None) -> Tensor:
     """The absolute difference (torch.nn.functional.l1_loss).
 
     input, target: shapes that broadcast; weight: per element. Raises EngineError: SHAPE, ARGUMENT_VALUE.
@@ -1601,13 +1034,7 @@ def l1_loss(
     return _call("l1_loss", (input, target, size_average, reduce, reduction, weight))
 
 
-def layer_norm(
-    input: Tensor,
-    normalized_shape: int | Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-05,
-) -> Tensor:
+def layer_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05) -> Tensor:
     """The last dimensions together shifted and scaled to mean 0 and variance 1 (torch.nn.functional.layer_norm).
 
     normalized_shape: their sizes; weight, bias: of that shape. Raises EngineError: RUNTIME.
@@ -1635,14 +1062,7 @@ def lgamma(input: Tensor) -> Tensor:
     return _call("lgamma", (input,))
 
 
-def linalg_vector_norm(
-    x: Tensor,
-    ord: Number = 2,
-    dim: int | Sequence[int] | None = None,
-    keepdim: bool = False,
-    *,
-    dtype: dtype | None = None,
-) -> Tensor:
+def linalg_vector_norm(x: Tensor, ord: Number = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
     """(sum |x|**ord)**(1/ord) over dim, or all of them; inf and 0 as limits (torch.linalg.vector_norm)."""
     return _call("linalg.vector_norm", (x, ord, dim, keepdim), (("dtype", dtype),))
 
@@ -1655,25 +1075,9 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return _call("linear", (input, weight, bias))
 
 
-def linspace(
-    start: Number,
-    end: Number,
-    steps: int,
-    *,
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def linspace(start: Number, end: Number, steps: int, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """So many evenly spaced numbers from start to end, both included (torch.linspace)."""
-    return _call(
-        "linspace",
-        (start, end, steps),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("linspace", (start, end, steps), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def log(input: Tensor) -> Tensor:
@@ -1744,26 +1148,9 @@ def logsigmoid(input: Tensor) -> Tensor:
     return _call("logsigmoid", (input,))
 
 
-def logspace(
-    start: Number,
-    end: Number,
-    steps: int,
-    base: float = 10.0,
-    *,
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def logspace(start: Number, end: Number, steps: int, base: float = 10.0, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """base to the powers that linspace gives (torch.logspace)."""
-    return _call(
-        "logspace",
-        (start, end, steps, base),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("logspace", (start, end, steps, base), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
@@ -1804,22 +1191,12 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     return _call("matmul", (input, other))
 
 
-def max(
-    input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None
-) -> Any:
+def max(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The largest value; with a dim, the values and indices along it; with another tensor, `maximum` (torch.max)."""
-    return _call("max", (input, dim, keepdim), (("other", other),), ("values", "indices"))
+    return _call("max", (input, dim, keepdim), (("other", other),), ('values', 'indices'))
 
 
-def max_pool1d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Tensor:
+def max_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Tensor:
     """The largest value of each window (torch.nn.functional.max_pool1d).
 
     input: (n, c, l) or (c, l). With return_indices also where it was. Raises EngineError: RUNTIME, NOT_SUPPORTED.
@@ -1827,15 +1204,7 @@ def max_pool1d(
     return _call("max_pool1d", (input, kernel_size, stride, padding, dilation, ceil_mode, return_indices))
 
 
-def max_pool2d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Tensor:
+def max_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Tensor:
     """The largest value of each window (torch.nn.functional.max_pool2d).
 
     input: (n, c, h, w) or (c, h, w). With return_indices also where it was, in the flattened (h, w).
@@ -1844,15 +1213,7 @@ def max_pool2d(
     return _call("max_pool2d", (input, kernel_size, stride, padding, dilation, ceil_mode, return_indices))
 
 
-def max_pool3d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Tensor:
+def max_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Tensor:
     """The largest value of each window (torch.nn.functional.max_pool3d).
 
     input: (n, c, d, h, w) or (c, d, h, w). With return_indices also where it was, in the flattened (d, h, w).
@@ -1866,16 +1227,14 @@ def maximum(input: Tensor, other: Tensor) -> Tensor:
     return _call("maximum", (input, other))
 
 
-def mean(
-    input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None
-) -> Tensor:
+def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
     """The mean over dim, or all of them, of a floating or complex dtype (torch.mean)."""
     return _call("mean", (input, dim, keepdim), (("dtype", dtype),))
 
 
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower of the two middle values; with a dim, values and indices along it (torch.median)."""
-    return _call("median", (input, dim, keepdim), (), ("values", "indices"))
+    return _call("median", (input, dim, keepdim), (), ('values', 'indices'))
 
 
 def meshgrid(tensors: Sequence[Tensor], *, indexing: str | None = None) -> tuple[Tensor, ...]:
@@ -1883,11 +1242,9 @@ def meshgrid(tensors: Sequence[Tensor], *, indexing: str | None = None) -> tuple
     return _call("meshgrid", (tensors,), (("indexing", indexing),), "tuple")
 
 
-def min(
-    input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None
-) -> Any:
+def min(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The smallest value; with a dim, the values and indices along it; with another tensor, `minimum` (torch.min)."""
-    return _call("min", (input, dim, keepdim), (("other", other),), ("values", "indices"))
+    return _call("min", (input, dim, keepdim), (("other", other),), ('values', 'indices'))
 
 
 def minimum(input: Tensor, other: Tensor) -> Tensor:
@@ -1918,14 +1275,7 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
     return _call("movedim", (input, source, destination))
 
 
-def mse_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    weight: Tensor | None = None,
-) -> Tensor:
+def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', weight: Tensor | None = None) -> Tensor:
     """The squared difference (torch.nn.functional.mse_loss).
 
     input, target: shapes that broadcast; weight: per element, then "mean" divides by its sum.
@@ -1936,7 +1286,7 @@ def mse_loss(
 
 def msort(input: Tensor) -> Any:
     """Values in order along the first dimension (torch.msort)."""
-    return _call("msort", (input,), (), ("values", "indices"))
+    return _call("msort", (input,), (), ('values', 'indices'))
 
 
 def mul(input: Tensor | Number, other: Tensor | Number) -> Tensor:
@@ -1957,9 +1307,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return _call("mv", (input, vec))
 
 
-def nan_to_num(
-    input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
-) -> Tensor:
+def nan_to_num(input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """nan and infinities replaced: by 0, the largest and the smallest number unless told (torch.nan_to_num)."""
     return _call("nan_to_num", (input, nan, posinf, neginf))
 
@@ -1979,96 +1327,27 @@ def neg(input: Tensor) -> Tensor:
     return _call("neg", (input,))
 
 
-def new_empty(
-    input: Tensor,
-    size: int | Sequence[int],
-    *,
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def new_empty(input: Tensor, size: int | Sequence[int], *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """A tensor of the input's dtype and device, to be written to (torch.Tensor.new_empty)."""
-    return _call(
-        "new_empty",
-        (input, size),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("new_empty", (input, size), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def new_full(
-    input: Tensor,
-    size: int | Sequence[int],
-    fill_value: Number,
-    *,
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def new_full(input: Tensor, size: int | Sequence[int], fill_value: Number, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """One value, of the input's dtype and device (torch.Tensor.new_full)."""
-    return _call(
-        "new_full",
-        (input, size, fill_value),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("new_full", (input, size, fill_value), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def new_ones(
-    input: Tensor,
-    size: int | Sequence[int],
-    *,
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def new_ones(input: Tensor, size: int | Sequence[int], *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Ones of the input's dtype and device (torch.Tensor.new_ones)."""
-    return _call(
-        "new_ones",
-        (input, size),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("new_ones", (input, size), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def new_zeros(
-    input: Tensor,
-    size: int | Sequence[int],
-    *,
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def new_zeros(input: Tensor, size: int | Sequence[int], *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Zeros of the input's dtype and device (torch.Tensor.new_zeros)."""
-    return _call(
-        "new_zeros",
-        (input, size),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("new_zeros", (input, size), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def nll_loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:
+def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """Minus the log-probability of the target class (torch.nn.functional.nll_loss).
 
     input: (n, c, ...) or (c,); target: (n, ...) or (), int64; weight: (c,). "mean" divides by the weights' sum.
@@ -2082,37 +1361,14 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Tensor:
     return _call("nonzero", (input,), (("as_tuple", as_tuple),))
 
 
-def norm(
-    input: Tensor,
-    p: Number = 2,
-    dim: int | Sequence[int] | None = None,
-    keepdim: bool = False,
-    *,
-    dtype: dtype | None = None,
-) -> Tensor:
+def norm(input: Tensor, p: Number = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
     """The p-norm over dim, or all of them; the Frobenius norm is p = 2 (torch.norm)."""
     return _call("norm", (input, p, dim, keepdim), (("dtype", dtype),))
 
 
-def normal(
-    mean: Tensor | Number,
-    std: Tensor | Number = 1.0,
-    size: int | Sequence[int] | None = None,
-    *,
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def normal(mean: Tensor | Number, std: Tensor | Number = 1.0, size: int | Sequence[int] | None = None, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Normal numbers of means and standard deviations, tensors or numbers; numbers need a size (torch.normal)."""
-    return _call(
-        "normal",
-        (mean, std, size),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("normal", (mean, std, size), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
@@ -2133,37 +1389,14 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return _call("one_hot", (tensor, num_classes))
 
 
-def ones(
-    *size: int | Sequence[int],
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def ones(*size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Ones (torch.ones)."""
-    return _call(
-        "ones",
-        (_sizes(size),),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("ones", (_sizes(size),), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def ones_like(
-    input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False
-) -> Tensor:
+def ones_like(input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Ones in the input's shape (torch.ones_like)."""
-    return _call(
-        "ones_like",
-        (input,),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("ones_like", (input,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
@@ -2174,7 +1407,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return _call("outer", (input, vec2))
 
 
-def pad(input: Tensor, pad: int | Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+def pad(input: Tensor, pad: int | Sequence[int], mode: str = 'constant', value: float | None = None) -> Tensor:
     """A constant around the last dimensions (torch.nn.functional.pad); mode "constant" only.
 
     pad: (left, right) of the last dimension, then of the one before, ...; negative crops.
@@ -2226,127 +1459,39 @@ def rad2deg(input: Tensor) -> Tensor:
     return _call("rad2deg", (input,))
 
 
-def rand(
-    *size: int | Sequence[int],
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def rand(*size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Uniform numbers in [0, 1) (torch.rand)."""
-    return _call(
-        "rand",
-        (_sizes(size),),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("rand", (_sizes(size),), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def rand_like(
-    input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False
-) -> Tensor:
+def rand_like(input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Uniform numbers in the input's shape (torch.rand_like)."""
-    return _call(
-        "rand_like",
-        (input,),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("rand_like", (input,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def randint(
-    low: int,
-    high: int,
-    size: int | Sequence[int],
-    *,
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def randint(low: int, high: int, size: int | Sequence[int], *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Whole numbers from low to high - 1 (torch.randint)."""
-    return _call(
-        "randint",
-        (low, high, size),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("randint", (low, high, size), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def randint_like(
-    input: Tensor,
-    low: int,
-    high: int,
-    *,
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def randint_like(input: Tensor, low: int, high: int, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Whole numbers from low to high - 1 in the input's shape (torch.randint_like)."""
-    return _call(
-        "randint_like",
-        (input, low, high),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("randint_like", (input, low, high), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def randn(
-    *size: int | Sequence[int],
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def randn(*size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Normal numbers of mean 0 and variance 1 (torch.randn)."""
-    return _call(
-        "randn",
-        (_sizes(size),),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("randn", (_sizes(size),), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def randn_like(
-    input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False
-) -> Tensor:
+def randn_like(input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Normal numbers in the input's shape (torch.randn_like)."""
-    return _call(
-        "randn_like",
-        (input,),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("randn_like", (input,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def randperm(
-    n: int, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False
-) -> Tensor:
+def randperm(n: int, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """0 to n - 1 in random order (torch.randperm)."""
-    return _call(
-        "randperm",
-        (n,),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("randperm", (n,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def ravel(input: Tensor) -> Tensor:
@@ -2384,9 +1529,7 @@ def repeat(input: Tensor, repeats: int | Sequence[int]) -> Tensor:
     return _call("repeat", (input, repeats))
 
 
-def repeat_interleave(
-    input: Tensor, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None
-) -> Tensor:
+def repeat_interleave(input: Tensor, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
     """Each element, or slice along dim, repeated in place (torch.repeat_interleave)."""
     return _call("repeat_interleave", (input, repeats, dim), (("output_size", output_size),))
 
@@ -2406,9 +1549,7 @@ def resolve_conj(input: Tensor) -> Tensor:
     return _call("resolve_conj", (input,))
 
 
-def rms_norm(
-    input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None
-) -> Tensor:
+def rms_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """The last dimensions over the root of their mean square (torch.nn.functional.rms_norm).
 
     eps: the dtype's machine epsilon unless given. Raises EngineError: RUNTIME.
@@ -2441,50 +1582,21 @@ def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
     return _call("rsub", (input, other), (("alpha", alpha),))
 
 
-def scalar_tensor(
-    s: Number, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False
-) -> Tensor:
+def scalar_tensor(s: Number, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """A 0-d tensor of a number, float32 unless told (torch.scalar_tensor)."""
-    return _call(
-        "scalar_tensor",
-        (s,),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("scalar_tensor", (s,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def scaled_dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
+def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
     """softmax(query @ key.T * scale + mask) @ value (torch.nn.functional.scaled_dot_product_attention).
 
     query: (..., l, e); key: (..., s, e); value: (..., s, v); attn_mask: (..., l, s), added, or bool: True takes part.
     Raises EngineError: RUNTIME, NOT_SUPPORTED for enable_gqa.
     """
-    return _call(
-        "scaled_dot_product_attention",
-        (query, key, value, attn_mask, dropout_p, is_causal),
-        (
-            ("scale", scale),
-            ("enable_gqa", enable_gqa),
-        ),
-    )
+    return _call("scaled_dot_product_attention", (query, key, value, attn_mask, dropout_p, is_causal), (("scale", scale), ("enable_gqa", enable_gqa),))
 
 
-def scatter(
-    input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None
-) -> Tensor:
+def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None) -> Tensor:
     """The input with src's elements (or a value) put at the places of index along dim (torch.scatter)."""
     return _call("scatter", (input, dim, index, src), (("value", value),))
 
@@ -2549,14 +1661,7 @@ def sinh(input: Tensor) -> Tensor:
     return _call("sinh", (input,))
 
 
-def smooth_l1_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    beta: float = 1.0,
-) -> Tensor:
+def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', beta: float = 1.0) -> Tensor:
     """Squared near 0, absolute from beta on (torch.nn.functional.smooth_l1_loss).
 
     Raises EngineError: RUNTIME for a negative beta, SHAPE, ARGUMENT_VALUE.
@@ -2594,7 +1699,7 @@ def softsign(input: Tensor) -> Tensor:
 
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
     """Values in order along dim, and where they were (torch.sort); equal ones always keep their order."""
-    return _call("sort", (input, dim, descending, stable), (), ("values", "indices"))
+    return _call("sort", (input, dim, descending, stable), (), ('values', 'indices'))
 
 
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
@@ -2622,28 +1727,14 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return _call("stack", (tensors, dim))
 
 
-def std(
-    input: Tensor,
-    dim: int | Sequence[int] | None = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Number | None = None,
-) -> Tensor:
+def std(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Tensor:
     """The square root of the variance (torch.std)."""
     return _call("std", (input, dim, unbiased, keepdim), (("correction", correction),))
 
 
-def std_mean(
-    input: Tensor,
-    dim: int | Sequence[int] | None = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Number | None = None,
-) -> Any:
+def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
     """The standard deviation and the mean (torch.std_mean)."""
-    return _call("std_mean", (input, dim, unbiased, keepdim), (("correction", correction),), ("std", "mean"))
+    return _call("std_mean", (input, dim, unbiased, keepdim), (("correction", correction),), ('std', 'mean'))
 
 
 def sub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
@@ -2651,9 +1742,7 @@ def sub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1) ->
     return _call("sub", (input, other), (("alpha", alpha),))
 
 
-def sum(
-    input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None
-) -> Tensor:
+def sum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
     """The sum over dim, or all of them; whole numbers add up to int64 (torch.sum)."""
     return _call("sum", (input, dim, keepdim), (("dtype", dtype),))
 
@@ -2721,28 +1810,14 @@ def tile(input: Tensor, dims: int | Sequence[int]) -> Tensor:
     return _call("tile", (input, dims))
 
 
-def to(
-    input: Tensor,
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    *,
-    non_blocking: bool = False,
-    copy: bool = False,
-) -> Tensor:
+def to(input: Tensor, dtype: dtype | None = None, device: device | str | None = None, *, non_blocking: bool = False, copy: bool = False) -> Tensor:
     """The values in another dtype or on another device; the same tensor if nothing changes (torch.Tensor.to)."""
-    return _call(
-        "to",
-        (input, dtype, device),
-        (
-            ("non_blocking", non_blocking),
-            ("copy", copy),
-        ),
-    )
+    return _call("to", (input, dtype, device), (("non_blocking", non_blocking), ("copy", copy),))
 
 
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The k largest (or smallest) values along dim in order, and where they are (torch.topk)."""
-    return _call("topk", (input, k, dim, largest, sorted), (), ("values", "indices"))
+    return _call("topk", (input, k, dim, largest, sorted), (), ('values', 'indices'))
 
 
 def trace(input: Tensor) -> Tensor:
@@ -2760,18 +1835,9 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     return _call("tril", (input, diagonal))
 
 
-def tril_indices(
-    row: int, col: int, offset: int = 0, *, dtype: dtype | None = None, device: device | str | None = None
-) -> Tensor:
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:
     """The positions on and below a diagonal, rows above columns (torch.tril_indices)."""
-    return _call(
-        "tril_indices",
-        (row, col, offset),
-        (
-            ("dtype", dtype),
-            ("device", device),
-        ),
-    )
+    return _call("tril_indices", (row, col, offset), (("dtype", dtype), ("device", device),))
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -2779,18 +1845,9 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     return _call("triu", (input, diagonal))
 
 
-def triu_indices(
-    row: int, col: int, offset: int = 0, *, dtype: dtype | None = None, device: device | str | None = None
-) -> Tensor:
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:
     """The positions on and above a diagonal, rows above columns (torch.triu_indices)."""
-    return _call(
-        "triu_indices",
-        (row, col, offset),
-        (
-            ("dtype", dtype),
-            ("device", device),
-        ),
-    )
+    return _call("triu_indices", (row, col, offset), (("dtype", dtype), ("device", device),))
 
 
 def trunc(input: Tensor) -> Tensor:
@@ -2823,28 +1880,14 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     return _call("unsqueeze", (input, dim))
 
 
-def var(
-    input: Tensor,
-    dim: int | Sequence[int] | None = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Number | None = None,
-) -> Tensor:
+def var(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Tensor:
     """The variance over dim, or all of them: squares divided by the count less the correction, 1 (torch.var)."""
     return _call("var", (input, dim, unbiased, keepdim), (("correction", correction),))
 
 
-def var_mean(
-    input: Tensor,
-    dim: int | Sequence[int] | None = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: Number | None = None,
-) -> Any:
+def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
     """The variance and the mean (torch.var_mean)."""
-    return _call("var_mean", (input, dim, unbiased, keepdim), (("correction", correction),), ("var", "mean"))
+    return _call("var_mean", (input, dim, unbiased, keepdim), (("correction", correction),), ('var', 'mean'))
 
 
 def view(input: Tensor, size: int | Sequence[int]) -> Tensor:
@@ -2887,37 +1930,14 @@ def zero(input: Tensor) -> Tensor:
     return _call("zero", (input,))
 
 
-def zeros(
-    *size: int | Sequence[int],
-    dtype: dtype | None = None,
-    device: device | str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def zeros(*size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Zeros (torch.zeros)."""
-    return _call(
-        "zeros",
-        (_sizes(size),),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("zeros", (_sizes(size),), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def zeros_like(
-    input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False
-) -> Tensor:
+def zeros_like(input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Zeros in the input's shape (torch.zeros_like)."""
-    return _call(
-        "zeros_like",
-        (input,),
-        (
-            ("dtype", dtype),
-            ("device", device),
-            ("requires_grad", requires_grad),
-        ),
-    )
+    return _call("zeros_like", (input,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 class TensorMethods:
@@ -2983,25 +2003,11 @@ class TensorMethods:
 
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """See `gradwire.addmm`: beta * input + alpha * (mat1 @ mat2) (torch.addmm)."""
-        return _call(
-            "addmm",
-            (self, mat1, mat2),
-            (
-                ("beta", beta),
-                ("alpha", alpha),
-            ),
-        )
+        return _call("addmm", (self, mat1, mat2), (("beta", beta), ("alpha", alpha),))
 
     def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """In-place form of `addmm`."""
-        return _call(
-            "addmm_",
-            (self, mat1, mat2),
-            (
-                ("beta", beta),
-                ("alpha", alpha),
-            ),
-        )
+        return _call("addmm_", (self, mat1, mat2), (("beta", beta), ("alpha", alpha),))
 
     def all(self, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
         """See `gradwire.all`: Whether all elements are nonzero, over dim or all of them (torch.all)."""
@@ -3021,15 +2027,7 @@ class TensorMethods:
 
     def aminmax(self, *, dim: int | None = None, keepdim: bool = False) -> Any:
         """See `gradwire.aminmax`: The smallest and the largest value, of all or along dim (torch.aminmax)."""
-        return _call(
-            "aminmax",
-            (self,),
-            (
-                ("dim", dim),
-                ("keepdim", keepdim),
-            ),
-            ("min", "max"),
-        )
+        return _call("aminmax", (self,), (("dim", dim), ("keepdim", keepdim),), ('min', 'max'))
 
     def angle(self) -> Tensor:
         """See `gradwire.angle`: The angle of complex numbers; 0 or pi for real ones, nan for nan (torch.angle)."""
@@ -3109,25 +2107,11 @@ class TensorMethods:
 
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """See `gradwire.baddbmm`: beta * input + alpha * bmm(batch1, batch2) (torch.baddbmm)."""
-        return _call(
-            "baddbmm",
-            (self, batch1, batch2),
-            (
-                ("beta", beta),
-                ("alpha", alpha),
-            ),
-        )
+        return _call("baddbmm", (self, batch1, batch2), (("beta", beta), ("alpha", alpha),))
 
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """In-place form of `baddbmm`."""
-        return _call(
-            "baddbmm_",
-            (self, batch1, batch2),
-            (
-                ("beta", beta),
-                ("alpha", alpha),
-            ),
-        )
+        return _call("baddbmm_", (self, batch1, batch2), (("beta", beta), ("alpha", alpha),))
 
     def bernoulli(self, p: float | None = None) -> Tensor:
         """See `gradwire.bernoulli`: 1 with the probability that each element (or p) says, else 0; no gradient flows (torch.bernoulli)."""
@@ -3269,20 +2253,9 @@ class TensorMethods:
         """See `gradwire.count_nonzero`: How many elements are nonzero, over dim or all of them (torch.count_nonzero)."""
         return _call("count_nonzero", (self, dim))
 
-    def cross_entropy(
-        self,
-        target: Tensor,
-        weight: Tensor | None = None,
-        size_average: bool | None = None,
-        ignore_index: int = -100,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-    ) -> Tensor:
+    def cross_entropy(self, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean', label_smoothing: float = 0.0) -> Tensor:
         """See `gradwire.cross_entropy`: The cross entropy of softmax(input) with classes or probabilities (torch.nn.functional.cross_entropy)."""
-        return _call(
-            "cross_entropy", (self, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
-        )
+        return _call("cross_entropy", (self, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing))
 
     def cumprod(self, dim: int, *, dtype: dtype | None = None) -> Tensor:
         """See `gradwire.cumprod`: Products of the elements so far along dim (torch.cumprod)."""
@@ -3352,19 +2325,9 @@ class TensorMethods:
         """In-place form of `elu`."""
         return _call("elu_", (self, alpha))
 
-    def empty_like(
-        self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False
-    ) -> Tensor:
+    def empty_like(self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
         """See `gradwire.empty_like`: A tensor in the input's shape, to be written to; zeros here (torch.empty_like)."""
-        return _call(
-            "empty_like",
-            (self,),
-            (
-                ("dtype", dtype),
-                ("device", device),
-                ("requires_grad", requires_grad),
-            ),
-        )
+        return _call("empty_like", (self,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
     def eq(self, other: Tensor | Number) -> Tensor:
         """See `gradwire.eq`: input == other, elementwise (torch.eq)."""
@@ -3514,24 +2477,9 @@ class TensorMethods:
         """In-place form of `frac`."""
         return _call("frac_", (self,))
 
-    def full_like(
-        self,
-        fill_value: Number,
-        *,
-        dtype: dtype | None = None,
-        device: device | str | None = None,
-        requires_grad: bool = False,
-    ) -> Tensor:
+    def full_like(self, fill_value: Number, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
         """See `gradwire.full_like`: One value in the input's shape (torch.full_like)."""
-        return _call(
-            "full_like",
-            (self, fill_value),
-            (
-                ("dtype", dtype),
-                ("device", device),
-                ("requires_grad", requires_grad),
-            ),
-        )
+        return _call("full_like", (self, fill_value), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
     def gather(self, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
         """See `gradwire.gather`: At each place of index the input's element there, at that position along dim (torch.gather)."""
@@ -3659,7 +2607,7 @@ class TensorMethods:
 
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> Any:
         """See `gradwire.kthvalue`: The k-th smallest value along dim, and where it is (torch.kthvalue)."""
-        return _call("kthvalue", (self, k, dim, keepdim), (), ("values", "indices"))
+        return _call("kthvalue", (self, k, dim, keepdim), (), ('values', 'indices'))
 
     def le(self, other: Tensor | Number) -> Tensor:
         """See `gradwire.le`: input <= other, elementwise (torch.le)."""
@@ -3815,25 +2763,23 @@ class TensorMethods:
 
     def max(self, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
         """See `gradwire.max`: The largest value; with a dim, the values and indices along it; with another tensor, `maximum` (torch.max)."""
-        return _call("max", (self, dim, keepdim), (("other", other),), ("values", "indices"))
+        return _call("max", (self, dim, keepdim), (("other", other),), ('values', 'indices'))
 
     def maximum(self, other: Tensor) -> Tensor:
         """See `gradwire.maximum`: The larger of two, nan if either is (torch.maximum)."""
         return _call("maximum", (self, other))
 
-    def mean(
-        self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None
-    ) -> Tensor:
+    def mean(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
         """See `gradwire.mean`: The mean over dim, or all of them, of a floating or complex dtype (torch.mean)."""
         return _call("mean", (self, dim, keepdim), (("dtype", dtype),))
 
     def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
         """See `gradwire.median`: The lower of the two middle values; with a dim, values and indices along it (torch.median)."""
-        return _call("median", (self, dim, keepdim), (), ("values", "indices"))
+        return _call("median", (self, dim, keepdim), (), ('values', 'indices'))
 
     def min(self, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
         """See `gradwire.min`: The smallest value; with a dim, the values and indices along it; with another tensor, `minimum` (torch.min)."""
-        return _call("min", (self, dim, keepdim), (("other", other),), ("values", "indices"))
+        return _call("min", (self, dim, keepdim), (("other", other),), ('values', 'indices'))
 
     def minimum(self, other: Tensor) -> Tensor:
         """See `gradwire.minimum`: The smaller of two, nan if either is (torch.minimum)."""
@@ -3857,7 +2803,7 @@ class TensorMethods:
 
     def msort(self) -> Any:
         """See `gradwire.msort`: Values in order along the first dimension (torch.msort)."""
-        return _call("msort", (self,), (), ("values", "indices"))
+        return _call("msort", (self,), (), ('values', 'indices'))
 
     def mul(self, other: Tensor | Number) -> Tensor:
         """See `gradwire.mul`: input * other (torch.mul)."""
@@ -3903,89 +2849,23 @@ class TensorMethods:
         """In-place form of `neg`."""
         return _call("neg_", (self,))
 
-    def new_empty(
-        self,
-        *size: int | Sequence[int],
-        dtype: dtype | None = None,
-        device: device | str | None = None,
-        requires_grad: bool = False,
-    ) -> Tensor:
+    def new_empty(self, *size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
         """See `gradwire.new_empty`: A tensor of the input's dtype and device, to be written to (torch.Tensor.new_empty)."""
-        return _call(
-            "new_empty",
-            (self, _sizes(size)),
-            (
-                ("dtype", dtype),
-                ("device", device),
-                ("requires_grad", requires_grad),
-            ),
-        )
+        return _call("new_empty", (self, _sizes(size)), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
-    def new_full(
-        self,
-        size: int | Sequence[int],
-        fill_value: Number,
-        *,
-        dtype: dtype | None = None,
-        device: device | str | None = None,
-        requires_grad: bool = False,
-    ) -> Tensor:
+    def new_full(self, size: int | Sequence[int], fill_value: Number, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
         """See `gradwire.new_full`: One value, of the input's dtype and device (torch.Tensor.new_full)."""
-        return _call(
-            "new_full",
-            (self, size, fill_value),
-            (
-                ("dtype", dtype),
-                ("device", device),
-                ("requires_grad", requires_grad),
-            ),
-        )
+        return _call("new_full", (self, size, fill_value), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
-    def new_ones(
-        self,
-        *size: int | Sequence[int],
-        dtype: dtype | None = None,
-        device: device | str | None = None,
-        requires_grad: bool = False,
-    ) -> Tensor:
+    def new_ones(self, *size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
         """See `gradwire.new_ones`: Ones of the input's dtype and device (torch.Tensor.new_ones)."""
-        return _call(
-            "new_ones",
-            (self, _sizes(size)),
-            (
-                ("dtype", dtype),
-                ("device", device),
-                ("requires_grad", requires_grad),
-            ),
-        )
+        return _call("new_ones", (self, _sizes(size)), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
-    def new_zeros(
-        self,
-        *size: int | Sequence[int],
-        dtype: dtype | None = None,
-        device: device | str | None = None,
-        requires_grad: bool = False,
-    ) -> Tensor:
+    def new_zeros(self, *size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
         """See `gradwire.new_zeros`: Zeros of the input's dtype and device (torch.Tensor.new_zeros)."""
-        return _call(
-            "new_zeros",
-            (self, _sizes(size)),
-            (
-                ("dtype", dtype),
-                ("device", device),
-                ("requires_grad", requires_grad),
-            ),
-        )
+        return _call("new_zeros", (self, _sizes(size)), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
-    def nll_loss(
-        self,
-        target: Tensor,
-        weight: Tensor | None = None,
-        size_average: bool | None = None,
-        ignore_index: int = -100,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> Tensor:
+    def nll_loss(self, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
         """See `gradwire.nll_loss`: Minus the log-probability of the target class (torch.nn.functional.nll_loss)."""
         return _call("nll_loss", (self, target, weight, size_average, ignore_index, reduce, reduction))
 
@@ -3993,36 +2873,13 @@ class TensorMethods:
         """See `gradwire.nonzero`: The positions of nonzero elements, one a row; or a tuple of one vector a dimension (torch.nonzero)."""
         return _call("nonzero", (self,), (("as_tuple", as_tuple),))
 
-    def norm(
-        self,
-        p: Number = 2,
-        dim: int | Sequence[int] | None = None,
-        keepdim: bool = False,
-        *,
-        dtype: dtype | None = None,
-    ) -> Tensor:
+    def norm(self, p: Number = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
         """See `gradwire.norm`: The p-norm over dim, or all of them; the Frobenius norm is p = 2 (torch.norm)."""
         return _call("norm", (self, p, dim, keepdim), (("dtype", dtype),))
 
-    def normal(
-        self,
-        std: Tensor | Number = 1.0,
-        size: int | Sequence[int] | None = None,
-        *,
-        dtype: dtype | None = None,
-        device: device | str | None = None,
-        requires_grad: bool = False,
-    ) -> Tensor:
+    def normal(self, std: Tensor | Number = 1.0, size: int | Sequence[int] | None = None, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
         """See `gradwire.normal`: Normal numbers of means and standard deviations, tensors or numbers; numbers need a size (torch.normal)."""
-        return _call(
-            "normal",
-            (self, std, size),
-            (
-                ("dtype", dtype),
-                ("device", device),
-                ("requires_grad", requires_grad),
-            ),
-        )
+        return _call("normal", (self, std, size), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
     def normal_(self, mean: float = 0.0, std: float = 1.0) -> Tensor:
         """See `gradwire.normal_`: Normal numbers of a mean and standard deviation, written into the input (torch.Tensor.normal_)."""
@@ -4032,25 +2889,15 @@ class TensorMethods:
         """See `gradwire.normalize`: The input over its p-norm along dim, which counts as eps at least (torch.nn.functional.normalize)."""
         return _call("normalize", (self, p, dim, eps))
 
-    def ones_like(
-        self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False
-    ) -> Tensor:
+    def ones_like(self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
         """See `gradwire.ones_like`: Ones in the input's shape (torch.ones_like)."""
-        return _call(
-            "ones_like",
-            (self,),
-            (
-                ("dtype", dtype),
-                ("device", device),
-                ("requires_grad", requires_grad),
-            ),
-        )
+        return _call("ones_like", (self,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
     def outer(self, vec2: Tensor) -> Tensor:
         """See `gradwire.outer`: All products of the elements of two vectors (torch.outer)."""
         return _call("outer", (self, vec2))
 
-    def pad(self, pad: int | Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    def pad(self, pad: int | Sequence[int], mode: str = 'constant', value: float | None = None) -> Tensor:
         """See `gradwire.pad`: A constant around the last dimensions (torch.nn.functional.pad); mode "constant" only."""
         return _call("pad", (self, pad, mode, value))
 
@@ -4090,53 +2937,17 @@ class TensorMethods:
         """In-place form of `rad2deg`."""
         return _call("rad2deg_", (self,))
 
-    def rand_like(
-        self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False
-    ) -> Tensor:
+    def rand_like(self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
         """See `gradwire.rand_like`: Uniform numbers in the input's shape (torch.rand_like)."""
-        return _call(
-            "rand_like",
-            (self,),
-            (
-                ("dtype", dtype),
-                ("device", device),
-                ("requires_grad", requires_grad),
-            ),
-        )
+        return _call("rand_like", (self,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
-    def randint_like(
-        self,
-        low: int,
-        high: int,
-        *,
-        dtype: dtype | None = None,
-        device: device | str | None = None,
-        requires_grad: bool = False,
-    ) -> Tensor:
+    def randint_like(self, low: int, high: int, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
         """See `gradwire.randint_like`: Whole numbers from low to high - 1 in the input's shape (torch.randint_like)."""
-        return _call(
-            "randint_like",
-            (self, low, high),
-            (
-                ("dtype", dtype),
-                ("device", device),
-                ("requires_grad", requires_grad),
-            ),
-        )
+        return _call("randint_like", (self, low, high), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
-    def randn_like(
-        self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False
-    ) -> Tensor:
+    def randn_like(self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
         """See `gradwire.randn_like`: Normal numbers in the input's shape (torch.randn_like)."""
-        return _call(
-            "randn_like",
-            (self,),
-            (
-                ("dtype", dtype),
-                ("device", device),
-                ("requires_grad", requires_grad),
-            ),
-        )
+        return _call("randn_like", (self,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
     def ravel(self) -> Tensor:
         """See `gradwire.ravel`: One dimension (torch.ravel)."""
@@ -4178,9 +2989,7 @@ class TensorMethods:
         """See `gradwire.repeat`: The tensor repeated along each dimension, leading ones added (torch.Tensor.repeat)."""
         return _call("repeat", (self, _sizes(repeats)))
 
-    def repeat_interleave(
-        self, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None
-    ) -> Tensor:
+    def repeat_interleave(self, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
         """See `gradwire.repeat_interleave`: Each element, or slice along dim, repeated in place (torch.repeat_interleave)."""
         return _call("repeat_interleave", (self, repeats, dim), (("output_size", output_size),))
 
@@ -4224,36 +3033,15 @@ class TensorMethods:
         """See `gradwire.rsub`: other - alpha * input (torch.rsub)."""
         return _call("rsub", (self, other), (("alpha", alpha),))
 
-    def scaled_dot_product_attention(
-        self,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        *,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> Tensor:
+    def scaled_dot_product_attention(self, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
         """See `gradwire.scaled_dot_product_attention`: softmax(query @ key.T * scale + mask) @ value (torch.nn.functional.scaled_dot_product_attention)."""
-        return _call(
-            "scaled_dot_product_attention",
-            (self, key, value, attn_mask, dropout_p, is_causal),
-            (
-                ("scale", scale),
-                ("enable_gqa", enable_gqa),
-            ),
-        )
+        return _call("scaled_dot_product_attention", (self, key, value, attn_mask, dropout_p, is_causal), (("scale", scale), ("enable_gqa", enable_gqa),))
 
-    def scatter(
-        self, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None
-    ) -> Tensor:
+    def scatter(self, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None) -> Tensor:
         """See `gradwire.scatter`: The input with src's elements (or a value) put at the places of index along dim (torch.scatter)."""
         return _call("scatter", (self, dim, index, src), (("value", value),))
 
-    def scatter_(
-        self, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None
-    ) -> Tensor:
+    def scatter_(self, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None) -> Tensor:
         """In-place form of `scatter`."""
         return _call("scatter_", (self, dim, index, src), (("value", value),))
 
@@ -4347,7 +3135,7 @@ class TensorMethods:
 
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
         """See `gradwire.sort`: Values in order along dim, and where they were (torch.sort); equal ones always keep their order."""
-        return _call("sort", (self, dim, descending, stable), (), ("values", "indices"))
+        return _call("sort", (self, dim, descending, stable), (), ('values', 'indices'))
 
     def split(self, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
         """See `gradwire.split`: Parts of a size, the last maybe smaller, or of the sizes given (torch.split); a tuple of views."""
@@ -4373,27 +3161,13 @@ class TensorMethods:
         """See `gradwire.squeeze`: Without dimensions of size 1: all of them, or those named that are (torch.squeeze)."""
         return _call("squeeze", (self, dim))
 
-    def std(
-        self,
-        dim: int | Sequence[int] | None = None,
-        unbiased: bool | None = None,
-        keepdim: bool = False,
-        *,
-        correction: Number | None = None,
-    ) -> Tensor:
+    def std(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Tensor:
         """See `gradwire.std`: The square root of the variance (torch.std)."""
         return _call("std", (self, dim, unbiased, keepdim), (("correction", correction),))
 
-    def std_mean(
-        self,
-        dim: int | Sequence[int] | None = None,
-        unbiased: bool | None = None,
-        keepdim: bool = False,
-        *,
-        correction: Number | None = None,
-    ) -> Any:
+    def std_mean(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
         """See `gradwire.std_mean`: The standard deviation and the mean (torch.std_mean)."""
-        return _call("std_mean", (self, dim, unbiased, keepdim), (("correction", correction),), ("std", "mean"))
+        return _call("std_mean", (self, dim, unbiased, keepdim), (("correction", correction),), ('std', 'mean'))
 
     def sub(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
         """See `gradwire.sub`: input - alpha * other (torch.sub)."""
@@ -4403,9 +3177,7 @@ class TensorMethods:
         """In-place form of `sub`."""
         return _call("sub_", (self, other), (("alpha", alpha),))
 
-    def sum(
-        self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None
-    ) -> Tensor:
+    def sum(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
         """See `gradwire.sum`: The sum over dim, or all of them; whole numbers add up to int64 (torch.sum)."""
         return _call("sum", (self, dim, keepdim), (("dtype", dtype),))
 
@@ -4461,27 +3233,13 @@ class TensorMethods:
         """See `gradwire.tile`: Repeated along its last dimensions, or with leading ones added (torch.tile)."""
         return _call("tile", (self, _sizes(dims)))
 
-    def to(
-        self,
-        dtype: dtype | None = None,
-        device: device | str | None = None,
-        *,
-        non_blocking: bool = False,
-        copy: bool = False,
-    ) -> Tensor:
+    def to(self, dtype: dtype | None = None, device: device | str | None = None, *, non_blocking: bool = False, copy: bool = False) -> Tensor:
         """See `gradwire.to`: The values in another dtype or on another device; the same tensor if nothing changes (torch.Tensor.to)."""
-        return _call(
-            "to",
-            (self, dtype, device),
-            (
-                ("non_blocking", non_blocking),
-                ("copy", copy),
-            ),
-        )
+        return _call("to", (self, dtype, device), (("non_blocking", non_blocking), ("copy", copy),))
 
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
         """See `gradwire.topk`: The k largest (or smallest) values along dim in order, and where they are (torch.topk)."""
-        return _call("topk", (self, k, dim, largest, sorted), (), ("values", "indices"))
+        return _call("topk", (self, k, dim, largest, sorted), (), ('values', 'indices'))
 
     def trace(self) -> Tensor:
         """See `gradwire.trace`: The sum of a matrix's diagonal (torch.trace). input: (n, m). Raises EngineError: SHAPE."""
@@ -4539,27 +3297,13 @@ class TensorMethods:
         """See `gradwire.unsqueeze`: With a dimension of size 1 put before `dim` (torch.unsqueeze)."""
         return _call("unsqueeze", (self, dim))
 
-    def var(
-        self,
-        dim: int | Sequence[int] | None = None,
-        unbiased: bool | None = None,
-        keepdim: bool = False,
-        *,
-        correction: Number | None = None,
-    ) -> Tensor:
+    def var(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Tensor:
         """See `gradwire.var`: The variance over dim, or all of them: squares divided by the count less the correction, 1 (torch.var)."""
         return _call("var", (self, dim, unbiased, keepdim), (("correction", correction),))
 
-    def var_mean(
-        self,
-        dim: int | Sequence[int] | None = None,
-        unbiased: bool | None = None,
-        keepdim: bool = False,
-        *,
-        correction: Number | None = None,
-    ) -> Any:
+    def var_mean(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
         """See `gradwire.var_mean`: The variance and the mean (torch.var_mean)."""
-        return _call("var_mean", (self, dim, unbiased, keepdim), (("correction", correction),), ("var", "mean"))
+        return _call("var_mean", (self, dim, unbiased, keepdim), (("correction", correction),), ('var', 'mean'))
 
     def view(self, *size: int | Sequence[int]) -> Tensor:
         """See `gradwire.view`: The elements, row by row, in another shape, never copied; refused where strides forbid (torch.Tensor.view)."""
@@ -4597,16 +3341,6 @@ class TensorMethods:
         """In-place form of `zero`."""
         return _call("zero_", (self,))
 
-    def zeros_like(
-        self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False
-    ) -> Tensor:
+    def zeros_like(self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
         """See `gradwire.zeros_like`: Zeros in the input's shape (torch.zeros_like)."""
-        return _call(
-            "zeros_like",
-            (self,),
-            (
-                ("dtype", dtype),
-                ("device", device),
-                ("requires_grad", requires_grad),
-            ),
-        )
+        return _call("zeros_like", (self,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
