@@ -74,9 +74,9 @@ def main() -> None:
     torch.set_num_threads(THREADS)
     if options.address:
         gradwire.connect(options.address)
-    print(
-        f"{date.today()}, {platform.machine()}, {os.cpu_count()} cores, PyTorch {torch.__version__} with {THREADS} threads\n"
-    )
+    cores = f"{platform.machine()}, {os.cpu_count()} cores"
+    print(f"{date.today()}, {cores}, PyTorch {torch.__version__} with {THREADS} threads; medians of turns
+")
     print("| workload | PyTorch in process | gradwire | ratio | must |")
     print("| --- | --- | --- | --- | --- |")
     for workload in WORKLOADS:
