@@ -75,8 +75,7 @@ def main() -> None:
     if options.address:
         gradwire.connect(options.address)
     cores = f"{platform.machine()}, {os.cpu_count()} cores"
-    print(f"{date.today()}, {cores}, PyTorch {torch.__version__} with {THREADS} threads; medians of turns
-")
+    print(f"{date.today()}, {cores}, PyTorch {torch.__version__} with {THREADS} threads; medians of turns\n")
     print("| workload | PyTorch in process | gradwire | ratio | must |")
     print("| --- | --- | --- | --- | --- |")
     for workload in WORKLOADS:
