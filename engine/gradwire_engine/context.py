@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -66,3 +67,8 @@ def activate(context: Context) -> Iterator[None]:
             yield
     finally:
         CURRENT.reset(token)
+
+
+def generator_for(xp: Any) -> Any:
+    """The current context's random generator for an array module."""
+    return CURRENT.get().generator.of(xp)

@@ -41,10 +41,3 @@ class Generator:
         self.seed = int(held["seed"])
         self._numpy = np.random.Generator(restored)
         self._cuda = None
-
-
-def generator_for(xp: Any) -> Any:
-    """The current context's generator for an array module."""
-    from gradwire_engine.context import CURRENT
-
-    return CURRENT.get().generator.of(xp)
