@@ -16,11 +16,13 @@ import numpy as np
 
 from gradwire_engine import dtypes
 from gradwire_engine.context import CURRENT, Context, grad_mode
-from gradwire_engine.device import module_for
+from gradwire_engine.device import module_for, module_of
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import AccumulateGrad, Fit, Meta, Node, Saved
 from gradwire_engine.ops.basic import cast, real, sum_to_size
-from gradwire_engine.tensor import Tensor, edge_of
+from gradwire_engine.ops.shape import clone
+from gradwire_engine.refusals import check_writable
+from gradwire_engine.tensor import Tensor, edge_of, retain_grad
 
 AnyNode: TypeAlias = "Node | AccumulateGrad"
 Place: TypeAlias = "tuple[AnyNode, int]"
@@ -35,18 +37,18 @@ def backward(
 ) -> list[Tensor]:
     """Add the tensors' gradients to the leaves they depend on (torch.autograd.backward).
 
-    inputs: if given, only these receive gradients, leaves or not.
+    inputs: if given, only these receive gradients; those that are no leaves retain theirs from now on.
     Returns the tensors that received one. Raises EngineError: NO_GRAD_FN, GRADIENT_NEEDS_SCALAR, SHAPE,
     GRAPH_FREED, VERSION_CONFLICT, CANCELLED; then no tensor's gradient has changed.
     """
     if inputs is not None and not inputs:
         raise EngineError(Reason.RUNTIME, "'inputs' argument to backward cannot be empty.")
-    run = _Backward(create_graph, create_graph if retain_graph is None else retain_graph)
+    run = _Backward(create_graph, create_graph if retain_graph is None else retain_graph, to_leaves=True)
     targets = None if inputs is None else _places(inputs)
-    run.run(_roots(tensors, gradients, create_graph), targets)
-    if inputs is not None and targets is not None:
-        received = ((item, run.captured.get(place)) for item, place in zip(inputs, targets, strict=True))
-        run.deliveries.extend((item, gradient) for item, gradient in received if gradient is not None)
+    roots = _roots(tensors, gradients, create_graph)
+    for item in inputs or ():
+        retain_grad(item)  # a non-leaf receives its gradient by retaining it, from now on
+    run.run(roots, targets)
     return run.deliver()
 
 
@@ -66,22 +68,26 @@ def gradients(
     """
     if not inputs:
         raise EngineError(Reason.ARGUMENT_VALUE, "grad requires non-empty inputs.")
-    run = _Backward(create_graph, create_graph if retain_graph is None else retain_graph)
+    run = _Backward(create_graph, create_graph if retain_graph is None else retain_graph, to_leaves=False)
     targets = _places(inputs)
     run.run(_roots(outputs, grad_outputs, create_graph), targets)
+    arrived = [run.captured.get(place) for place in reversed(targets)]
+    run.captured.clear()
     results: list[Tensor | None] = []
-    for item, place in zip(inputs, targets, strict=True):
-        gradient = run.captured.get(place)
-        if gradient is None and materialize_grads:
-            gradient = module_for(item.device).zeros(item.shape, item.dtype)
-        elif gradient is None and not allow_unused:
+    for item in inputs:
+        gradient = arrived.pop()  # popped, so that an array nobody else holds can be taken over
+        if gradient is not None and not create_graph:
+            gradient = _own(gradient)
+        elif gradient is None and materialize_grads:
+            gradient = Tensor(module_for(item.device).zeros(item.shape, item.dtype))
+        elif gradient is None and gradient is None and not allow_unused:
             raise EngineError(
                 Reason.UNUSED_INPUT,
                 "One of the differentiated Tensors appears to not have been used in the graph. "
                 "Set allow_unused=True if this is the desired behavior.",
                 input=len(results),
             )
-        results.append(_as_tensor(gradient))
+        results.append(gradient)
     return results, run.deliver()
 
 
@@ -112,11 +118,12 @@ def _roots(
                 f"Mismatch in shape: grad_output[{number}] has a shape of {list(gradient.shape)} and output[{number}] "
                 f"has a shape of {list(tensor.shape)}.",
             )
-        elif dtypes.category(gradient.dtype) == dtypes.COMPLEX != dtypes.category(tensor.dtype):
+        elif (dtypes.category(gradient.dtype) == dtypes.COMPLEX) != (dtypes.category(tensor.dtype) == dtypes.COMPLEX):
             raise EngineError(
                 Reason.DTYPE,
-                "For complex Tensors, both grad_output and output are required to have the same dtype: "
-                f"grad_output[{number}] is {gradient.dtype}, output[{number}] is {tensor.dtype}",
+                "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
+                f"dtype: grad_output[{number}] has a dtype of {dtypes.name_of(gradient.dtype)} and output[{number}] has a "
+                f"dtype of {dtypes.name_of(tensor.dtype)}.",
             )
         edge = edge_of(tensor)
         if edge is None:
@@ -147,11 +154,17 @@ def _implicit_gradient(tensor: Tensor) -> Tensor:
 
 
 class _Backward:
-    """One pass. `captured` holds the gradients that arrived at the places asked for."""
+    """One pass, towards all leaves or to targets.
 
-    def __init__(self, create_graph: bool, retain_graph: bool) -> None:
+    What arrives is noted in `deliveries` for tensors that collect it: those that retain it and, `to_leaves`, the
+    leaves; else `captured` holds what arrived at the targets.
+    """
+
+    def __init__(self, create_graph: bool, retain_graph: bool, to_leaves: bool) -> None:
         self.create_graph = create_graph
         self.retain_graph = retain_graph
+        self.to_leaves = to_leaves
+        self.goals: set[AnyNode] | None = None
         self.pending: dict[AnyNode, list[Any]] = {}
         self.captured: dict[Place, Any] = {}
         self.deliveries: list[tuple[Tensor, Any]] = []
@@ -164,6 +177,8 @@ class _Backward:
         for node in nodes if needed is None else needed:
             if node.freed:
                 _refuse_freed(node)
+        if wanted is not None and needed is not None:
+            self.goals = needed.union(node for node, _ in wanted)
         for (node, index), gradient in roots:
             self._add(node, index, gradient)
         ready = [(-node.seq, number, node) for number, node in enumerate(self.pending) if not counts[node]]
@@ -191,7 +206,13 @@ class _Backward:
         self.deliveries.reverse()
         while self.deliveries:
             tensor, gradient = self.deliveries.pop()  # popped, so that an array nobody else holds can be taken over
-            ready.append((tensor, gradient if self.create_graph else _own(tensor, gradient)))
+            if self.create_graph:
+                ready.append((tensor, gradient))
+            elif tensor.grad is None:
+                ready.append((tensor, _own(gradient)))
+            else:
+                ready.append((tensor, gradient))
+                check_writable(tensor.grad.array)
         with grad_mode(self.create_graph):
             for tensor, gradient in ready:
                 self._accumulate(tensor, gradient)
@@ -203,13 +224,14 @@ class _Backward:
         gradients = self.pending.get(node)
         if gradients is None:
             return False
-        if wanted is not None:
+        if wanted is not None and not self.to_leaves:
             for index, gradient in enumerate(gradients):
                 if (node, index) in wanted and gradient is not None:
                     self.captured[node, index] = gradient
         if type(node) is AccumulateGrad:
-            if wanted is None:
-                self.deliveries.append((node.variable, self.pending.pop(node)[0]))
+            del self.pending[node]
+            if self.to_leaves and node.variable.requires_grad:  # it may have been switched off since
+                self.deliveries.append((node.variable, gradients[0]))
             return False
         for index, reference in (node.retained or {}).items():
             tensor = reference()
@@ -228,12 +250,13 @@ class _Backward:
             whole = self._materialized(node, gradients)
             gradient = whole[0]
         for slot, formula, places, takes_all in plan.formulas:
+            if self.goals is not None and node.op.list_place < 0 and node.edges[slot][0] not in self.goals:  # type: ignore[index]
+                continue
             result = formula(whole if takes_all else gradient, *[values[place] for place in places])
             if node.op.list_place >= 0:
                 self._spread(node, slot, result)
             else:
-                node_below, index = node.edges[slot]  # type: ignore[misc]
-                self._add(node_below, index, fit(result, node.metas[slot]))  # type: ignore[arg-type]
+                self._pass_on(node, slot, result)
         if not self.retain_graph:
             node.free()
 
@@ -246,9 +269,12 @@ class _Backward:
         else:
             first, parts = (slot if op.tensor_places[slot] < op.list_place else slot - 1 + length), (result,)
         for place, part in enumerate(parts, first):
-            edge, wanted = node.edges[place], node.metas[place]
-            if edge is not None and wanted is not None:
-                self._add(edge[0], edge[1], fit(part, wanted))
+            self._pass_on(node, place, part)
+
+    def _pass_on(self, node: Node, place: int, gradient: Any) -> None:
+        edge, wanted = node.edges[place], node.metas[place]
+        if edge is not None and wanted is not None:
+            self._add(edge[0], edge[1], fit(gradient, wanted))
 
     def _materialized(self, node: Node, gradients: list[Any]) -> tuple[Any, ...]:
         """The gradients of all outputs, zeros where none arrived and None where none can."""
@@ -264,6 +290,8 @@ class _Backward:
         return Tensor(zeros) if self.create_graph else zeros
 
     def _add(self, node: AnyNode, index: int, gradient: Any) -> None:
+        if self.goals is not None and node not in self.goals:
+            return
         held = self.pending.get(node)
         if held is None:
             held = self.pending[node] = [None] * (index + 1)
@@ -274,7 +302,8 @@ class _Backward:
     def _accumulate(self, tensor: Tensor, gradient: Any) -> None:
         held: Any = tensor.grad
         if self.create_graph:
-            tensor.grad = gradient if held is None else held + gradient
+            # A tensor of its own: the same gradient may go to several, and may be the user's.
+            tensor.grad = clone(gradient) if held is None else held + gradient
         elif held is None:
             tensor.grad = gradient if type(gradient) is Tensor else Tensor(gradient)
         elif tensor.node is not None or held.requires_grad or not held.array.flags.writeable:
@@ -289,27 +318,25 @@ def _references(gradient: Any) -> int:
     return sys.getrefcount(gradient)
 
 
-def _own(tensor: Tensor, gradient: Any) -> Any:
-    """An array to keep as a first gradient: this very one if nobody else holds it, else a copy."""
-    if tensor.grad is not None:
-        return gradient
+def _own(gradient: Any) -> Tensor:
+    """A tensor of this very array if nobody else holds it, else of a copy."""
     whole = getattr(gradient, "base", gradient) is None and gradient.ndim > 0 and gradient.flags.c_contiguous
     if whole and _references(gradient) <= _SOLE_REFERENCES:
         return Tensor(gradient)
-    return Tensor(module_for(tensor.device).array(gradient, order="C"))
+    return Tensor(module_of(gradient).array(gradient, order="C"))
 
 
 def _count_sole_references() -> int:
-    """How many references `_own` sees to an array that only `deliver`'s list held: this differs between Pythons."""
+    """How many references `_own` sees to an array popped from the list that held it: this differs between Pythons."""
     counts: list[int] = []
     pending = [(None, np.zeros(1))]
 
-    def own(tensor: None, gradient: Any) -> None:
+    def own(gradient: Any) -> None:
         counts.append(_references(gradient))
 
     while pending:
-        tensor, gradient = pending.pop()
-        own(tensor, gradient)
+        _, gradient = pending.pop()
+        own(gradient)
     return counts[0]
 
 

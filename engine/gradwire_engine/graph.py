@@ -59,16 +59,16 @@ class Saved:
 
     def value(self, owner: Node, name: str) -> Array:
         """The array. Raises EngineError: VERSION_CONFLICT if it was changed in place since."""
-        if self.version != self.storage.version:
+        holder = self if self.leaf is None else self.leaf  # a leaf may hold other data by now (x.data = y)
+        if self.version != holder.storage.version:
             self._refuse(owner, name)
-        return self.array
+        return holder.array
 
     def tensor(self, owner: Node, name: str) -> Tensor:
         """The tensor with its history, for differentiating through backward itself."""
         from gradwire_engine.tensor import Tensor
 
-        if self.version != self.storage.version:
-            self._refuse(owner, name)
+        self.value(owner, name)
         if self.leaf is not None:
             return self.leaf
         made = Tensor(self.array, self.requires_grad, self.storage)
@@ -84,14 +84,15 @@ class Saved:
         where = "torch.cuda." if not hasattr(self.array, "__array_interface__") else "torch."
         maker, index = (owner, self.output) if self.output >= 0 else (self.node, self.index)
         which = f", which is output {index} of {maker.name}," if maker is not None else ""
+        version = (self if self.leaf is None else self.leaf).storage.version
         raise EngineError(
             Reason.VERSION_CONFLICT,
             "one of the variables needed for gradient computation has been modified by an inplace operation: "
-            f"[{where}{kind}Tensor {list(self.array.shape)}]{which} is at version {self.storage.version}; "
+            f"[{where}{kind}Tensor {list(self.array.shape)}]{which} is at version {version}; "
             f"expected version {self.version} instead. {owner.name} needs it as {name!r}.",
             op=owner.op.name,
             saved=name,
-            version=self.storage.version,
+            version=version,
             expected_version=self.version,
         )
 

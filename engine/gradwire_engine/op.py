@@ -30,7 +30,7 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import Edge, Fit, Meta, Node, Saved
 from gradwire_engine.refusals import REFUSED, check_in_place, check_result, check_writable, explain
 from gradwire_engine.schema import REQUIRED, TENSOR_KINDS, Kind, Param, read_signature
-from gradwire_engine.tensor import Tensor, ViewOf, edge_of, move_to, refresh
+from gradwire_engine.tensor import Step, Tensor, ViewOf, edge_of, move_to, refresh
 
 Formula: TypeAlias = Callable[..., Any]
 REGISTRY: dict[str, Op | Composite] = {}
@@ -297,10 +297,10 @@ class Op(Signature):
     def _wrap_view(self, args: tuple[Any, ...], source: Tensor, array: Array, inherits: bool, output: int) -> Tensor:
         made = Tensor(array, storage=source.storage)
         held = source.view
-        base, chain = (source, ()) if held is None else (held.base, held.chain)
-        no_grad = inherits and not CURRENT.get().grad_enabled
-        made.view = ViewOf(base, (*chain, (self, args, output)), self.view == "multiple", no_grad)
+        base, before = (source, None) if held is None else (held.base, held.last)
+        made.view = ViewOf(base, Step(before, self, args[1:], output))
         # A view made under no_grad still says that it requires grad, though it has no grad_fn.
+        no_grad = inherits and not CURRENT.get().grad_enabled
         made.requires_grad = no_grad and dtypes.is_differentiable(array.dtype)
         return made
 
@@ -372,10 +372,13 @@ class Op(Signature):
         # Recorded before the change, so that edges and saved versions are those of the old value.
         others = (target, *args[1:])
         node = self.record(others, (target,), override) if track else None
-        if direct:
-            self.writer(np if cupy() is None else self._module(arrays), *arrays)  # type: ignore[misc]
-        else:
-            _write(target.array, result)
+        try:
+            if direct:
+                self.writer(np if cupy() is None else self._module(arrays), *arrays)  # type: ignore[misc]
+            else:
+                _write(target.array, result)
+        except REFUSED as error:
+            raise explain(self, args, error) from error
         target.storage.version += 1
         if node is not None:
             self._rewrite_history(target, node)
@@ -391,16 +394,18 @@ class Op(Signature):
         target.storage.history += 1
 
     def _tracks_in_place(self, args: tuple[Any, ...]) -> bool:
-        if not CURRENT.get().grad_enabled:
+        """Whether to record; brings the histories of views up to date."""
+        if not CURRENT.get().grad_enabled or not dtypes.is_differentiable(args[0].dtype):
             return False
+        track = False
         for place in self.tensor_places:
             value = args[place]
             for item in value if place == self.list_place else (value,):
                 if type(item) is Tensor:
-                    edge_of(item) if item.view is not None else None
-                    if item.requires_grad:
-                        return True
-        return False
+                    if item.view is not None and item.view.history != item.storage.history:
+                        refresh(item)
+                    track = track or item.requires_grad
+        return track
 
     def _promoted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with their arrays in the common dtype. Numbers stay numbers where NumPy treats them so."""

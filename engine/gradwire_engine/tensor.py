@@ -41,23 +41,30 @@ class Storage:
         self.account.bytes -= self.nbytes
 
 
+class Step:
+    """One op on the way from a base to a view: its arguments but for the input, and which of its results it is.
+
+    Steps form a list that starts at the view. They hold no tensors, so the views in between may go.
+    """
+
+    __slots__ = ("args", "before", "op", "output")
+
+    def __init__(self, before: Step | None, op: Op, args: tuple[Any, ...], output: int) -> None:
+        self.before = before
+        self.op = op
+        self.args = args
+        self.output = output
+
+
 class ViewOf:
     """How a view follows from its base: the ops to apply again, and the history they were applied to."""
 
-    __slots__ = ("base", "chain", "from_multiple", "history", "under_no_grad")
+    __slots__ = ("base", "history", "last")
 
-    def __init__(
-        self,
-        base: Tensor,
-        chain: tuple[tuple[Op, tuple[Any, ...], int], ...],
-        from_multiple: bool,
-        under_no_grad: bool,
-    ) -> None:
+    def __init__(self, base: Tensor, last: Step) -> None:
         self.base = base
-        self.chain = chain
+        self.last = last
         self.history = base.storage.history
-        self.from_multiple = from_multiple
-        self.under_no_grad = under_no_grad
 
 
 class GradState:
@@ -85,7 +92,7 @@ class Tensor:
 
     def __init__(self, array: Array, requires_grad: bool = False, storage: Storage | None = None) -> None:
         self.array = array
-        self.storage = Storage(array.nbytes, CURRENT.get().account) if storage is None else storage
+        self.storage = Storage(_held_bytes(array), CURRENT.get().account) if storage is None else storage
         self.requires_grad = requires_grad
         self.node = None
         self.index = 0
@@ -153,6 +160,12 @@ class Tensor:
         return f"Tensor(shape={self.shape}, dtype={name_of(self.dtype)}, grad_fn={self.grad_fn})"
 
 
+def _held_bytes(array: Array) -> int:
+    """What an array keeps in memory: of a part of a larger one, or one stretched over few values, all of that one."""
+    base = array.base
+    return int(array.nbytes if base is None else getattr(base, "nbytes", array.nbytes))
+
+
 def tensor(array: Array, requires_grad: bool = False) -> Tensor:
     """A leaf around an array, which it takes over. Raises EngineError: REQUIRES_GRAD for integer dtypes."""
     if requires_grad and not is_differentiable(array.dtype):
@@ -169,17 +182,24 @@ def detach(source: Tensor) -> Tensor:
 
 def data(source: Tensor) -> Tensor:
     """A leaf on the same storage with a version counter of its own (torch.Tensor.data)."""
-    return Tensor(source.array, storage=Storage(0, source.storage.account, owner=source.storage))
+    return Tensor(source.array, storage=_borrowed(source.storage))
 
 
 def set_data(target: Tensor, source: Tensor) -> None:
-    """Make `target` hold `source`'s values from now on (x.data = y). Raises EngineError: DTYPE."""
+    """Make `target` hold `source`'s values from now on, at its own version (x.data = y). Raises EngineError: DTYPE."""
     if target.requires_grad and not is_differentiable(source.dtype):
         raise EngineError(
             Reason.DTYPE, "data set to a tensor that requires gradients must be floating point or complex dtype"
         )
+    version = target.storage.version
     target.array = source.array
-    target.storage = Storage(0, source.storage.account, owner=source.storage)
+    target.storage = _borrowed(source.storage)
+    target.storage.version = version
+
+
+def _borrowed(storage: Storage) -> Storage:
+    """A version counter of its own on bytes that another storage counts."""
+    return Storage(0, storage.account, owner=storage.owner or storage)
 
 
 def refresh(view: Tensor) -> None:
@@ -188,11 +208,16 @@ def refresh(view: Tensor) -> None:
 
     held = view.view
     assert held is not None
+    steps = []
+    step: Step | None = held.last
+    while step is not None:
+        steps.append(step)
+        step = step.before
     with grad_mode(True):
         fresh = held.base
-        for op, args, output in held.chain:
-            made = op(fresh, *args[1:])
-            fresh = made[output] if isinstance(made, tuple | list) else made
+        for step in reversed(steps):
+            made = step.op(fresh, *step.args)
+            fresh = made[step.output] if isinstance(made, tuple | list) else made
     move_to(view, fresh.node, fresh.index)
     view.requires_grad = fresh.requires_grad
     held.history = view.storage.history
@@ -232,9 +257,9 @@ def retain_grad(source: Tensor) -> None:
 
     Raises EngineError: REQUIRES_GRAD if it does not require grad.
     """
+    node = source.grad_fn  # asked first: it brings a view's flags up to date
     if not source.requires_grad:
         raise EngineError(Reason.REQUIRES_GRAD, "can't retain_grad on Tensor that has requires_grad=False")
-    node = source.grad_fn
     if node is not None:
         source.grad_state().retains_grad = True
         node.retain(source.index, source)

@@ -14,10 +14,13 @@ from gradwire_engine import (
     activate,
     backward,
     call,
+    data,
     detach,
     grad_mode,
     gradients,
     retain_grad,
+    set_data,
+    set_requires_grad,
     tensor,
 )
 
@@ -273,3 +276,130 @@ def test_a_gradient_that_is_a_saved_value_is_copied() -> None:
     backward([x * ones], [ones])
     call("add_", (x.grad, 1.0))
     assert ones.array.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def test_gradients_of_a_pass_that_is_recorded_are_tensors_of_their_own() -> None:
+    x, y, seed = (tensor(np.ones((3, 3)), flag) for flag in (True, True, False))
+    backward([x + y], [seed], create_graph=True)
+    call("mul_", (x.grad, 5.0))
+    assert y.grad.array.tolist() == seed.array.tolist() == np.ones((3, 3)).tolist()
+
+
+def test_gradients_that_are_returned_may_be_changed_in_place() -> None:
+    x, y, seed = leaf(1.0, 2.0), leaf(1.0, 2.0), leaf(1.0, 1.0, grad=False)
+    (of_x, of_y, again), _ = gradients([x + y], [x, y, x], [seed])
+    call("mul_", (of_x, 5.0))
+    assert of_y.array.tolist() == again.array.tolist() == seed.array.tolist() == [1.0, 1.0]
+    scalar = tensor(np.array(2.0), True)
+    (slope,), _ = gradients([scalar * scalar], [scalar])
+    call("mul_", (slope, 5.0))
+    (stretched,), _ = gradients([call("sum", (x,))], [x])
+    call("mul_", (stretched, 5.0))
+    assert (slope.array.item(), stretched.array.tolist()) == (20.0, [5.0, 5.0])
+
+
+def test_an_input_named_twice_receives_its_gradient_once() -> None:
+    x = leaf(2.0)
+    y = x * x
+    retain_grad(y)
+    backward([y * 3.0], inputs=[x, x, y])
+    assert (x.grad.array.item(), y.grad.array.item()) == (12.0, 3.0)
+
+
+def test_a_non_leaf_among_the_inputs_of_backward_retains_its_gradient() -> None:
+    x = leaf(2.0)
+    y = x * x
+    backward([y * 3.0], inputs=[y])
+    assert y.retains_grad
+    assert x.grad is None
+
+
+def test_a_gradient_is_retained_only_where_the_pass_has_to_go() -> None:
+    x, w = leaf(2.0), leaf(3.0)
+    aside = x * 2.0
+    retain_grad(aside)
+    gradients([aside + w, aside], [w])
+    assert aside.grad is None
+
+
+def test_a_leaf_switched_off_before_backward_receives_nothing() -> None:
+    x = leaf(2.0)
+    y = x * x
+    set_requires_grad(x, False)
+    backward([y])
+    assert x.grad is None
+
+
+def test_a_gradient_that_overlaps_itself_is_not_added_to() -> None:
+    x, w = leaf(1.0, 2.0), leaf(1.0, 2.0)
+    x.grad = call("expand", (leaf(1.0, grad=False), (2,)))
+    with pytest.raises(EngineError, match="more than one element of the written-to tensor"):
+        backward([call("sum", (x * w,))])
+    assert x.grad.array.tolist() == [1.0, 1.0]
+    assert w.grad is None
+
+
+def test_a_real_gradient_of_a_complex_output_is_refused() -> None:
+    with pytest.raises(EngineError, match="both grad_output and output are required to have the same dtype"):
+        backward([leaf(1.0) * 1j], [leaf(1.0, grad=False)])
+
+
+def test_an_older_view_as_an_operand_of_an_in_place_op_has_its_present_history() -> None:
+    x, w = leaf(1.0, 2.0), leaf(5.0, 7.0)
+    base, target = x * 1.0, leaf(1.0, 1.0) * 1.0
+    view = base[0:2]
+    call("mul_", (base, w))
+    call("mul_", (target, view))
+    backward([call("sum", (target,))])
+    assert x.grad.array.tolist() == [5.0, 7.0]
+    assert w.grad.array.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("op", ["copy_", "setitem_"])
+def test_whole_numbers_that_are_overwritten_do_not_come_to_require_grad(op: str) -> None:
+    whole, value = tensor(np.zeros(2, np.int64)), leaf(1.5, 2.5)
+    call(op, (whole, value) if op == "copy_" else (whole, slice(0, 2), value))
+    assert whole.array.tolist() == [1, 2]
+    assert whole.is_leaf and not whole.requires_grad
+
+
+def test_data_that_was_exchanged_counts_in_backward_at_the_same_version() -> None:
+    x = leaf(1.0, 2.0)
+    with grad_mode(False):
+        call("add_", (x, 0.0))
+    y = call("sum", (x * x,))
+    set_data(x, leaf(10.0, 20.0, grad=False))
+    assert x.storage.version == 1
+    backward([y])
+    assert x.grad.array.tolist() == [20.0, 40.0]
+
+
+def test_exchanging_data_again_and_again_keeps_nothing() -> None:
+    x = leaf(1.0)
+    for _ in range(3):
+        set_data(x, data(x))
+    assert x.storage.owner.owner is None
+
+
+def test_a_long_chain_of_views_keeps_only_its_base(context: Context) -> None:
+    x = tensor(np.ones((2, 3)), True)
+    y = x * 1.0
+    first = y
+    for _ in range(50_000):
+        y = call("t", (y,))
+    second = weakref.ref(call("t", (first,)))
+    assert second() is None
+    call("mul_", (first, 2.0))
+    backward([call("sum", (y,))])
+    assert x.grad.array.tolist() == np.full((2, 3), 2.0).tolist()
+    del y, first
+    x.grad = None
+    assert context.account.bytes == 48
+
+
+def test_a_part_of_a_larger_array_counts_as_the_whole_that_it_keeps(context: Context) -> None:
+    part = tensor(np.zeros((10, 10))[2:4])
+    stretched = tensor(np.broadcast_to(np.float64(1.0), (100,)))
+    assert context.account.bytes == 800 + 8
+    del part, stretched
+    assert context.account.bytes == 0

@@ -59,7 +59,7 @@ def index_select(xp: Any, input: Array, dim: int, index: Array) -> Array:
 def _index_select_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
     """Zeros of a shape, with the slices of g added at their positions."""
     if not shape:
-        return g.reshape(shape)
+        return g.reshape(shape).copy()
     dim = normalize_dim(dim, len(shape))
     first = xp.moveaxis(g, dim, 0)
     rest = first.shape[1:]
