@@ -39,6 +39,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "bernoulli": {"p": None},
     "binary_cross_entropy": {"weight": None, "size_average": None, "reduce": None, "reduction": 'mean'},
     "binary_cross_entropy_with_logits": {"weight": None, "size_average": None, "reduce": None, "reduction": 'mean', "pos_weight": None},
+    "bincount": {"weights": None, "minlength": 0},
+    "bucketize": {"out_int32": False, "right": False},
     "cat": {"dim": 0},
     "celu": {"alpha": 1.0},
     "chunk": {"dim": 0},
@@ -58,6 +60,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "diag": {"diagonal": 0},
     "diag_embed": {"offset": 0, "dim1": -2, "dim2": -1},
     "diagonal": {"offset": 0, "dim1": 0, "dim2": 1},
+    "diff": {"n": 1, "dim": -1, "prepend": None, "append": None},
     "div": {"rounding_mode": None},
     "dropout": {"p": 0.5, "training": True},
     "elu": {"alpha": 1.0},
@@ -66,6 +69,22 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "empty_like": {"dtype": None, "device": None, "requires_grad": False},
     "exponential": {"lambd": 1.0},
     "eye": {"m": None, "dtype": None, "device": None, "requires_grad": False},
+    "fft.fft": {"n": None, "dim": -1, "norm": None},
+    "fft.fft2": {"s": None, "dim": (-2, -1), "norm": None},
+    "fft.fftn": {"s": None, "dim": None, "norm": None},
+    "fft.fftshift": {"dim": None},
+    "fft.hfft": {"n": None, "dim": -1, "norm": None},
+    "fft.ifft": {"n": None, "dim": -1, "norm": None},
+    "fft.ifft2": {"s": None, "dim": (-2, -1), "norm": None},
+    "fft.ifftn": {"s": None, "dim": None, "norm": None},
+    "fft.ifftshift": {"dim": None},
+    "fft.ihfft": {"n": None, "dim": -1, "norm": None},
+    "fft.irfft": {"n": None, "dim": -1, "norm": None},
+    "fft.irfft2": {"s": None, "dim": (-2, -1), "norm": None},
+    "fft.irfftn": {"s": None, "dim": None, "norm": None},
+    "fft.rfft": {"n": None, "dim": -1, "norm": None},
+    "fft.rfft2": {"s": None, "dim": (-2, -1), "norm": None},
+    "fft.rfftn": {"s": None, "dim": None, "norm": None},
     "flatten": {"start_dim": 0, "end_dim": -1},
     "full": {"dtype": None, "device": None, "requires_grad": False},
     "full_like": {"dtype": None, "device": None, "requires_grad": False},
@@ -79,6 +98,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "index_add": {"alpha": 1},
     "index_put": {"accumulate": False},
     "isclose": {"rtol": 1e-05, "atol": 1e-08, "equal_nan": False},
+    "isin": {"assume_unique": False, "invert": False},
     "kl_div": {"size_average": None, "reduce": None, "reduction": 'mean', "log_target": False},
     "kthvalue": {"dim": -1, "keepdim": False},
     "l1_loss": {"size_average": None, "reduce": None, "reduction": 'mean', "weight": None},
@@ -102,6 +122,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "mse_loss": {"size_average": None, "reduce": None, "reduction": 'mean', "weight": None},
     "multinomial": {"replacement": False},
     "nan_to_num": {"nan": None, "posinf": None, "neginf": None},
+    "nansum": {"dim": None, "keepdim": False, "dtype": None},
     "new_empty": {"dtype": None, "device": None, "requires_grad": False},
     "new_full": {"dtype": None, "device": None, "requires_grad": False},
     "new_ones": {"dtype": None, "device": None, "requires_grad": False},
@@ -133,6 +154,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "scalar_tensor": {"dtype": None, "device": None, "requires_grad": False},
     "scaled_dot_product_attention": {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False},
     "scatter": {"src": None, "value": None},
+    "searchsorted": {"out_int32": False, "right": False, "side": None, "sorter": None},
     "smooth_l1_loss": {"size_average": None, "reduce": None, "reduction": 'mean', "beta": 1.0},
     "softmax": {"dtype": None},
     "softmin": {"dtype": None},
@@ -156,6 +178,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "triu_indices": {"offset": 0, "dtype": None, "device": None},
     "unbind": {"dim": 0},
     "uniform": {"from_": 0.0, "to": 1.0},
+    "unique": {"sorted": True, "return_inverse": False, "return_counts": False, "dim": None},
     "var": {"dim": None, "unbiased": None, "keepdim": False, "correction": None},
     "var_mean": {"dim": None, "unbiased": None, "keepdim": False, "correction": None},
     "zeros": {"dtype": None, "device": None, "requires_grad": False},
@@ -167,11 +190,11 @@ NUMBERS: dict[str, frozenset[str]] = {
     "addcdiv": frozenset({'value'}),
     "addcmul": frozenset({'value'}),
     "addmm": frozenset({'beta', 'alpha'}),
-    "arange": frozenset({'start', 'end', 'step'}),
     "baddbmm": frozenset({'beta', 'alpha'}),
     "bitwise_and": frozenset({'input', 'other'}),
     "bitwise_or": frozenset({'input', 'other'}),
     "bitwise_xor": frozenset({'input', 'other'}),
+    "bucketize": frozenset({'input'}),
     "clamp": frozenset({'min', 'max'}),
     "clamp_max": frozenset({'max'}),
     "clamp_min": frozenset({'min'}),
@@ -189,6 +212,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "index_add": frozenset({'alpha'}),
     "index_fill": frozenset({'value'}),
     "index_put": frozenset({'values'}),
+    "isin": frozenset({'elements', 'test_elements'}),
     "le": frozenset({'other'}),
     "lerp": frozenset({'weight'}),
     "linalg.vector_norm": frozenset({'ord'}),
@@ -196,8 +220,6 @@ NUMBERS: dict[str, frozenset[str]] = {
     "logspace": frozenset({'start', 'end'}),
     "lt": frozenset({'other'}),
     "masked_fill": frozenset({'value'}),
-    "max": frozenset({'dim'}),
-    "min": frozenset({'dim'}),
     "mul": frozenset({'input', 'other'}),
     "ne": frozenset({'other'}),
     "new_full": frozenset({'fill_value'}),
@@ -205,10 +227,10 @@ NUMBERS: dict[str, frozenset[str]] = {
     "normal": frozenset({'mean', 'std'}),
     "pow": frozenset({'input', 'exponent'}),
     "remainder": frozenset({'input', 'other'}),
-    "repeat_interleave": frozenset({'repeats'}),
     "rsub": frozenset({'other', 'alpha'}),
     "scalar_tensor": frozenset({'s'}),
     "scatter": frozenset({'src', 'value'}),
+    "searchsorted": frozenset({'input'}),
     "setitem": frozenset({'value'}),
     "std": frozenset({'correction'}),
     "std_mean": frozenset({'correction'}),
@@ -219,7 +241,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "where": frozenset({'input', 'other'}),
     "xlogy": frozenset({'input', 'other'}),
 }
-TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addcdiv', 'addcmul', 'addmm', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'cat', 'ceil', 'celu', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'cosine_similarity', 'count_nonzero', 'cross_entropy', 'cumprod', 'cumsum', 'deg2rad', 'detach', 'diag', 'diag_embed', 'diagonal', 'digamma', 'div', 'dot', 'dstack', 'einsum', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'isclose', 'isfinite', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_select', 'matmul', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'normalize', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scaled_dot_product_attention', 'scatter', 'scatter_add', 'select', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'uniform', 'unsqueeze', 'var', 'var_mean', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
+TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addcdiv', 'addcmul', 'addmm', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cat', 'ceil', 'celu', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'cosine_similarity', 'count_nonzero', 'cross_entropy', 'cummax', 'cummin', 'cumprod', 'cumsum', 'deg2rad', 'detach', 'diag', 'diag_embed', 'diagonal', 'diff', 'digamma', 'div', 'dot', 'dstack', 'einsum', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fft.fft', 'fft.fft2', 'fft.fftn', 'fft.fftshift', 'fft.hfft', 'fft.ifft', 'fft.ifft2', 'fft.ifftn', 'fft.ifftshift', 'fft.ihfft', 'fft.irfft', 'fft.irfft2', 'fft.irfftn', 'fft.rfft', 'fft.rfft2', 'fft.rfftn', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_select', 'matmul', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'nansum', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'normalize', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scaled_dot_product_attention', 'scatter', 'scatter_add', 'searchsorted', 'select', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'uniform', 'unique', 'unsqueeze', 'var', 'var_mean', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
 
 
 def H(input: Tensor) -> Tensor:
@@ -444,6 +466,14 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
     return _call("binary_cross_entropy_with_logits", (input, target, weight, size_average, reduce, reduction, pos_weight))
 
 
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each whole number from 0 comes, or the sums of its weights (torch.bincount).
+
+    input: (n,), not negative; weights: (n,). Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    """
+    return _call("bincount", (input, weights, minlength))
+
+
 def bitwise_and(input: Tensor | Number, other: Tensor | Number) -> Tensor:
     """Bits set in both (torch.bitwise_and)."""
     return _call("bitwise_and", (input, other))
@@ -480,6 +510,11 @@ def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
 def broadcast_to(input: Tensor, size: int | Sequence[int]) -> Tensor:
     """A view with size-1 dimensions stretched (torch.broadcast_to)."""
     return _call("broadcast_to", (input, size))
+
+
+def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """Which of the intervals between boundaries each value lies in (torch.bucketize)."""
+    return _call("bucketize", (input, boundaries), (("out_int32", out_int32), ("right", right),))
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -635,6 +670,16 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
     return _call("cross_entropy", (input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing))
 
 
+def cummax(input: Tensor, dim: int) -> Any:
+    """The largest value so far along dim, and where it is (torch.cummax)."""
+    return _call("cummax", (input, dim), (), ('values', 'indices'))
+
+
+def cummin(input: Tensor, dim: int) -> Any:
+    """The smallest value so far along dim, and where it is (torch.cummin)."""
+    return _call("cummin", (input, dim), (), ('values', 'indices'))
+
+
 def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
     """Products of the elements so far along dim (torch.cumprod)."""
     return _call("cumprod", (input, dim), (("dtype", dtype),))
@@ -668,6 +713,14 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of two dimensions, as a last one (torch.diagonal)."""
     return _call("diagonal", (input, offset, dim1, dim2))
+
+
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+    """Each element less the one before it along dim, n times (torch.diff).
+
+    prepend, append: what to put before and behind. Raises EngineError: RUNTIME, DIM_OUT_OF_RANGE.
+    """
+    return _call("diff", (input, n, dim, prepend, append))
 
 
 def digamma(input: Tensor) -> Tensor:
@@ -792,6 +845,93 @@ def exponential(input: Tensor, lambd: float = 1.0) -> Tensor:
 def eye(n: int, m: int | None = None, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Ones on the diagonal of n rows and m columns (torch.eye)."""
     return _call("eye", (n, m), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
+
+
+def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The discrete Fourier transform along dim (torch.fft.fft).
+
+    n: its length, to which the input is cut or filled with zeros; norm: "backward" (no scale), "ortho", "forward" (1/n).
+    Real and whole numbers are taken as complex ones. Raises EngineError: RUNTIME for a length below 1 and half types.
+    """
+    return _call("fft.fft", (input, n, dim, norm))
+
+
+def fft_fft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+    """The transform over two dimensions (torch.fft.fft2)."""
+    return _call("fft.fft2", (input, s, dim, norm))
+
+
+def fft_fftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+    """The transform over several dimensions, by default all or the last len(s) (torch.fft.fftn)."""
+    return _call("fft.fftn", (input, s, dim, norm))
+
+
+def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Frequencies in ascending order, zero in the middle (torch.fft.fftshift)."""
+    return _call("fft.fftshift", (input, dim))
+
+
+def fft_hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The transform of a Hermitian signal, given by its first half, to real numbers (torch.fft.hfft)."""
+    return _call("fft.hfft", (input, n, dim, norm))
+
+
+def fft_ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse transform along dim, by default scaled by 1/n (torch.fft.ifft)."""
+    return _call("fft.ifft", (input, n, dim, norm))
+
+
+def fft_ifft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+    """The inverse transform over two dimensions (torch.fft.ifft2)."""
+    return _call("fft.ifft2", (input, s, dim, norm))
+
+
+def fft_ifftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+    """The inverse transform over several dimensions (torch.fft.ifftn)."""
+    return _call("fft.ifftn", (input, s, dim, norm))
+
+
+def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """The inverse of fftshift (torch.fft.ifftshift)."""
+    return _call("fft.ifftshift", (input, dim))
+
+
+def fft_ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of hfft: of real numbers, the first half of a Hermitian signal (torch.fft.ihfft)."""
+    return _call("fft.ihfft", (input, n, dim, norm))
+
+
+def fft_irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of rfft: n real numbers, by default twice the input's length less 2 (torch.fft.irfft)."""
+    return _call("fft.irfft", (input, n, dim, norm))
+
+
+def fft_irfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+    """The inverse of rfft2, to real numbers (torch.fft.irfft2)."""
+    return _call("fft.irfft2", (input, s, dim, norm))
+
+
+def fft_irfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+    """The inverse of rfftn, to real numbers (torch.fft.irfftn)."""
+    return _call("fft.irfftn", (input, s, dim, norm))
+
+
+def fft_rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The transform of real numbers: the n // 2 + 1 values that determine the others (torch.fft.rfft).
+
+    Raises EngineError: RUNTIME for complex input.
+    """
+    return _call("fft.rfft", (input, n, dim, norm))
+
+
+def fft_rfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+    """The transform of real numbers over two dimensions, the last by half (torch.fft.rfft2)."""
+    return _call("fft.rfft2", (input, s, dim, norm))
+
+
+def fft_rfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+    """The transform of real numbers over several dimensions, the last by half (torch.fft.rfftn)."""
+    return _call("fft.rfftn", (input, s, dim, norm))
 
 
 def fill(input: Tensor, value: Tensor | Number) -> Tensor:
@@ -988,6 +1128,11 @@ def isfinite(input: Tensor) -> Tensor:
     return _call("isfinite", (input,))
 
 
+def isin(elements: Tensor | Number, test_elements: Tensor | Number, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """Whether each element is among the test elements (torch.isin)."""
+    return _call("isin", (elements, test_elements), (("assume_unique", assume_unique), ("invert", invert),))
+
+
 def isinf(input: Tensor) -> Tensor:
     """Where it is infinite, of either sign (torch.isinf)."""
     return _call("isinf", (input,))
@@ -1109,13 +1254,18 @@ def log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tenso
 
 
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
-    """log(exp(input) + exp(other)) (torch.logaddexp)."""
+    """log(exp(input) + exp(other)), of real numbers (torch.logaddexp)."""
     return _call("logaddexp", (input, other))
 
 
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2**input + 2**other) (torch.logaddexp2)."""
     return _call("logaddexp2", (input, other))
+
+
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """log of the running sum of exp(input) along dim, without overflow (torch.logcumsumexp)."""
+    return _call("logcumsumexp", (input, dim))
 
 
 def logical_and(input: Tensor, other: Tensor) -> Tensor:
@@ -1310,6 +1460,11 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 def nan_to_num(input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """nan and infinities replaced: by 0, the largest and the smallest number unless told (torch.nan_to_num)."""
     return _call("nan_to_num", (input, nan, posinf, neginf))
+
+
+def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+    """The sum over dim, or all of them, of what is not nan (torch.nansum)."""
+    return _call("nansum", (input, dim, keepdim), (("dtype", dtype),))
 
 
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -1606,6 +1761,14 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _call("scatter_add", (input, dim, index, src))
 
 
+def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None) -> Tensor:
+    """Where each value would go in the sorted last dimension: before equal ones, or behind (torch.searchsorted).
+
+    sorted_sequence: (n,), or (..., n) with input (..., m); sorter: what sorts it. Raises EngineError: RUNTIME.
+    """
+    return _call("searchsorted", (sorted_sequence, input), (("out_int32", out_int32), ("right", right), ("side", side), ("sorter", sorter),))
+
+
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One position along a dimension, which goes away (torch.select)."""
     return _call("select", (input, dim, index))
@@ -1875,6 +2038,15 @@ def uniform(input: Tensor, from_: float = 0.0, to: float = 1.0) -> Tensor:
     return _call("uniform", (input, from_, to))
 
 
+def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    """The distinct elements, or slices along dim, always in order (torch.unique).
+
+    return_inverse: also which of them each element is; return_counts: also how often each comes.
+    Raises EngineError: NOT_SUPPORTED for complex numbers, DIM_OUT_OF_RANGE.
+    """
+    return _call("unique", (input, sorted, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
+
+
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of size 1 put before `dim` (torch.unsqueeze)."""
     return _call("unsqueeze", (input, dim))
@@ -2117,6 +2289,10 @@ class TensorMethods:
         """See `gradwire.bernoulli`: 1 with the probability that each element (or p) says, else 0; no gradient flows (torch.bernoulli)."""
         return _call("bernoulli", (self, p))
 
+    def bincount(self, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+        """See `gradwire.bincount`: How often each whole number from 0 comes, or the sums of its weights (torch.bincount)."""
+        return _call("bincount", (self, weights, minlength))
+
     def bitwise_and(self, other: Tensor | Number) -> Tensor:
         """See `gradwire.bitwise_and`: Bits set in both (torch.bitwise_and)."""
         return _call("bitwise_and", (self, other))
@@ -2156,6 +2332,10 @@ class TensorMethods:
     def broadcast_to(self, *size: int | Sequence[int]) -> Tensor:
         """See `gradwire.broadcast_to`: A view with size-1 dimensions stretched (torch.broadcast_to)."""
         return _call("broadcast_to", (self, _sizes(size)))
+
+    def bucketize(self, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+        """See `gradwire.bucketize`: Which of the intervals between boundaries each value lies in (torch.bucketize)."""
+        return _call("bucketize", (self, boundaries), (("out_int32", out_int32), ("right", right),))
 
     def ceil(self) -> Tensor:
         """See `gradwire.ceil`: The smallest whole number not below (torch.ceil)."""
@@ -2257,6 +2437,14 @@ class TensorMethods:
         """See `gradwire.cross_entropy`: The cross entropy of softmax(input) with classes or probabilities (torch.nn.functional.cross_entropy)."""
         return _call("cross_entropy", (self, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing))
 
+    def cummax(self, dim: int) -> Any:
+        """See `gradwire.cummax`: The largest value so far along dim, and where it is (torch.cummax)."""
+        return _call("cummax", (self, dim), (), ('values', 'indices'))
+
+    def cummin(self, dim: int) -> Any:
+        """See `gradwire.cummin`: The smallest value so far along dim, and where it is (torch.cummin)."""
+        return _call("cummin", (self, dim), (), ('values', 'indices'))
+
     def cumprod(self, dim: int, *, dtype: dtype | None = None) -> Tensor:
         """See `gradwire.cumprod`: Products of the elements so far along dim (torch.cumprod)."""
         return _call("cumprod", (self, dim), (("dtype", dtype),))
@@ -2296,6 +2484,10 @@ class TensorMethods:
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
         """See `gradwire.diagonal`: The diagonal of two dimensions, as a last one (torch.diagonal)."""
         return _call("diagonal", (self, offset, dim1, dim2))
+
+    def diff(self, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+        """See `gradwire.diff`: Each element less the one before it along dim, n times (torch.diff)."""
+        return _call("diff", (self, n, dim, prepend, append))
 
     def digamma(self) -> Tensor:
         """See `gradwire.digamma`: The derivative of lgamma (torch.digamma)."""
@@ -2585,6 +2777,10 @@ class TensorMethods:
         """See `gradwire.isfinite`: Where it is neither nan nor infinite (torch.isfinite)."""
         return _call("isfinite", (self,))
 
+    def isin(self, test_elements: Tensor | Number, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+        """See `gradwire.isin`: Whether each element is among the test elements (torch.isin)."""
+        return _call("isin", (self, test_elements), (("assume_unique", assume_unique), ("invert", invert),))
+
     def isinf(self) -> Tensor:
         """See `gradwire.isinf`: Where it is infinite, of either sign (torch.isinf)."""
         return _call("isinf", (self,))
@@ -2678,12 +2874,16 @@ class TensorMethods:
         return _call("log_softmax", (self, dim), (("dtype", dtype),))
 
     def logaddexp(self, other: Tensor) -> Tensor:
-        """See `gradwire.logaddexp`: log(exp(input) + exp(other)) (torch.logaddexp)."""
+        """See `gradwire.logaddexp`: log(exp(input) + exp(other)), of real numbers (torch.logaddexp)."""
         return _call("logaddexp", (self, other))
 
     def logaddexp2(self, other: Tensor) -> Tensor:
         """See `gradwire.logaddexp2`: log2(2**input + 2**other) (torch.logaddexp2)."""
         return _call("logaddexp2", (self, other))
+
+    def logcumsumexp(self, dim: int) -> Tensor:
+        """See `gradwire.logcumsumexp`: log of the running sum of exp(input) along dim, without overflow (torch.logcumsumexp)."""
+        return _call("logcumsumexp", (self, dim))
 
     def logical_and(self, other: Tensor) -> Tensor:
         """See `gradwire.logical_and`: True where both are nonzero (torch.logical_and)."""
@@ -2828,6 +3028,10 @@ class TensorMethods:
     def nan_to_num_(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
         """In-place form of `nan_to_num`."""
         return _call("nan_to_num_", (self, nan, posinf, neginf))
+
+    def nansum(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+        """See `gradwire.nansum`: The sum over dim, or all of them, of what is not nan (torch.nansum)."""
+        return _call("nansum", (self, dim, keepdim), (("dtype", dtype),))
 
     def narrow(self, dim: int, start: int, length: int) -> Tensor:
         """See `gradwire.narrow`: `length` positions from `start` along a dimension (torch.narrow)."""
@@ -3052,6 +3256,10 @@ class TensorMethods:
     def scatter_add_(self, dim: int, index: Tensor, src: Tensor) -> Tensor:
         """In-place form of `scatter_add`."""
         return _call("scatter_add_", (self, dim, index, src))
+
+    def searchsorted(self, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None) -> Tensor:
+        """See `gradwire.searchsorted`: Where each value would go in the sorted last dimension: before equal ones, or behind (torch.searchsorted)."""
+        return _call("searchsorted", (self, input), (("out_int32", out_int32), ("right", right), ("side", side), ("sorter", sorter),))
 
     def select(self, dim: int, index: int) -> Tensor:
         """See `gradwire.select`: One position along a dimension, which goes away (torch.select)."""
@@ -3292,6 +3500,10 @@ class TensorMethods:
     def uniform_(self, from_: float = 0.0, to: float = 1.0) -> Tensor:
         """In-place form of `uniform`."""
         return _call("uniform_", (self, from_, to))
+
+    def unique(self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+        """See `gradwire.unique`: The distinct elements, or slices along dim, always in order (torch.unique)."""
+        return _call("unique", (self, sorted, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
 
     def unsqueeze(self, dim: int) -> Tensor:
         """See `gradwire.unsqueeze`: With a dimension of size 1 put before `dim` (torch.unsqueeze)."""

@@ -188,7 +188,7 @@ def gather(xp: Any, input: Array, dim: int, index: Array, *, sparse_grad: bool =
 
 
 @op(name="_gather_backward", node="ScatterAddBackward0")
-def _gather_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
+def gather_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
     """Zeros of a shape with g added at the places of index: gather's adjoint."""
     whole = xp.zeros(shape, dtypes.float32 if is_half(g.dtype) else g.dtype)
     places = _flat_places(xp, "gather", whole.shape, normalize_dim(dim, whole.ndim), index)
@@ -196,8 +196,8 @@ def _gather_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> 
     return whole.astype(g.dtype, copy=False)
 
 
-gather.grad(input=lambda g, dim, index, input_meta: _gather_backward(g, dim, index, input_meta.shape))
-_gather_backward.grad(g=lambda g, dim, index: gather(g, dim, index))
+gather.grad(input=lambda g, dim, index, input_meta: gather_backward(g, dim, index, input_meta.shape))
+gather_backward.grad(g=lambda g, dim, index: gather(g, dim, index))
 
 
 @op(name="_put_along", node="ScatterBackward0")

@@ -1,0 +1,142 @@
+"""Running extremes and running logarithms of sums, differences of neighbours, sums that skip nan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import DType
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import sub
+from gradwire_engine.ops.checks import normalize_dim, normalize_dims
+from gradwire_engine.ops.compare import eq, logical_xor
+from gradwire_engine.ops.fill import where
+from gradwire_engine.ops.gather import gather_backward
+from gradwire_engine.ops.join import cat, stack
+from gradwire_engine.ops.precision import through_float32
+from gradwire_engine.ops.reduce import keep
+from gradwire_engine.ops.reduce import sum as total
+from gradwire_engine.ops.shape import alias, at, narrow, select
+from gradwire_engine.ops.unary import exp, isnan
+
+Ints = tuple[int, ...]
+
+
+def _accumulated(xp: Any, combine: Any, input: Array, dim: int) -> Array:
+    """combine of all elements so far. CuPy's ufuncs do not accumulate: there in log2(n) steps of doubled width."""
+    if xp is np:
+        return combine.accumulate(input, dim)
+    result, width = input.copy(), 1
+    while width < input.shape[dim]:
+        later, earlier = at(result, dim, slice(width, None)), at(result, dim, slice(None, -width))
+        later[...] = combine(later, earlier.copy())
+        width *= 2
+    return result
+
+
+def _running_extreme(xp: Any, name: str, combine: Any, input: Array, dim: int) -> tuple[Array, Array]:
+    """The extreme so far along dim and its place: of equal ones the last."""
+    if input.dtype.kind == "c":
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'")
+    dim = normalize_dim(dim, input.ndim)
+    if not input.ndim:
+        return input.copy(), xp.zeros((), dtypes.int64)
+    if not input.size:
+        return input.copy(), xp.zeros(input.shape, dtypes.int64)
+    values = _accumulated(xp, combine, input, dim)
+    taken = input == values
+    if dtypes.category(input.dtype) == dtypes.FLOAT:
+        taken |= xp.isnan(input)
+    places = xp.arange(input.shape[dim], dtype=dtypes.int64).reshape((-1,) + (1,) * (input.ndim - 1 - dim))
+    return values, _accumulated(xp, xp.maximum, xp.where(taken, places, 0), dim)
+
+
+@op(outputs=("values", "indices"), differentiable_outputs=(0,))
+def cummax(xp: Any, input: Array, dim: int) -> Array:
+    """The largest value so far along dim, and where it is (torch.cummax)."""
+    return _running_extreme(xp, "cummax", xp.maximum, input, dim)
+
+
+@op(outputs=("values", "indices"), differentiable_outputs=(0,))
+def cummin(xp: Any, input: Array, dim: int) -> Array:
+    """The smallest value so far along dim, and where it is (torch.cummin)."""
+    return _running_extreme(xp, "cummin", xp.minimum, input, dim)
+
+
+for _finder in (cummax, cummin):
+    _finder.grad(input=lambda g, out1, input_meta, dim: gather_backward(g, dim, out1, input_meta.shape))
+
+
+@op
+@through_float32
+def logcumsumexp(xp: Any, input: Array, dim: int) -> Array:
+    """log of the running sum of exp(input) along dim, without overflow (torch.logcumsumexp)."""
+    if dtypes.category(input.dtype) != dtypes.FLOAT:
+        raise EngineError(
+            Reason.NOT_SUPPORTED, f"\"logcumsumexp_out_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'"
+        )
+    dim = normalize_dim(dim, input.ndim)
+    return _accumulated(xp, xp.logaddexp, input, dim) if input.size and input.ndim else input.copy()
+
+
+def _logcumsumexp_input(g: Any, input: Any, out: Any, dim: int) -> Any:
+    """exp(input[i]) * sum over j >= i of g[j] / exp(out[j]), by a recursion whose exponents are never positive."""
+    if not input.ndim or not math.prod(input.shape):
+        return g
+    dim = normalize_dim(dim, input.ndim)
+    level = where(eq(out, -math.inf), 0, out)  # where nothing was added yet, exp(input) is 0 whatever is taken off
+    length = input.shape[dim]
+    sums = [select(g, dim, length - 1)]
+    for index in range(length - 2, -1, -1):
+        fading = exp(select(out, dim, index) - select(level, dim, index + 1))
+        sums.append(select(g, dim, index) + fading * sums[-1])
+    return exp(input - level) * stack(sums[::-1], dim)
+
+
+logcumsumexp.grad(input=_logcumsumexp_input)
+
+
+@composite
+def diff(input: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, append: Array | None = None) -> Array:
+    """Each element less the one before it along dim, n times (torch.diff).
+
+    prepend, append: what to put before and behind. Raises EngineError: RUNTIME, DIM_OUT_OF_RANGE.
+    """
+    if not input.ndim:
+        raise EngineError(Reason.RUNTIME, "diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise EngineError(Reason.RUNTIME, f"order must be non-negative but got {n}")
+    dim = normalize_dim(dim, input.ndim)
+    for name, other in (("prepend", prepend), ("append", append)):
+        if other is not None and other.ndim != input.ndim:
+            raise EngineError(Reason.RUNTIME, f"diff expects {name} or append to be the same dimension as input")
+    if prepend is not None or append is not None:
+        input = cat([part for part in (prepend, input, append) if part is not None], dim)
+    if not n:
+        return alias(input)
+    less: Callable[..., Any] = logical_xor if input.dtype == dtypes.bool_ else sub
+    for _ in range(min(n, input.shape[dim])):
+        length = input.shape[dim] - 1
+        input = less(narrow(input, dim, 1, length), narrow(input, dim, 0, length))
+    return input
+
+
+@op
+def nansum(
+    xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Array:
+    """The sum over dim, or all of them, of what is not nan (torch.nansum)."""
+    if input.dtype.kind == "c":
+        raise EngineError(Reason.RUNTIME, "nansum on CPU does not support complex inputs")
+    if dtypes.category(input.dtype) == dtypes.FLOAT:
+        input = xp.where(xp.isnan(input), input.dtype.type(0), input)
+    return total(input, normalize_dims(dim, input.ndim), keepdim, dtype=dtype)
+
+
+nansum.grad(input=lambda g, input, dim, keepdim: where(isnan(input), 0, keep(g, input.shape, dim, keepdim)))

@@ -1,0 +1,147 @@
+"""Values as sets and bins: unique, isin, bincount, searchsorted, bucketize. None of them has a gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.checks import admit, normalize_dim
+
+
+@op(name="_unique", data_dependent=True, outputs=("output", "inverse", "counts"))
+def _unique(xp: Any, input: Array, dim: int | None) -> Any:
+    """The distinct elements, or slices along dim, in order; which of them each one is; how often each comes."""
+    if dim is None:
+        values, inverse, counts = xp.unique(input.reshape(-1), return_inverse=True, return_counts=True, equal_nan=False)
+        inverse = inverse.reshape(input.shape)
+    else:
+        dim = normalize_dim(dim, input.ndim)
+        values, inverse, counts = xp.unique(input, return_inverse=True, return_counts=True, axis=dim)
+        inverse = inverse.reshape(-1)
+    return values, inverse.astype(dtypes.int64, copy=False), counts.astype(dtypes.int64, copy=False)
+
+
+@composite(data_dependent=True, differentiable=False, outputs=("output", "inverse_indices", "counts"))
+def unique(
+    input: Array,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The distinct elements, or slices along dim, always in order (torch.unique).
+
+    return_inverse: also which of them each element is; return_counts: also how often each comes.
+    Raises EngineError: NOT_SUPPORTED for complex numbers, DIM_OUT_OF_RANGE.
+    """
+    if dtypes.category(input.dtype) == dtypes.COMPLEX:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"unique\" not implemented for '{dtypes.TITLES[input.dtype]}'")
+    values, inverse, counts = _unique(input, dim)
+    wanted = [values, *([inverse] if return_inverse else []), *([counts] if return_counts else [])]
+    return tuple(wanted) if len(wanted) > 1 else values
+
+
+@op
+def isin(
+    xp: Any,
+    elements: Array | Number,
+    test_elements: Array | Number,
+    *,
+    assume_unique: bool = False,
+    invert: bool = False,
+) -> Array:
+    """Whether each element is among the test elements (torch.isin)."""
+    dtype = dtypes.result_type(elements, test_elements)
+    elements, test_elements = (xp.asarray(value).astype(dtype, copy=False) for value in (elements, test_elements))
+    return xp.isin(elements, test_elements, assume_unique=assume_unique, invert=invert)
+
+
+@op(data_dependent=True)
+def bincount(xp: Any, input: Array, weights: Array | None = None, minlength: int = 0) -> Array:
+    """How often each whole number from 0 comes, or the sums of its weights (torch.bincount).
+
+    input: (n,), not negative; weights: (n,). Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    """
+    if dtypes.category(input.dtype) != dtypes.INT:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"bincount_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'")
+    if minlength < 0:
+        raise EngineError(Reason.RUNTIME, "minlength should be >= 0")
+    if input.ndim != 1 or (input.size and int(input.min()) < 0):
+        raise EngineError(Reason.RUNTIME, "bincount only supports 1-d non-negative integral inputs.")
+    if weights is not None and weights.shape != input.shape:
+        raise EngineError(Reason.RUNTIME, "weights should be 1-d and have the same length as input")
+    length = max(minlength, int(input.max()) + 1 if input.size else 0)
+    admit((length,), dtypes.int64)
+    if weights is None:
+        return xp.bincount(input, minlength=length).astype(dtypes.int64, copy=False)[:length]
+    added = xp.bincount(input, weights.astype(dtypes.float64), minlength=length)[:length]
+    return added.astype(dtypes.float32 if weights.dtype == dtypes.float32 else dtypes.float64, copy=False)
+
+
+def _check_side(right: bool, side: str | None) -> bool:
+    """Whether the place behind equal values is wanted."""
+    if side not in (None, "left", "right"):
+        raise EngineError(Reason.RUNTIME, f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if side == "left" and right:
+        raise EngineError(
+            Reason.RUNTIME,
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True",
+        )
+    return right or side == "right"
+
+
+@op
+def searchsorted(
+    xp: Any,
+    sorted_sequence: Array,
+    input: Array | Number,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Array | None = None,
+) -> Array:
+    """Where each value would go in the sorted last dimension: before equal ones, or behind (torch.searchsorted).
+
+    sorted_sequence: (n,), or (..., n) with input (..., m); sorter: what sorts it. Raises EngineError: RUNTIME.
+    """
+    behind = "right" if _check_side(right, side) else "left"
+    values = xp.asarray(input)
+    dtype = dtypes.int32 if out_int32 else dtypes.int64
+    if sorted_sequence.ndim > 1 and (sorted_sequence.shape[:-1] != values.shape[:-1] or not values.ndim):
+        raise EngineError(
+            Reason.RUNTIME,
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
+            f"tensor and input value tensor must match, but we got boundaries tensor {list(sorted_sequence.shape)} and "
+            f"input value tensor {list(values.shape)}",
+        )
+    if sorter is not None:
+        if sorter.shape != sorted_sequence.shape:
+            raise EngineError(
+                Reason.RUNTIME,
+                "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor "
+                f"{list(sorted_sequence.shape)} and got sorter tensor {list(sorter.shape)}",
+            )
+        sorted_sequence = xp.take_along_axis(sorted_sequence, sorter, -1)
+    if sorted_sequence.ndim <= 1:
+        return xp.asarray(xp.searchsorted(sorted_sequence.reshape(-1), values, side=behind)).astype(dtype)
+    result = xp.empty(values.shape, dtype)
+    for place in np.ndindex(values.shape[:-1]):
+        result[place] = xp.searchsorted(sorted_sequence[place], values[place], side=behind)
+    return result
+
+
+@composite(differentiable=False)
+def bucketize(input: Array | Number, boundaries: Array, *, out_int32: bool = False, right: bool = False) -> Array:
+    """Which of the intervals between boundaries each value lies in (torch.bucketize)."""
+    if boundaries.ndim != 1:
+        raise EngineError(
+            Reason.RUNTIME, f"bucketize(): boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
+        )
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
