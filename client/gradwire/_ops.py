@@ -60,6 +60,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "diag": {"diagonal": 0},
     "diag_embed": {"offset": 0, "dim1": -2, "dim2": -1},
     "diagonal": {"offset": 0, "dim1": 0, "dim2": 1},
+    "diagonal_scatter": {"offset": 0, "dim1": 0, "dim2": 1},
     "diff": {"n": 1, "dim": -1, "prepend": None, "append": None},
     "div": {"rounding_mode": None},
     "dropout": {"p": 0.5, "training": True},
@@ -154,7 +155,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "scalar_tensor": {"dtype": None, "device": None, "requires_grad": False},
     "scaled_dot_product_attention": {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False},
     "scatter": {"src": None, "value": None},
+    "scatter_reduce": {"include_self": True},
     "searchsorted": {"out_int32": False, "right": False, "side": None, "sorter": None},
+    "slice_scatter": {"dim": 0, "start": None, "end": None, "step": 1},
     "smooth_l1_loss": {"size_average": None, "reduce": None, "reduction": 'mean', "beta": 1.0},
     "softmax": {"dtype": None},
     "softmin": {"dtype": None},
@@ -241,7 +244,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "where": frozenset({'input', 'other'}),
     "xlogy": frozenset({'input', 'other'}),
 }
-TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addcdiv', 'addcmul', 'addmm', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cat', 'ceil', 'celu', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'cosine_similarity', 'count_nonzero', 'cross_entropy', 'cummax', 'cummin', 'cumprod', 'cumsum', 'deg2rad', 'detach', 'diag', 'diag_embed', 'diagonal', 'diff', 'digamma', 'div', 'dot', 'dstack', 'einsum', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fft.fft', 'fft.fft2', 'fft.fftn', 'fft.fftshift', 'fft.hfft', 'fft.ifft', 'fft.ifft2', 'fft.ifftn', 'fft.ifftshift', 'fft.ihfft', 'fft.irfft', 'fft.irfft2', 'fft.irfftn', 'fft.rfft', 'fft.rfft2', 'fft.rfftn', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_select', 'matmul', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'nansum', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'normalize', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scaled_dot_product_attention', 'scatter', 'scatter_add', 'searchsorted', 'select', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'uniform', 'unique', 'unsqueeze', 'var', 'var_mean', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
+TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addcdiv', 'addcmul', 'addmm', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cat', 'ceil', 'celu', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'cosine_similarity', 'count_nonzero', 'cross_entropy', 'cummax', 'cummin', 'cumprod', 'cumsum', 'deg2rad', 'detach', 'diag', 'diag_embed', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'div', 'dot', 'dstack', 'einsum', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fft.fft', 'fft.fft2', 'fft.fftn', 'fft.fftshift', 'fft.hfft', 'fft.ifft', 'fft.ifft2', 'fft.ifftn', 'fft.ifftshift', 'fft.ihfft', 'fft.irfft', 'fft.irfft2', 'fft.irfftn', 'fft.rfft', 'fft.rfft2', 'fft.rfftn', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'nansum', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'normalize', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scaled_dot_product_attention', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice_scatter', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'uniform', 'unique', 'unsqueeze', 'var', 'var_mean', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
 
 
 def H(input: Tensor) -> Tensor:
@@ -713,6 +716,11 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of two dimensions, as a last one (torch.diagonal)."""
     return _call("diagonal", (input, offset, dim1, dim2))
+
+
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The input with src on the diagonal of two dimensions (torch.diagonal_scatter)."""
+    return _call("diagonal_scatter", (input, src, offset, dim1, dim2))
 
 
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
@@ -1328,6 +1336,14 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
     return _call("masked_fill", (input, mask, value))
 
 
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """The input with source's first elements, row by row, where the mask holds (torch.masked_scatter).
+
+    mask: bool, broadcasts with the input. Raises EngineError: RUNTIME for another dtype or too few elements.
+    """
+    return _call("masked_scatter", (input, mask, source))
+
+
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask holds, as a vector (torch.masked_select)."""
     return _call("masked_select", (input, mask))
@@ -1761,6 +1777,15 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _call("scatter_add", (input, dim, index, src))
 
 
+def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    """The input with src's elements at the places of index along dim, those on one place reduced together.
+
+    reduce: "sum", "prod", "mean", "amax" or "amin"; include_self: whether the input's element there takes part
+    (torch.scatter_reduce). Raises EngineError: RUNTIME.
+    """
+    return _call("scatter_reduce", (input, dim, index, src, reduce), (("include_self", include_self),))
+
+
 def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None) -> Tensor:
     """Where each value would go in the sorted last dimension: before equal ones, or behind (torch.searchsorted).
 
@@ -1772,6 +1797,11 @@ def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One position along a dimension, which goes away (torch.select)."""
     return _call("select", (input, dim, index))
+
+
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """The input with src at one position along dim (torch.select_scatter)."""
+    return _call("select_scatter", (input, src, dim, index))
 
 
 def selu(input: Tensor) -> Tensor:
@@ -1822,6 +1852,11 @@ def sinc(input: Tensor) -> Tensor:
 def sinh(input: Tensor) -> Tensor:
     """Hyperbolic sine (torch.sinh)."""
     return _call("sinh", (input,))
+
+
+def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+    """The input with src at positions start to end along dim, every step-th (torch.slice_scatter)."""
+    return _call("slice_scatter", (input, src, dim, start, end, step))
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', beta: float = 1.0) -> Tensor:
@@ -2485,6 +2520,10 @@ class TensorMethods:
         """See `gradwire.diagonal`: The diagonal of two dimensions, as a last one (torch.diagonal)."""
         return _call("diagonal", (self, offset, dim1, dim2))
 
+    def diagonal_scatter(self, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+        """See `gradwire.diagonal_scatter`: The input with src on the diagonal of two dimensions (torch.diagonal_scatter)."""
+        return _call("diagonal_scatter", (self, src, offset, dim1, dim2))
+
     def diff(self, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
         """See `gradwire.diff`: Each element less the one before it along dim, n times (torch.diff)."""
         return _call("diff", (self, n, dim, prepend, append))
@@ -2953,6 +2992,14 @@ class TensorMethods:
         """In-place form of `masked_fill`."""
         return _call("masked_fill_", (self, mask, value))
 
+    def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
+        """See `gradwire.masked_scatter`: The input with source's first elements, row by row, where the mask holds (torch.masked_scatter)."""
+        return _call("masked_scatter", (self, mask, source))
+
+    def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
+        """In-place form of `masked_scatter`."""
+        return _call("masked_scatter_", (self, mask, source))
+
     def masked_select(self, mask: Tensor) -> Tensor:
         """See `gradwire.masked_select`: The elements where the mask holds, as a vector (torch.masked_select)."""
         return _call("masked_select", (self, mask))
@@ -3257,6 +3304,14 @@ class TensorMethods:
         """In-place form of `scatter_add`."""
         return _call("scatter_add_", (self, dim, index, src))
 
+    def scatter_reduce(self, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+        """See `gradwire.scatter_reduce`: The input with src's elements at the places of index along dim, those on one place reduced together."""
+        return _call("scatter_reduce", (self, dim, index, src, reduce), (("include_self", include_self),))
+
+    def scatter_reduce_(self, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+        """In-place form of `scatter_reduce`."""
+        return _call("scatter_reduce_", (self, dim, index, src, reduce), (("include_self", include_self),))
+
     def searchsorted(self, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None) -> Tensor:
         """See `gradwire.searchsorted`: Where each value would go in the sorted last dimension: before equal ones, or behind (torch.searchsorted)."""
         return _call("searchsorted", (self, input), (("out_int32", out_int32), ("right", right), ("side", side), ("sorter", sorter),))
@@ -3264,6 +3319,10 @@ class TensorMethods:
     def select(self, dim: int, index: int) -> Tensor:
         """See `gradwire.select`: One position along a dimension, which goes away (torch.select)."""
         return _call("select", (self, dim, index))
+
+    def select_scatter(self, src: Tensor, dim: int, index: int) -> Tensor:
+        """See `gradwire.select_scatter`: The input with src at one position along dim (torch.select_scatter)."""
+        return _call("select_scatter", (self, src, dim, index))
 
     def selu_(self) -> Tensor:
         """In-place form of `selu`."""
@@ -3332,6 +3391,10 @@ class TensorMethods:
     def sinh_(self) -> Tensor:
         """In-place form of `sinh`."""
         return _call("sinh_", (self,))
+
+    def slice_scatter(self, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+        """See `gradwire.slice_scatter`: The input with src at positions start to end along dim, every step-th (torch.slice_scatter)."""
+        return _call("slice_scatter", (self, src, dim, start, end, step))
 
     def softmax(self, dim: int, *, dtype: dtype | None = None) -> Tensor:
         """See `gradwire.softmax`: exp(input) over its sum along a dimension (torch.softmax)."""

@@ -142,7 +142,7 @@ def _slices(value: Any, dim: int, index: Any) -> Any:
 # Element by element along a dimension.
 
 
-def _flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Array) -> Array:
+def flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Array) -> Array:
     """Positions in the flattened tensor of the elements that an index along dim names."""
     if index.dtype != dtypes.int64:
         raise EngineError(Reason.RUNTIME, f"{name}(): Expected dtype int64 for index", op=name)
@@ -183,7 +183,7 @@ def _flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Ar
 def gather(xp: Any, input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
     """At each place of index the input's element there, at that position along dim (torch.gather)."""
     dim = normalize_dim(dim, input.ndim)
-    places = _flat_places(xp, "gather", input.shape, dim, index)
+    places = flat_places(xp, "gather", input.shape, dim, index)
     return input.reshape(-1)[places]
 
 
@@ -191,7 +191,7 @@ def gather(xp: Any, input: Array, dim: int, index: Array, *, sparse_grad: bool =
 def gather_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
     """Zeros of a shape with g added at the places of index: gather's adjoint."""
     whole = xp.zeros(shape, dtypes.float32 if is_half(g.dtype) else g.dtype)
-    places = _flat_places(xp, "gather", whole.shape, normalize_dim(dim, whole.ndim), index)
+    places = flat_places(xp, "gather", whole.shape, normalize_dim(dim, whole.ndim), index)
     add_flat(xp, whole, places.reshape(-1), g.reshape(-1))
     return whole.astype(g.dtype, copy=False)
 
@@ -204,14 +204,14 @@ gather_backward.grad(g=lambda g, dim, index: gather(g, dim, index))
 def put_along(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
     """Zeros of a shape with g at the places of index, none of which comes twice."""
     whole = xp.zeros(shape, g.dtype)
-    whole.reshape(-1)[_flat_places(xp, "scatter", whole.shape, normalize_dim(dim, whole.ndim), index)] = g
+    whole.reshape(-1)[flat_places(xp, "scatter", whole.shape, normalize_dim(dim, whole.ndim), index)] = g
     return whole
 
 
 put_along.grad(g=lambda g, dim, index: gather(g, dim, index))
 
 
-def _source_part(src: Any, index: Any) -> Any:
+def source_part(src: Any, index: Any) -> Any:
     """The part of a scatter's source that the index covers, which is all of it as a rule."""
     if not hasattr(src, "shape") or src.shape == index.shape or src.ndim != index.ndim:
         return src
@@ -229,7 +229,7 @@ def _source_part(src: Any, index: Any) -> Any:
 def _scatter(xp: Any, input: Array, dim: int, index: Array, src: Array | Number) -> Array:
     if hasattr(src, "dtype") and src.dtype != input.dtype:
         raise EngineError(Reason.RUNTIME, "scatter(): Expected self.dtype to be equal to src.dtype", op="scatter")
-    places = _flat_places(xp, "scatter", input.shape, normalize_dim(dim, input.ndim), index)
+    places = flat_places(xp, "scatter", input.shape, normalize_dim(dim, input.ndim), index)
     result = input.copy(order="C")
     result.reshape(-1)[places] = src
     return result
@@ -239,7 +239,7 @@ def _scatter(xp: Any, input: Array, dim: int, index: Array, src: Array | Number)
 def _scatter_add(xp: Any, input: Array, dim: int, index: Array, src: Array) -> Array:
     if src.dtype != input.dtype:
         raise EngineError(Reason.RUNTIME, "scatter(): Expected self.dtype to be equal to src.dtype", op="scatter_add")
-    places = _flat_places(xp, "scatter_add", input.shape, normalize_dim(dim, input.ndim), index)
+    places = flat_places(xp, "scatter_add", input.shape, normalize_dim(dim, input.ndim), index)
     result = input.astype(dtypes.float32) if is_half(input.dtype) else input.copy(order="C")
     add_flat(xp, result, places.reshape(-1), src.astype(result.dtype, copy=False).reshape(-1))
     return result.astype(input.dtype, copy=False)
@@ -260,13 +260,13 @@ def scatter(
     given = src if value is None else value
     if given is None:
         raise EngineError(Reason.ARGUMENT_TYPE, "scatter() missing 1 required argument: 'src'", op="scatter")
-    return _scatter(input, dim, index, _source_part(given, index))
+    return _scatter(input, dim, index, source_part(given, index))
 
 
 @composite(in_place=True)
 def scatter_add(input: Array, dim: int, index: Array, src: Array) -> Array:
     """The input with src's elements added at the places of index along dim (torch.scatter_add)."""
-    return _scatter_add(input, dim, index, _source_part(src, index))
+    return _scatter_add(input, dim, index, source_part(src, index))
 
 
 @composite

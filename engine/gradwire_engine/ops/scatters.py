@@ -1,0 +1,240 @@
+"""Copies of a tensor with a part replaced: a position, a slice, a diagonal, what a mask names; and scatter_reduce.
+
+Each replacement is the functional form of writing into a view, so its formulas are the view and itself with zeros.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import expand
+from gradwire_engine.ops.checks import normalize_dim
+from gradwire_engine.ops.compare import eq, logical_and
+from gradwire_engine.ops.fill import masked_fill, where, zeros
+from gradwire_engine.ops.gather import flat_places, gather, gather_backward, masked_select, scatter, source_part
+from gradwire_engine.ops.index import add_flat
+from gradwire_engine.ops.join import cat
+from gradwire_engine.ops.precision import is_half, through_float32
+from gradwire_engine.ops.shape import diagonal, reshape, select, slice_
+
+# Replacing what a view shows.
+
+
+def _replaced(xp: Any, input: Array, view: Any, src: Array, *args: Any) -> Array:
+    result = xp.array(input)
+    part = view(result, *args)
+    if src.shape != part.shape:
+        raise EngineError(
+            Reason.RUNTIME,
+            "expected src to have a size equal to the slice of self. src size = "
+            f"{list(src.shape)}, slice size = {list(part.shape)}",
+        )
+    part[...] = src
+    return result
+
+
+@op
+def select_scatter(xp: Any, input: Array, src: Array, dim: int, index: int) -> Array:
+    """The input with src at one position along dim (torch.select_scatter)."""
+    return _replaced(xp, input, select, src, dim, index)
+
+
+@op
+def slice_scatter(
+    xp: Any, input: Array, src: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Array:
+    """The input with src at positions start to end along dim, every step-th (torch.slice_scatter)."""
+    return _replaced(xp, input, slice_, src, dim, start, end, step)
+
+
+@op
+def diagonal_scatter(xp: Any, input: Array, src: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
+    """The input with src on the diagonal of two dimensions (torch.diagonal_scatter)."""
+    return _replaced(xp, input, diagonal, src, offset, dim1, dim2)
+
+
+select_scatter.grad(
+    input=lambda g, src_meta, dim, index: select_scatter(g, zeros(g, src_meta.shape), dim, index),
+    src=lambda g, dim, index: select(g, dim, index),
+)
+slice_scatter.grad(
+    input=lambda g, src_meta, dim, start, end, step: slice_scatter(g, zeros(g, src_meta.shape), dim, start, end, step),
+    src=lambda g, dim, start, end, step: slice_(g, dim, start, end, step),
+)
+diagonal_scatter.grad(
+    input=lambda g, src_meta, offset, dim1, dim2: diagonal_scatter(g, zeros(g, src_meta.shape), offset, dim1, dim2),
+    src=lambda g, offset, dim1, dim2: diagonal(g, offset, dim1, dim2),
+)
+
+
+@op(in_place=True)
+def masked_scatter(xp: Any, input: Array, mask: Array, source: Array) -> Array:
+    """The input with source's first elements, row by row, where the mask holds (torch.masked_scatter).
+
+    mask: bool, broadcasts with the input. Raises EngineError: RUNTIME for another dtype or too few elements.
+    """
+    if input.dtype != source.dtype:
+        raise EngineError(
+            Reason.RUNTIME,
+            "masked_scatter: expected self and source to have same dtypes but got"
+            f"{dtypes.TITLES[input.dtype]} and {dtypes.TITLES[source.dtype]}",
+        )
+    if mask.dtype != dtypes.bool_:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"masked_scatter_ only supports boolean masks, but got mask with dtype {dtypes.TITLES[mask.dtype]}",
+        )
+    input, mask = xp.broadcast_arrays(input, mask)
+    count = int(mask.sum())
+    if count > source.size:
+        raise EngineError(Reason.RUNTIME, "Number of elements of source < number of ones in mask")
+    result = xp.array(input, order="C")
+    result[mask] = source.reshape(-1)[:count]
+    return result
+
+
+def _taken_by_mask(g: Any, mask: Any, source_meta: Any) -> Any:
+    """The gradients where the mask holds at source's first elements, zeros at the rest."""
+    taken = masked_select(g, mask if mask.shape == g.shape else expand(mask, g.shape))
+    count = taken.shape[0]
+    size = 1
+    for length in source_meta.shape:
+        size *= length
+    return reshape(cat([taken, zeros(taken, (size - count,))], 0), source_meta.shape)
+
+
+masked_scatter.grad(input=lambda g, mask: masked_fill(g, mask, 0), source=_taken_by_mask)
+
+# Reducing what falls on one place.
+
+_MODES = ("sum", "prod", "mean", "amax", "amin")
+
+
+@op(name="_scatter_product")
+@through_float32
+def _scatter_product(xp: Any, src: Array, base: Array, dim: int, index: Array) -> Array:
+    """base times the elements of src at the places of index."""
+    places = flat_places(xp, "scatter", base.shape, normalize_dim(dim, base.ndim), index)
+    result = xp.array(base, order="C")
+    xp.multiply.at(result.reshape(-1), places.reshape(-1), src.reshape(-1))
+    return result
+
+
+def _counts(xp: Any, input: Array, places: Array, include_self: bool) -> Array:
+    counts = xp.full(input.shape, int(include_self), dtypes.int64)
+    xp.add.at(counts.reshape(-1), places.reshape(-1), 1)
+    return counts
+
+
+def _neutral(xp: Any, dtype: Any, reduce: str) -> Any:
+    """What leaves the other operand as it is."""
+    if reduce in ("sum", "mean"):
+        return 0
+    if reduce == "prod":
+        return 1
+    if dtype == dtypes.bool_:
+        return reduce == "amin"
+    if dtypes.category(dtype) == dtypes.FLOAT:
+        return -xp.inf if reduce == "amax" else xp.inf
+    limits = xp.iinfo(dtype)
+    return limits.min if reduce == "amax" else limits.max
+
+
+@op(name="_scatter_reduce", node="ScatterReduceBackward0", in_place=True)
+def _scatter_reduce(
+    xp: Any, input: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool
+) -> Array:
+    if src.dtype != input.dtype:
+        raise EngineError(Reason.RUNTIME, "scatter(): Expected self.dtype to be equal to src.dtype", op="scatter")
+    places = flat_places(xp, "scatter", input.shape, normalize_dim(dim, input.ndim), index)
+    wide = input.astype(dtypes.float32) if is_half(input.dtype) else xp.array(input, order="C")
+    flat, where_to, values = wide.reshape(-1), places.reshape(-1), src.reshape(-1).astype(wide.dtype, copy=False)
+    if not include_self:
+        flat[where_to] = _neutral(xp, wide.dtype, reduce)
+    if reduce in ("sum", "mean"):
+        add_flat(xp, wide, where_to, values)
+    else:
+        ufunc = {"prod": xp.multiply, "amax": xp.maximum, "amin": xp.minimum}[reduce]
+        ufunc.at(flat, where_to, values)
+    if reduce == "mean":
+        counts = xp.maximum(_counts(xp, input, places, include_self), 1)
+        wide = wide // counts if dtypes.category(wide.dtype) < dtypes.FLOAT else wide / counts.astype(wide.dtype)
+    return wide.astype(input.dtype, copy=False)
+
+
+@op(name="_scatter_counts")
+def _scatter_counts(xp: Any, input: Array, dim: int, index: Array, include_self: bool) -> Array:
+    """How many values were reduced at each place, at least 1, in the input's dtype."""
+    places = flat_places(xp, "scatter", input.shape, normalize_dim(dim, input.ndim), index)
+    return xp.maximum(_counts(xp, input, places, include_self), 1).astype(input.dtype)
+
+
+def _reduce_grads(g: Any, input: Any, index: Any, src: Any, out: Any, dim: int, reduce: str, own: bool) -> Any:
+    """The gradients by input and by src; the input's where it is not included still counts at untouched places."""
+    if reduce in ("sum", "mean"):
+        shared = g if reduce == "sum" else g / _scatter_counts(out, dim, index, own)
+        by_input, by_src = shared, gather(shared, dim, index)
+    elif reduce == "prod":
+        by_input, by_src = _product_grads(g, input, index, src, dim, own)
+    else:
+        wins, wins_src = eq(input, out), eq(src, gather(out, dim, index))
+        counted = where(wins, zeros(g) + 1, 0)
+        counted = counted if own else scatter(counted, dim, index, 0)
+        ties = counted + gather_backward(where(wins_src, zeros(g, src.shape) + 1, 0), dim, index, out.shape)
+        shared = g / where(eq(ties, 0), 1, ties)
+        by_input, by_src = where(wins, shared, 0), where(wins_src, gather(shared, dim, index), 0)
+    if not own:
+        untouched = scatter(g, dim, index, 0)
+        by_input = untouched
+    return by_input, by_src
+
+
+def _product_grads(g: Any, input: Any, index: Any, src: Any, dim: int, own: bool) -> Any:
+    """Each factor's gradient is the product of the others: found without dividing by a factor that is zero."""
+    base = input if own else scatter(input, dim, index, 1)
+    none, none_src = eq(base, 0), eq(src, 0)
+    factors, factors_src = where(none, 1, base), where(none_src, 1, src)
+    rest = _scatter_product(factors_src, factors, dim, index)
+    ones = where(none, zeros(g) + 1, 0)
+    missing = ones + gather_backward(where(none_src, zeros(g, src.shape) + 1, 0), dim, index, base.shape)
+    some, some_src = eq(missing, 0), eq(gather(missing, dim, index), 0)
+    only, only_src = eq(missing, 1), eq(gather(missing, dim, index), 1)
+    share = g * rest
+    share_src = gather(share, dim, index)
+    by_input = where(some, share / factors, where(logical_and(only, none), share, 0))
+    by_src = where(some_src, share_src / factors_src, where(logical_and(only_src, none_src), share_src, 0))
+    return by_input, by_src
+
+
+_scatter_product.grad(
+    src=lambda g, src, base, dim, index: _product_grads(g, base, index, src, dim, True)[1],
+    base=lambda g, src, base, dim, index: _product_grads(g, base, index, src, dim, True)[0],
+)
+_scatter_reduce.grad(
+    input=lambda g, input, index, src, out, dim, reduce, include_self: _reduce_grads(
+        g, input, index, src, out, dim, reduce, include_self
+    )[0],
+    src=lambda g, input, index, src, out, dim, reduce, include_self: _reduce_grads(
+        g, input, index, src, out, dim, reduce, include_self
+    )[1],
+)
+
+
+@composite(in_place=True)
+def scatter_reduce(
+    input: Array, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True
+) -> Array:
+    """The input with src's elements at the places of index along dim, those on one place reduced together.
+
+    reduce: "sum", "prod", "mean", "amax" or "amin"; include_self: whether the input's element there takes part
+    (torch.scatter_reduce). Raises EngineError: RUNTIME.
+    """
+    if reduce not in _MODES:
+        raise EngineError(
+            Reason.RUNTIME, f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
+        )
+    return _scatter_reduce(input, dim, index, source_part(src, index), reduce, include_self)
