@@ -1,0 +1,367 @@
+"""Fourier transforms: three primitives, complex to complex, real to complex and complex to real.
+
+The adjoint of an unscaled transform is the unscaled transform the other way, whatever the scale in front, so each
+primitive's formula is made of the others and derivatives of any order follow. SciPy's pocketfft computes on the
+CPU and keeps single precision; CuPy's namesake computes on a GPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import cast, conj
+from gradwire_engine.ops.checks import admit, ints, normalize_dim
+from gradwire_engine.ops.join import cat, roll
+from gradwire_engine.ops.shape import narrow
+
+Ints = Any
+# How a transform is scaled: not at all, by 1/sqrt(n), by 1/n; and what SciPy calls that, by direction.
+_PLAIN, _ROOT, _FULL = range(3)
+_FORWARD = ("backward", "ortho", "forward")
+_BACKWARD = ("forward", "ortho", "backward")
+
+
+@functools.cache
+def _transforms(xp: Any) -> ModuleType:
+    """The transforms that go with an array module."""
+    return importlib.import_module("scipy.fft" if xp is np else "cupyx.scipy.fft")
+
+
+@op(name="_fft_c2c", node="FftC2CBackward0")
+def c2c(xp: Any, input: Array, dim: Ints, scale: int, forward: bool) -> Array:
+    """The transform of complex numbers over some dimensions."""
+    module = _transforms(xp)
+    if not input.size:
+        return input.copy()
+    if forward:
+        return module.fftn(input, axes=dim, norm=_FORWARD[scale])
+    return module.ifftn(input, axes=dim, norm=_BACKWARD[scale])
+
+
+c2c.grad(input=lambda g, dim, scale, forward: c2c(g, dim, scale, not forward))
+
+
+@op(name="_fft_r2c", node="FftR2CBackward0")
+def r2c(xp: Any, input: Array, dim: Ints, scale: int, onesided: bool) -> Array:
+    """The forward transform of real numbers; `onesided` keeps the half along the last of `dim` that gives the rest."""
+    module = _transforms(xp)
+    if not input.size:
+        shape = list(input.shape)
+        shape[dim[-1]] = shape[dim[-1]] // 2 + 1 if onesided else shape[dim[-1]]
+        return xp.zeros(shape, dtypes.to_complex(input.dtype))
+    return (module.rfftn if onesided else module.fftn)(input, axes=dim, norm=_FORWARD[scale])
+
+
+@op(name="_fft_c2r", node="FftC2RBackward0")
+def c2r(xp: Any, input: Array, dim: Ints, scale: int, last: int) -> Array:
+    """The inverse transform of the half of a Hermitian spectrum, to `last` real numbers along the last of `dim`."""
+    if not input.size:
+        shape = list(input.shape)
+        shape[dim[-1]] = last
+        return xp.zeros(shape, dtypes.real_part(input.dtype))
+    sizes = [*(input.shape[axis] for axis in dim[:-1]), last]
+    return _transforms(xp).irfftn(input, s=sizes, axes=dim, norm=_BACKWARD[scale])
+
+
+def _r2c_input(g: Any, input_meta: Any, dim: Any, scale: int, onesided: bool) -> Any:
+    if onesided:  # the half that was not kept counts as zeros
+        g = resized(g, dim[-1:], (input_meta.shape[dim[-1]],))
+    return c2c(g, dim, scale, False)  # fit() takes the real part
+
+
+def _c2r_input(g: Any, input_meta: Any, dim: Any, scale: int) -> Any:
+    """Every frequency but the first, and the middle of an even count, stands for its mirror image too."""
+    half = r2c(g, dim, scale, True)
+    axis = dim[-1]
+    mirrored = g.shape[axis] - half.shape[axis]
+    if mirrored <= 0:
+        return half
+    parts = [narrow(half, axis, 0, 1), narrow(half, axis, 1, mirrored) * 2]
+    if half.shape[axis] > mirrored + 1:
+        parts.append(narrow(half, axis, mirrored + 1, half.shape[axis] - mirrored - 1))
+    return cat(parts, axis)
+
+
+r2c.grad(input=_r2c_input)
+c2r.grad(input=_c2r_input)
+
+
+@op(name="_fft_resized", node="ConstantPadNdBackward0")
+def resized(xp: Any, input: Array, dim: Ints, sizes: Ints) -> Array:
+    """The first `sizes` elements along `dim`, zeros where there are fewer."""
+    shape = list(input.shape)
+    for axis, size in zip(dim, sizes, strict=True):
+        shape[axis] = size
+    admit(shape, input.dtype)
+    made = xp.zeros(shape, input.dtype)
+    shared = tuple(slice(min(m, n)) for m, n in zip(shape, input.shape, strict=True))
+    made[shared] = input[shared]
+    return made
+
+
+resized.grad(input=lambda g, input_meta, dim: resized(g, dim, tuple(input_meta.shape[axis] for axis in dim)))
+
+
+# Arguments.
+
+
+def _number(name: str, input: Any) -> Any:
+    """A float or complex input in a precision that is transformed. Raises EngineError: RUNTIME for half types."""
+    if dtypes.category(input.dtype) < dtypes.FLOAT:
+        return cast(input, dtypes.float32)
+    if input.dtype.itemsize == 2:
+        raise EngineError(Reason.RUNTIME, f"{name}: Unsupported dtype {dtypes.TITLES[input.dtype]}")
+    return input
+
+
+def _complex(value: Any) -> Any:
+    return value if value.dtype.kind == "c" else cast(value, dtypes.to_complex(value.dtype))
+
+
+def _real(name: str, input: Any) -> Any:
+    if input.dtype.kind == "c":
+        raise EngineError(Reason.RUNTIME, f"{name} expects a real input tensor, but got {dtypes.TITLES[input.dtype]}")
+    return _number(name, input)
+
+
+def _scale(norm: str | None, forward: bool) -> int:
+    """The scaling that a `norm` means in a direction."""
+    if norm == "ortho":
+        return _ROOT
+    if norm not in (None, "backward", "forward"):
+        raise EngineError(Reason.RUNTIME, f'Invalid normalization mode: "{norm}"')
+    return _FULL if (norm == "forward") == forward else _PLAIN
+
+
+def _one(input: Any, n: int | None, dim: int) -> tuple[int, int]:
+    """The dimension and the length of a transform over one. Raises EngineError: DIM_OUT_OF_RANGE, RUNTIME."""
+    if not input.ndim:
+        raise EngineError(
+            Reason.DIM_OUT_OF_RANGE, f"Dimension specified as {dim} but tensor has no dimensions", dim=dim
+        )
+    axis = normalize_dim(dim, input.ndim)
+    length = input.shape[axis] if n is None else n
+    return axis, length
+
+
+def _some(count: int) -> None:
+    if count < 1:
+        raise EngineError(Reason.RUNTIME, f"Invalid number of data points ({count}) specified")
+
+
+def _cut(input: Any, dims: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
+    changed = [(axis, size) for axis, size in zip(dims, sizes, strict=True) if input.shape[axis] != size]
+    if not changed:
+        return input
+    return resized(input, tuple(axis for axis, _ in changed), tuple(size for _, size in changed))
+
+
+def _several(input: Any, s: Ints | None, dim: Ints | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The dimensions of a transform over several and its lengths there; -1 keeps a length."""
+    lengths = None if s is None else ints(s)
+    if dim is not None:
+        dims = tuple(normalize_dim(axis, input.ndim) for axis in ints(dim))
+        if len(set(dims)) != len(dims):
+            raise EngineError(Reason.RUNTIME, "FFT dims must be unique")
+    elif lengths is not None:
+        if len(lengths) > input.ndim:
+            raise EngineError(
+                Reason.RUNTIME,
+                f"Got shape with {len(lengths)} values but input tensor only has {input.ndim} dimensions.",
+            )
+        dims = tuple(range(input.ndim - len(lengths), input.ndim))
+    else:
+        dims = tuple(range(input.ndim))
+    if lengths is None:
+        return dims, tuple(input.shape[axis] for axis in dims)
+    if len(lengths) != len(dims):
+        raise EngineError(Reason.RUNTIME, "When given, dim and shape arguments must have the same length")
+    return dims, tuple(input.shape[axis] if size == -1 else size for axis, size in zip(dims, lengths, strict=True))
+
+
+# Over one dimension.
+
+
+def _plain(name: str, input: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
+    input = _number(name, input)
+    axis, length = _one(input, n, dim)
+    _some(length)
+    scale = _scale(norm, forward)
+    input = _cut(input, (axis,), (length,))
+    if input.dtype.kind != "c" and forward:
+        return r2c(input, (axis,), scale, False)
+    return c2c(_complex(input), (axis,), scale, forward)
+
+
+@composite(name="fft.fft")
+def fft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+    """The discrete Fourier transform along dim (torch.fft.fft).
+
+    n: its length, to which the input is cut or filled with zeros; norm: "backward" (unscaled), "ortho", "forward".
+    Real and whole numbers are taken as complex ones. Raises EngineError: RUNTIME for a length below 1 and half types.
+    """
+    return _plain("fft", input, n, dim, norm, True)
+
+
+@composite(name="fft.ifft")
+def ifft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+    """The inverse transform along dim, by default scaled by 1/n (torch.fft.ifft)."""
+    return _plain("ifft", input, n, dim, norm, False)
+
+
+@composite(name="fft.rfft")
+def rfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+    """The transform of real numbers: the n // 2 + 1 values that determine the others (torch.fft.rfft).
+
+    Raises EngineError: RUNTIME for complex input.
+    """
+    input = _real("rfft", input)
+    axis, length = _one(input, n, dim)
+    _some(length)
+    return r2c(_cut(input, (axis,), (length,)), (axis,), _scale(norm, True), True)
+
+
+@composite(name="fft.irfft")
+def irfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+    """The inverse of rfft: n real numbers, by default twice the input's length less 2 (torch.fft.irfft)."""
+    return _to_real("irfft", input, n, dim, _scale(norm, False), mirrored=False)
+
+
+def _to_real(name: str, input: Any, n: int | None, dim: int, scale: int, mirrored: bool) -> Any:
+    input = _complex(_number(name, input))
+    axis, length = _one(input, n, dim)
+    length = 2 * (length - 1) if n is None else length
+    _some(length)
+    input = _cut(input, (axis,), (length // 2 + 1,))
+    return c2r(conj(input) if mirrored else input, (axis,), scale, length)
+
+
+@composite(name="fft.hfft")
+def hfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+    """The transform of a Hermitian signal, given by its first half, to real numbers (torch.fft.hfft)."""
+    return _to_real("hfft", input, n, dim, _scale(norm, True), mirrored=True)
+
+
+@composite(name="fft.ihfft")
+def ihfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
+    """The inverse of hfft: of real numbers, the first half of a Hermitian signal (torch.fft.ihfft)."""
+    input = _real("ihfft", input)
+    axis, length = _one(input, n, dim)
+    _some(length)
+    return conj(r2c(_cut(input, (axis,), (length,)), (axis,), _scale(norm, False), True))
+
+
+# Over several dimensions.
+
+
+def _plain_n(name: str, input: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
+    input = _complex(_number(name, input))
+    dims, sizes = _several(input, s, dim)
+    for size in sizes:
+        _some(size)
+    scale = _scale(norm, forward)
+    if not dims:
+        return input
+    return c2c(_cut(input, dims, sizes), dims, scale, forward)
+
+
+@composite(name="fft.fftn")
+def fftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Any:
+    """The transform over several dimensions, by default all or the last len(s) (torch.fft.fftn)."""
+    return _plain_n("fftn", input, s, dim, norm, True)
+
+
+@composite(name="fft.ifftn")
+def ifftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Any:
+    """The inverse transform over several dimensions (torch.fft.ifftn)."""
+    return _plain_n("ifftn", input, s, dim, norm, False)
+
+
+@composite(name="fft.fft2")
+def fft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: str | None = None) -> Any:
+    """The transform over two dimensions (torch.fft.fft2)."""
+    return _plain_n("fft2", input, s, dim, norm, True)
+
+
+@composite(name="fft.ifft2")
+def ifft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: str | None = None) -> Any:
+    """The inverse transform over two dimensions (torch.fft.ifft2)."""
+    return _plain_n("ifft2", input, s, dim, norm, False)
+
+
+def _from_real_n(name: str, input: Any, s: Any, dim: Any, norm: str | None) -> Any:
+    input = _real(name, input)
+    dims, sizes = _several(input, s, dim)
+    if not dims:
+        raise EngineError(Reason.RUNTIME, f"{name} must transform at least one axis")
+    for size in sizes:
+        _some(size)
+    return r2c(_cut(input, dims, sizes), dims, _scale(norm, True), True)
+
+
+def _to_real_n(name: str, input: Any, s: Any, dim: Any, norm: str | None) -> Any:
+    input = _complex(_number(name, input))
+    dims, sizes = _several(input, s, dim)
+    if not dims:
+        raise EngineError(Reason.RUNTIME, f"{name} must transform at least one axis")
+    last = sizes[-1]
+    if s is None or ints(s)[-1] == -1:
+        last = 2 * (last - 1)
+    for size in (*sizes[:-1], last):
+        _some(size)
+    return c2r(_cut(input, dims, (*sizes[:-1], last // 2 + 1)), dims, _scale(norm, False), last)
+
+
+@composite(name="fft.rfftn")
+def rfftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Any:
+    """The transform of real numbers over several dimensions, the last by half (torch.fft.rfftn)."""
+    return _from_real_n("rfftn", input, s, dim, norm)
+
+
+@composite(name="fft.rfft2")
+def rfft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: str | None = None) -> Any:
+    """The transform of real numbers over two dimensions, the last by half (torch.fft.rfft2)."""
+    return _from_real_n("rfft2", input, s, dim, norm)
+
+
+@composite(name="fft.irfftn")
+def irfftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Any:
+    """The inverse of rfftn, to real numbers (torch.fft.irfftn)."""
+    return _to_real_n("irfftn", input, s, dim, norm)
+
+
+@composite(name="fft.irfft2")
+def irfft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: str | None = None) -> Any:
+    """The inverse of rfft2, to real numbers (torch.fft.irfft2)."""
+    return _to_real_n("irfft2", input, s, dim, norm)
+
+
+# The order of frequencies.
+
+
+def _shifted(input: Any, dim: Any, ahead: bool) -> Any:
+    dims = tuple(range(input.ndim)) if dim is None else tuple(normalize_dim(axis, input.ndim) for axis in ints(dim))
+    shifts = tuple(input.shape[axis] // 2 if ahead else math.ceil(input.shape[axis] / 2) for axis in dims)
+    return roll(input, shifts, dims)
+
+
+@composite(name="fft.fftshift")
+def fftshift(input: Array, dim: Ints | None = None) -> Any:
+    """Frequencies in ascending order, zero in the middle (torch.fft.fftshift)."""
+    return _shifted(input, dim, True)
+
+
+@composite(name="fft.ifftshift")
+def ifftshift(input: Array, dim: Ints | None = None) -> Any:
+    """The inverse of fftshift (torch.fft.ifftshift)."""
+    return _shifted(input, dim, False)
