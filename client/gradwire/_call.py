@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 _new = object.__new__
 _grad_enabled = GRAD_ENABLED.get
 _NamedValues = Sequence[tuple[str, Any]]
+# What a key holds before the arguments: op, grad mode, code, place in it.
+_KEY_HEAD = 4
+# Whole numbers that a double holds exactly.
+_MOST_EXACT = 1 << 53
 
 
 @overload
@@ -76,6 +80,12 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
         elif type(value) is float:
             key.append(float)
             values.append(value)
+        elif type(value) is int and operands is None and _is_weak(op, len(key) - _KEY_HEAD, key, value):
+            # What came before took one place of the key each, so its length tells this one's place.
+            place = len(key) - _KEY_HEAD
+            args = (*args[:place], float(value), *args[place + 1 :])
+            key.append(float)
+            values.append(float(value))
         else:
             if operands is None:
                 operands = Operands(key, values, edges, session)
@@ -154,6 +164,7 @@ def _first_call(
     if in_place:
         _check_in_place(op, args, enabled)
     sent_args, sent_kwargs = _without_defaults(op, args, kwargs)
+    names = _parameters(op)[0]
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
         remaining = iter(values)
@@ -162,8 +173,12 @@ def _first_call(
         request.op = op
         if not enabled:
             request.grad_mode = types_pb2.GRAD_MODE_DISABLED
-        for value in sent_args:
-            write_argument(request.args.add(), value, remaining)
+        for place, value in enumerate(sent_args):
+            argument = request.args.add()
+            if type(value) in (list, tuple) and not value and names[place : place + 1] == ("tensors",):
+                argument.tensors.SetInParent()  # an empty list does not show what it is a list of
+            else:
+                write_argument(argument, value, remaining)
         for name, value in sent_kwargs:
             write_argument(request.args.add(name=name), value, remaining)
         request.outputs.extend([int(one) for one in remaining])
@@ -205,8 +220,22 @@ def _check_in_place(op: str, args: tuple[Any, ...], enabled: bool) -> None:
         )
 
 
-# Ops whose numbers decide how many elements there are.
-_SHAPED_BY_NUMBERS = frozenset({"arange"})
+@cache
+def _number_places(op: str) -> frozenset[int]:
+    """Which of an op's positional arguments are numbers to compute with."""
+    names, _, numbers = _parameters(op)
+    return frozenset(place for place, name in enumerate(names) if name in numbers)
+
+
+def _is_weak(op: str, place: int, key: list[Any], value: int) -> bool:
+    """Whether a whole number may travel as a float: beside a floating tensor it has that one's dtype anyway.
+
+    So a loop's counter can vary without waiting. Beside whole tensors it cannot: x // 0 is refused there.
+    """
+    if place not in _number_places(op) or not -_MOST_EXACT <= value <= _MOST_EXACT:
+        return False
+    first = key[_KEY_HEAD] if place else None
+    return isinstance(first, Spec) and first.dtype.is_floating_point
 
 
 @cache
@@ -217,8 +246,7 @@ def _parameters(op: str) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str
     name = op[:-1] if op.endswith("_") and not hasattr(_ops, op) else op
     function = getattr(_ops, name, None)
     names = () if function is None else tuple(inspect.signature(function).parameters)
-    numbers = frozenset() if name in _SHAPED_BY_NUMBERS else _ops.NUMBERS.get(name, frozenset())
-    return names, _ops.DEFAULTS.get(name, {}), numbers
+    return names, _ops.DEFAULTS.get(name, {}), _ops.NUMBERS.get(name, frozenset())
 
 
 def _without_defaults(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> tuple[tuple[Any, ...], _NamedValues]:

@@ -193,7 +193,6 @@ NUMBERS: dict[str, frozenset[str]] = {
     "addcdiv": frozenset({'value'}),
     "addcmul": frozenset({'value'}),
     "addmm": frozenset({'beta', 'alpha'}),
-    "arange": frozenset({'start', 'end', 'step'}),
     "baddbmm": frozenset({'beta', 'alpha'}),
     "bitwise_and": frozenset({'input', 'other'}),
     "bitwise_or": frozenset({'input', 'other'}),
@@ -224,8 +223,6 @@ NUMBERS: dict[str, frozenset[str]] = {
     "logspace": frozenset({'start', 'end'}),
     "lt": frozenset({'other'}),
     "masked_fill": frozenset({'value'}),
-    "max": frozenset({'dim'}),
-    "min": frozenset({'dim'}),
     "mul": frozenset({'input', 'other'}),
     "ne": frozenset({'other'}),
     "new_full": frozenset({'fill_value'}),
@@ -233,7 +230,6 @@ NUMBERS: dict[str, frozenset[str]] = {
     "normal": frozenset({'mean', 'std'}),
     "pow": frozenset({'input', 'exponent'}),
     "remainder": frozenset({'input', 'other'}),
-    "repeat_interleave": frozenset({'repeats'}),
     "rsub": frozenset({'other', 'alpha'}),
     "scalar_tensor": frozenset({'s'}),
     "scatter": frozenset({'src', 'value'}),
@@ -862,7 +858,7 @@ def eye(n: int, m: int | None = None, *, dtype: dtype | None = None, device: dev
 def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The discrete Fourier transform along dim (torch.fft.fft).
 
-    n: its length, to which the input is cut or filled with zeros; norm: "backward" (unscaled), "ortho", "forward".
+    n: its length, to which the input is cut or filled with zeros; norm: "backward" (no scale), "ortho", "forward" (1/n).
     Real and whole numbers are taken as complex ones. Raises EngineError: RUNTIME for a length below 1 and half types.
     """
     return _call("fft.fft", (input, n, dim, norm))
@@ -1266,7 +1262,7 @@ def log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tenso
 
 
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
-    """log(exp(input) + exp(other)) (torch.logaddexp)."""
+    """log(exp(input) + exp(other)), of real numbers (torch.logaddexp)."""
     return _call("logaddexp", (input, other))
 
 
@@ -2917,7 +2913,7 @@ class TensorMethods:
         return _call("log_softmax", (self, dim), (("dtype", dtype),))
 
     def logaddexp(self, other: Tensor) -> Tensor:
-        """See `gradwire.logaddexp`: log(exp(input) + exp(other)) (torch.logaddexp)."""
+        """See `gradwire.logaddexp`: log(exp(input) + exp(other)), of real numbers (torch.logaddexp)."""
         return _call("logaddexp", (self, other))
 
     def logaddexp2(self, other: Tensor) -> Tensor:

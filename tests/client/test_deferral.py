@@ -71,12 +71,30 @@ def test_other_specs_or_attributes_wait_again(waits):
     assert [waits.during(apply, y, 0), waits.during(apply, x, 1), waits.during(apply, y, 0)] == [1, 1, 0]
 
 
-def test_another_float_operand_does_not_wait_but_another_int_does(waits):
+def test_another_number_beside_a_floating_tensor_does_not_wait(waits):
     def scaled(x, factor):
         return x * factor
 
     x = gradwire.tensor([1.0, 2.0])
-    assert [waits.during(scaled, x, factor) for factor in (0.5, 0.25, 3, 3, 4)] == [1, 0, 1, 0, 1]
+    assert [waits.during(scaled, x, factor) for factor in (0.5, 0.25, 3, 3, 4)] == [1, 0, 0, 0, 0]
+    assert [scaled(x, factor).tolist() for factor in (3, -4, 0.5)] == [[3.0, 6.0], [-4.0, -8.0], [0.5, 1.0]]
+
+
+def test_another_number_beside_a_whole_tensor_waits_for_it_may_be_refused(waits):
+    def shared(x, count):
+        return x // count
+
+    x = gradwire.tensor([4, 6])
+    assert [waits.during(shared, x, count) for count in (1, 2, 2)] == [1, 1, 0]
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        shared(x, 0)
+
+
+def test_numbers_that_decide_a_shape_are_always_right(deferring):
+    for count in (2, 3, 4, 3):
+        assert gradwire.arange(count).shape == (count,)
+        assert gradwire.arange(0.0, count).shape == (count,)
+        assert gradwire.ones(2, 3, 4).max(count % 3).values.shape == ((3, 4), (2, 4), (2, 3))[count % 3]
 
 
 def test_another_float_attribute_waits(waits):
