@@ -171,12 +171,14 @@ def _found(session: Session, ids: Iterable[int], targets: Sequence[Handle]) -> l
 def _mark(owners: Sequence[Any], state: Any) -> None:
     """Note that these tensors' gradients were set or added to.
 
-    A leaf's is added to in place, so the proxy of one that there was before still stands for it; a non-leaf's is new,
-    and so is one added to a gradient that is itself part of a graph.
+    A leaf's is added to in place, so the proxy of one that there was before still stands for it; a non-leaf's is new.
+    A leaf whose flag was taken back since the graph was made receives nothing.
     """
     for owner in owners:
         before = owner._grad
-        if state is UNKNOWN or before is UNKNOWN or (isinstance(before, Handle) and before._spec.requires_grad):
+        if not owner._spec.requires_grad:
+            continue
+        if state is UNKNOWN or before is UNKNOWN:
             owner._grad = UNKNOWN
         elif before is None or not owner._spec.is_leaf:
             owner._grad = state

@@ -1,5 +1,7 @@
 """backward and autograd.grad: SEMANTICS 2 row by row, over a real socket, with PyTorch as the judge."""
 
+import warnings
+
 import pytest
 
 import gradwire
@@ -30,6 +32,39 @@ def test_backward_from_a_leaf_gives_it_its_own_gradient():
         return x.grad
 
     agree(story)
+
+
+def test_a_leaf_whose_flag_was_taken_back_receives_nothing():
+    def story(t):
+        x = leaf(t)
+        found = []
+        for flag in (True, False, True):
+            x.grad = None
+            y = (x * x).sum()
+            x.requires_grad_(flag)
+            y.backward()
+            x.requires_grad_(True)
+            found.append(x.grad)
+        return found
+
+    agree(story)
+
+
+def test_a_gradient_that_is_part_of_a_graph_is_added_to_in_place():
+    def story(t):
+        x = leaf(t)
+        found = []
+        for _ in range(3):
+            (x**3).sum().backward(inputs=[x], create_graph=True)
+            before = x.grad
+            (x * 2.0).sum().backward()
+            found += [x.grad is before, x.grad.requires_grad, x.grad.is_leaf, x.grad.tolist()]
+            x.grad = None
+        return found
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        agree(story)
 
 
 def test_more_than_one_element_needs_a_gradient():
