@@ -15,6 +15,8 @@ if _TYPE_CHECKING:
     from gradwire._create import *  # noqa: F403
     from gradwire._dtypes import *  # noqa: F403
     from gradwire._errors import *  # noqa: F403
+    from gradwire._functions import nonzero as nonzero
+    from gradwire._functions import where as where
     from gradwire._modes import *  # noqa: F403
     from gradwire._nodes import graph as graph
     from gradwire._ops import *  # type: ignore[assignment]  # noqa: F403
@@ -49,7 +51,7 @@ _NAMES = {
         "Size bfloat16 bool complex128 complex64 device dtype finfo float16 float32 float64 get_default_dtype iinfo "
         "int16 int32 int64 int8 set_default_dtype uint8"
     ),
-    "_functions": "is_complex is_floating_point is_same_size numel promote_types result_type typename",
+    "_functions": "is_complex is_floating_point is_same_size nonzero numel promote_types result_type typename where",
     "_errors": (
         "GradwireConnectionError GradwireError GradwireIndexError GradwireMemoryError GradwireNotImplementedError "
         "GradwirePermissionError GradwireRuntimeError GradwireTimeoutError GradwireTypeError GradwireValueError"

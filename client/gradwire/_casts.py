@@ -31,7 +31,7 @@ class Casts:
         if wanted_device == "cuda" and spec.device.type == "cuda":
             same_device = True  # no index means the present one
         if same_dtype and same_device:
-            return _call("clone", (self,)) if copied else self
+            return _call("to", (self,), (("copy", True),)) if copied else self
         named: list[tuple[str, Any]] = []
         if not same_device:
             named.append(("device", wanted_device))

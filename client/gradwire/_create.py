@@ -128,8 +128,10 @@ def _as_array(data: Any, wanted: dtype | None) -> tuple[Array, dtype]:
         array = _of_lists(data, wanted)
     elif isinstance(data, (bool, int, float, complex)):
         array = _of_scalars([data], (), wanted)
-    elif isinstance(data, str) or not hasattr(data, "__array__"):
-        raise GradwireTypeError(f"new(): invalid data type '{type(data).__name__}'")
+    elif isinstance(data, str):
+        raise GradwireTypeError("new(): invalid data type 'str'")
+    elif not hasattr(data, "__array__"):
+        raise refuse(f"Could not infer dtype of {type(data).__name__}")
     else:
         array = np.asarray(data)
     found = wanted
@@ -203,7 +205,9 @@ def _of_scalars(scalars: list[Any], shape: tuple[int, ...], wanted: dtype | None
     kinds = {type(scalar) for scalar in scalars}
     for kind in kinds:
         if not issubclass(kind, (bool, int, float, complex, np.generic)):
-            raise GradwireTypeError(f"new(): invalid data type '{kind.__name__}'")
+            if issubclass(kind, str):
+                raise GradwireTypeError("new(): invalid data type 'str'")
+            raise refuse(f"Could not infer dtype of {kind.__name__}")
     target = _inferred(scalars, kinds) if wanted is None else wanted
     if target.numpy is None:
         return np.array(scalars, dtype=np.float32).reshape(shape)

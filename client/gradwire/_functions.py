@@ -1,11 +1,13 @@
-"""Functions on descriptions: they need no server."""
+"""Functions on descriptions, which need no server, and those whose form differs from their op's."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gradwire import _dtypes
+from gradwire._call import _call
 from gradwire._dtypes import dtype
+from gradwire._errors import GradwireTypeError
 from gradwire._tensor import Tensor
 
 _BOOL, _INT, _FLOAT, _COMPLEX = range(4)
@@ -31,6 +33,23 @@ def is_complex(input: Tensor) -> bool:
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape."""
     return input.shape == other.shape
+
+
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """Where it is not zero: a row of indices per element, or a vector per dimension in a tuple (torch.nonzero)."""
+    return input.nonzero(as_tuple=as_tuple)
+
+
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """`input` where the condition holds, `other` elsewhere (torch.where); the condition alone: where it holds.
+
+    The second form answers as nonzero(as_tuple=True). Raises TypeError if only one of `input` and `other` is given.
+    """
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    if input is None or other is None:
+        raise GradwireTypeError("where() takes a condition, or a condition with both `input` and `other`")
+    return _call("where", (condition, input, other))
 
 
 def typename(obj: object) -> str:

@@ -43,6 +43,8 @@ def _item(tensor: Handle, item: Any) -> Any:
         return _tensor(_as_tensor(tensor, item))
     if isinstance(item, np.bool_):
         return bool(item)
+    if isinstance(item, str):
+        raise GradwireTypeError("new(): invalid data type 'str'")
     try:
         return operator.index(item)
     except TypeError:

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from gradwire._call import _call
+from gradwire._errors import GradwireTypeError
 from gradwire._handle import Handle
+from gradwire._memo import Spec
 
 _NUMBERS = (int, float, bool, complex)
 
@@ -20,6 +22,7 @@ class Operators:
     """The operators of Tensor."""
 
     __slots__ = ()
+    _spec: Spec
     # NumPy's arrays leave mixed arithmetic to us.
     __array_priority__ = 1000
 
@@ -99,6 +102,9 @@ class Operators:
         return _call("abs", (self,))
 
     def __invert__(self) -> Any:
+        dtype = self._spec.dtype
+        if dtype.is_floating_point or dtype.is_complex:
+            raise GradwireTypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
         return _call("bitwise_not", (self,))
 
     def __and__(self, other: Any) -> Any:

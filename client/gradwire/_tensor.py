@@ -456,6 +456,14 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
                 made.__dict__[name] = copy.deepcopy(value, memo)
         return made
 
+    def nonzero(self, *, as_tuple: bool = False) -> Any:
+        """Where it is not zero: a row of indices per element, or a tuple of one vector per dimension."""
+        return _call("nonzero", (self,), (("as_tuple", as_tuple),), "tuple" if as_tuple else None)
+
+    def where(self, condition: Tensor, other: Any) -> Tensor:  # type: ignore[override]
+        """This tensor where the condition holds, `other` elsewhere (torch.Tensor.where)."""
+        return _call("where", (condition, self, other))
+
     def contiguous(self) -> Tensor:
         """This tensor if its elements lie row-major without gaps; else such a copy."""
         return self if self.is_contiguous() else _call("contiguous", (self,))

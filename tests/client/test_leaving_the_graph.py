@@ -266,6 +266,7 @@ def test_to_takes_dtype_device_and_other():
         return [x.to(t.float64), x.to("cpu", t.float64), x.to(dtype=t.float16), x.to(t.ones(1, dtype=t.float64))]
 
     agree(story)
+    agree(lambda t: leaf(t).to(t.float32, copy=True))
 
 
 def test_a_device_that_is_not_there_is_refused_and_nothing_changes():

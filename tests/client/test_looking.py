@@ -131,6 +131,7 @@ def test_bool_of_one_element():
     refuse(lambda t: bool(t.zeros(0)), RuntimeError, "Boolean value of Tensor with no values is ambiguous")
 
 
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True")
 def test_python_numbers():
     def story(t):
         return [
@@ -203,6 +204,26 @@ def test_indices_that_no_tensor_takes():
     refuse(lambda t: leaf(t)[1.0], IndexError, "only integers, slices")
     refuse(lambda t: t.tensor(1.0)[0], IndexError, "invalid index of a 0-dim tensor")
     refuse(lambda t: leaf(t)[t.tensor([0.0])], IndexError, "tensors used as indices must be long")
+    with pytest.raises(TypeError, match="invalid data type 'str'"):
+        leaf(gradwire)["a"]
+
+
+def test_positions_of_what_is_not_zero():
+    def story(t):
+        x = t.tensor([[1.0, 0.0], [0.0, 2.0]])
+        mask = t.tensor([True, False])
+        return [
+            x.nonzero(), t.nonzero(x), x.nonzero(as_tuple=True), t.nonzero(mask, as_tuple=True), t.where(x > 0.0),
+            t.where(mask), t.where(mask, 1.0, x), x.where(mask, -x),
+        ]  # fmt: skip
+
+    agree(story)
+    refuse(lambda t: t.where(t.tensor([True]), 1.0), TypeError, r"where\(\)")
+
+
+def test_inversion_is_for_whole_numbers_and_bools():
+    agree(lambda t: [~t.tensor([True, False]), ~t.tensor([1, 2])])
+    refuse(lambda t: ~leaf(t), TypeError, "only implemented on integer and Boolean-type tensors")
 
 
 def test_item_assignment():
@@ -263,6 +284,8 @@ def test_values_that_make_no_tensor():
     refuse(lambda t: t.tensor([[1, 2], [3]]), ValueError, r"expected sequence of length 2 at dim 1 \(got 1\)")
     refuse(lambda t: t.tensor("a"), TypeError, "invalid data type 'str'")
     refuse(lambda t: t.tensor([1, "a"]), TypeError, "invalid data type 'str'")
+    refuse(lambda t: t.tensor(None), RuntimeError, "Could not infer dtype of NoneType")
+    refuse(lambda t: t.tensor([object()]), RuntimeError, "Could not infer dtype of object")
 
 
 def test_a_tensor_of_a_tensor_warns():
