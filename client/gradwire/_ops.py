@@ -31,6 +31,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "argmax": {"dim": None, "keepdim": False},
     "argmin": {"dim": None, "keepdim": False},
     "argsort": {"dim": -1, "descending": False, "stable": False},
+    "as_strided": {"storage_offset": None},
     "avg_pool1d": {"stride": None, "padding": 0, "ceil_mode": False, "count_include_pad": True},
     "avg_pool2d": {"stride": None, "padding": 0, "ceil_mode": False, "count_include_pad": True, "divisor_override": None},
     "avg_pool3d": {"stride": None, "padding": 0, "ceil_mode": False, "count_include_pad": True, "divisor_override": None},
@@ -43,6 +44,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "bucketize": {"out_int32": False, "right": False},
     "cat": {"dim": 0},
     "celu": {"alpha": 1.0},
+    "cholesky_solve": {"upper": False},
     "chunk": {"dim": 0},
     "clamp": {"min": None, "max": None},
     "conv1d": {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1},
@@ -105,6 +107,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "l1_loss": {"size_average": None, "reduce": None, "reduction": 'mean', "weight": None},
     "layer_norm": {"weight": None, "bias": None, "eps": 1e-05},
     "leaky_relu": {"negative_slope": 0.01},
+    "linalg.pinv": {"atol": None, "rtol": None, "hermitian": False},
+    "linalg.solve": {"left": True},
+    "linalg.solve_triangular": {"left": True, "unitriangular": False},
     "linalg.vector_norm": {"ord": 2, "dim": None, "keepdim": False, "dtype": None},
     "linear": {"bias": None},
     "linspace": {"dtype": None, "device": None, "requires_grad": False},
@@ -139,6 +144,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "ones_like": {"dtype": None, "device": None, "requires_grad": False},
     "pad": {"mode": 'constant', "value": None},
     "prod": {"dim": None, "keepdim": False, "dtype": None},
+    "quantile": {"dim": None, "keepdim": False, "interpolation": 'linear'},
     "rand": {"dtype": None, "device": None, "requires_grad": False},
     "rand_like": {"dtype": None, "device": None, "requires_grad": False},
     "randint": {"dtype": None, "device": None, "requires_grad": False},
@@ -229,6 +235,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "norm": frozenset({'p'}),
     "normal": frozenset({'mean', 'std'}),
     "pow": frozenset({'input', 'exponent'}),
+    "quantile": frozenset({'q'}),
     "remainder": frozenset({'input', 'other'}),
     "rsub": frozenset({'other', 'alpha'}),
     "scalar_tensor": frozenset({'s'}),
@@ -244,7 +251,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "where": frozenset({'input', 'other'}),
     "xlogy": frozenset({'input', 'other'}),
 }
-TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addcdiv', 'addcmul', 'addmm', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cat', 'ceil', 'celu', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'cosine_similarity', 'count_nonzero', 'cross_entropy', 'cummax', 'cummin', 'cumprod', 'cumsum', 'deg2rad', 'detach', 'diag', 'diag_embed', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'div', 'dot', 'dstack', 'einsum', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fft.fft', 'fft.fft2', 'fft.fftn', 'fft.fftshift', 'fft.hfft', 'fft.ifft', 'fft.ifft2', 'fft.ifftn', 'fft.ifftshift', 'fft.ihfft', 'fft.irfft', 'fft.irfft2', 'fft.irfftn', 'fft.rfft', 'fft.rfft2', 'fft.rfftn', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'nansum', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'normalize', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scaled_dot_product_attention', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice_scatter', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'uniform', 'unique', 'unsqueeze', 'var', 'var_mean', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
+TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addcdiv', 'addcmul', 'addmm', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cat', 'ceil', 'celu', 'cholesky_solve', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'cosine_similarity', 'count_nonzero', 'cross_entropy', 'cummax', 'cummin', 'cumprod', 'cumsum', 'deg2rad', 'det', 'detach', 'diag', 'diag_embed', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'div', 'dot', 'dstack', 'einsum', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fft.fft', 'fft.fft2', 'fft.fftn', 'fft.fftshift', 'fft.hfft', 'fft.ifft', 'fft.ifft2', 'fft.ifftn', 'fft.ifftshift', 'fft.ihfft', 'fft.irfft', 'fft.irfft2', 'fft.irfftn', 'fft.rfft', 'fft.rfft2', 'fft.rfftn', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'inverse', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.det', 'linalg.inv', 'linalg.matrix_power', 'linalg.pinv', 'linalg.slogdet', 'linalg.solve', 'linalg.solve_triangular', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'nansum', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'normalize', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scaled_dot_product_attention', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice_scatter', 'slogdet', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'unfold', 'uniform', 'unique', 'unsqueeze', 'var', 'var_mean', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
 
 
 def H(input: Tensor) -> Tensor:
@@ -374,6 +381,14 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
 def argwhere(input: Tensor) -> Tensor:
     """The positions of nonzero elements, one a row (torch.argwhere)."""
     return _call("argwhere", (input,))
+
+
+def as_strided(input: Tensor, size: int | Sequence[int], stride: int | Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """A view of the input's memory with these sizes and strides in elements (torch.as_strided).
+
+    storage_offset: where it starts; the input's own start if None. Raises EngineError: RUNTIME outside the memory.
+    """
+    return _call("as_strided", (input, size, stride, storage_offset))
 
 
 def asin(input: Tensor) -> Tensor:
@@ -533,6 +548,14 @@ def ceil(input: Tensor) -> Tensor:
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """input where positive, alpha * (exp(input / alpha) - 1) elsewhere (torch.nn.functional.celu)."""
     return _call("celu", (input, alpha))
+
+
+def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+    """X with A @ X = B, given A's Cholesky factor (torch.cholesky_solve).
+
+    B: (..., n, k); L: (..., n, n), lower triangular, or upper where so said. Raises EngineError: SHAPE.
+    """
+    return _call("cholesky_solve", (B, L, upper))
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
@@ -698,6 +721,11 @@ def deg2rad(input: Tensor) -> Tensor:
     return _call("deg2rad", (input,))
 
 
+def det(input: Tensor) -> Tensor:
+    """The determinants of square matrices (torch.det)."""
+    return _call("det", (input,))
+
+
 def detach(input: Tensor) -> Tensor:
     """A leaf on the same storage, outside the graph (torch.Tensor.detach)."""
     return _call("detach", (input,))
@@ -858,7 +886,7 @@ def eye(n: int, m: int | None = None, *, dtype: dtype | None = None, device: dev
 def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The discrete Fourier transform along dim (torch.fft.fft).
 
-    n: its length, to which the input is cut or filled with zeros; norm: "backward" (no scale), "ortho", "forward" (1/n).
+    n: its length, to which the input is cut or filled with zeros; norm: "backward" (unscaled), "ortho", "forward".
     Real and whole numbers are taken as complex ones. Raises EngineError: RUNTIME for a length below 1 and half types.
     """
     return _call("fft.fft", (input, n, dim, norm))
@@ -1126,6 +1154,11 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return _call("index_select", (input, dim, index))
 
 
+def inverse(input: Tensor) -> Tensor:
+    """The inverses of square matrices (torch.inverse)."""
+    return _call("inverse", (input,))
+
+
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """Where |input - other| <= atol + rtol * |other| (torch.isclose)."""
     return _call("isclose", (input, other, rtol, atol, equal_nan))
@@ -1215,6 +1248,59 @@ def lgamma(input: Tensor) -> Tensor:
     return _call("lgamma", (input,))
 
 
+def linalg_det(A: Tensor) -> Tensor:
+    """The determinants of square matrices (torch.linalg.det). A: (..., n, n). Raises EngineError: SHAPE."""
+    return _call("linalg.det", (A,))
+
+
+def linalg_inv(A: Tensor) -> Tensor:
+    """The inverses of square matrices (torch.linalg.inv).
+
+    A: (..., n, n). Raises EngineError: RUNTIME for a singular matrix, SHAPE.
+    """
+    return _call("linalg.inv", (A,))
+
+
+def linalg_matrix_power(A: Tensor, n: int) -> Tensor:
+    """Products of square matrices with themselves; of their inverses for a negative n (torch.linalg.matrix_power)."""
+    return _call("linalg.matrix_power", (A, n))
+
+
+def linalg_pinv(A: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Tensor:
+    """The Moore-Penrose pseudo-inverses (torch.linalg.pinv).
+
+    A: (..., m, n). Singular values up to max(atol, rtol * the largest) count as zero; rtol is the dtype's eps times the
+    larger size by default. hermitian: A equals its conjugate transpose, of which only the lower half is read.
+    """
+    return _call("linalg.pinv", (A,), (("atol", atol), ("rtol", rtol), ("hermitian", hermitian),))
+
+
+def linalg_slogdet(A: Tensor) -> Any:
+    """The signs (or phases) of determinants and the logarithms of their sizes (torch.linalg.slogdet).
+
+    A: (..., n, n); of a singular matrix 0 and -inf. Raises EngineError: SHAPE.
+    """
+    return _call("linalg.slogdet", (A,), (), ('sign', 'logabsdet'))
+
+
+def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """X with A @ X = B, or X @ A = B where not `left` (torch.linalg.solve).
+
+    A: (..., n, n); B: (..., n, k), or (n,) or A's batch and n for one right-hand side each; batches broadcast.
+    Raises EngineError: RUNTIME for a singular matrix, SHAPE.
+    """
+    return _call("linalg.solve", (A, B), (("left", left),))
+
+
+def linalg_solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
+    """X with A @ X = B, or X @ A = B where not `left`, of triangular A (torch.linalg.solve_triangular).
+
+    A: (..., n, n), of which only the upper or the lower half is read; B: (..., n, k); batches broadcast.
+    unitriangular: the diagonal counts as ones. A zero on it gives inf or nan. Raises EngineError: SHAPE.
+    """
+    return _call("linalg.solve_triangular", (A, B), (("upper", upper), ("left", left), ("unitriangular", unitriangular),))
+
+
 def linalg_vector_norm(x: Tensor, ord: Number = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
     """(sum |x|**ord)**(1/ord) over dim, or all of them; inf and 0 as limits (torch.linalg.vector_norm)."""
     return _call("linalg.vector_norm", (x, ord, dim, keepdim), (("dtype", dtype),))
@@ -1274,6 +1360,11 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the running sum of exp(input) along dim, without overflow (torch.logcumsumexp)."""
     return _call("logcumsumexp", (input, dim))
+
+
+def logdet(input: Tensor) -> Tensor:
+    """The logarithms of determinants; nan for negative ones, -inf for 0 (torch.logdet). input: (..., n, n)."""
+    return _call("logdet", (input,))
 
 
 def logical_and(input: Tensor, other: Tensor) -> Tensor:
@@ -1579,10 +1670,10 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
 
 def pad(input: Tensor, pad: int | Sequence[int], mode: str = 'constant', value: float | None = None) -> Tensor:
-    """A constant around the last dimensions (torch.nn.functional.pad); mode "constant" only.
+    """A constant, or the input's own elements, around the last dimensions (torch.nn.functional.pad).
 
-    pad: (left, right) of the last dimension, then of the one before, ...; negative crops.
-    Raises EngineError: RUNTIME for an odd number of sizes or too many, NOT_SUPPORTED for another mode.
+    pad: (left, right) of the last dimension, then of the one before, ...; negative crops. mode: "constant", "reflect",
+    "replicate" or "circular". Raises EngineError: RUNTIME for wrong sizes, NOT_SUPPORTED for another mode or rank.
     """
     return _call("pad", (input, pad, mode, value))
 
@@ -1623,6 +1714,15 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
     """The product over dim, or all of them (torch.prod)."""
     return _call("prod", (input, dim, keepdim), (("dtype", dtype),))
+
+
+def quantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear') -> Tensor:
+    """The q-th quantiles along dim, or of all elements; nan where there is one (torch.quantile).
+
+    input: float32 or float64; q: a number, or a tensor of at most one dimension, which then comes first in the
+    result; interpolation: "linear", "lower", "higher", "midpoint" or "nearest". Raises EngineError: RUNTIME.
+    """
+    return _call("quantile", (input, q, dim, keepdim), (("interpolation", interpolation),))
 
 
 def rad2deg(input: Tensor) -> Tensor:
@@ -1859,6 +1959,11 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = 
     return _call("slice_scatter", (input, src, dim, start, end, step))
 
 
+def slogdet(input: Tensor) -> Any:
+    """The signs of determinants and the logarithms of their sizes (torch.slogdet)."""
+    return _call("slogdet", (input,), (), ('sign', 'logabsdet'))
+
+
 def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', beta: float = 1.0) -> Tensor:
     """Squared near 0, absolute from beta on (torch.nn.functional.smooth_l1_loss).
 
@@ -2068,6 +2173,11 @@ def unflatten(input: Tensor, dim: int, sizes: int | Sequence[int]) -> Tensor:
     return _call("unflatten", (input, dim, sizes))
 
 
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows of `size` positions, `step` apart, along a dimension, as a last one (torch.Tensor.unfold); a view."""
+    return _call("unfold", (input, dimension, size, step))
+
+
 def uniform(input: Tensor, from_: float = 0.0, to: float = 1.0) -> Tensor:
     """Uniform numbers in [from_, to) in the input's shape (torch.Tensor.uniform_)."""
     return _call("uniform", (input, from_, to))
@@ -2260,6 +2370,10 @@ class TensorMethods:
         """See `gradwire.argwhere`: The positions of nonzero elements, one a row (torch.argwhere)."""
         return _call("argwhere", (self,))
 
+    def as_strided(self, size: int | Sequence[int], stride: int | Sequence[int], storage_offset: int | None = None) -> Tensor:
+        """See `gradwire.as_strided`: A view of the input's memory with these sizes and strides in elements (torch.as_strided)."""
+        return _call("as_strided", (self, size, stride, storage_offset))
+
     def asin(self) -> Tensor:
         """See `gradwire.asin`: Inverse sine (torch.asin)."""
         return _call("asin", (self,))
@@ -2384,6 +2498,10 @@ class TensorMethods:
         """In-place form of `celu`."""
         return _call("celu_", (self, alpha))
 
+    def cholesky_solve(self, L: Tensor, upper: bool = False) -> Tensor:
+        """See `gradwire.cholesky_solve`: X with A @ X = B, given A's Cholesky factor (torch.cholesky_solve)."""
+        return _call("cholesky_solve", (self, L, upper))
+
     def chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         """See `gradwire.chunk`: At most so many parts of equal size, the last maybe smaller (torch.chunk)."""
         return _call("chunk", (self, chunks, dim), (), "tuple")
@@ -2503,6 +2621,10 @@ class TensorMethods:
     def deg2rad_(self) -> Tensor:
         """In-place form of `deg2rad`."""
         return _call("deg2rad_", (self,))
+
+    def det(self) -> Tensor:
+        """See `gradwire.det`: The determinants of square matrices (torch.det)."""
+        return _call("det", (self,))
 
     def detach(self) -> Tensor:
         """See `gradwire.detach`: A leaf on the same storage, outside the graph (torch.Tensor.detach)."""
@@ -2808,6 +2930,10 @@ class TensorMethods:
         """See `gradwire.index_select`: The slices along dim that a vector of positions names (torch.index_select)."""
         return _call("index_select", (self, dim, index))
 
+    def inverse(self) -> Tensor:
+        """See `gradwire.inverse`: The inverses of square matrices (torch.inverse)."""
+        return _call("inverse", (self,))
+
     def isclose(self, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
         """See `gradwire.isclose`: Where |input - other| <= atol + rtol * |other| (torch.isclose)."""
         return _call("isclose", (self, other, rtol, atol, equal_nan))
@@ -2923,6 +3049,10 @@ class TensorMethods:
     def logcumsumexp(self, dim: int) -> Tensor:
         """See `gradwire.logcumsumexp`: log of the running sum of exp(input) along dim, without overflow (torch.logcumsumexp)."""
         return _call("logcumsumexp", (self, dim))
+
+    def logdet(self) -> Tensor:
+        """See `gradwire.logdet`: The logarithms of determinants; nan for negative ones, -inf for 0 (torch.logdet). input: (..., n, n)."""
+        return _call("logdet", (self,))
 
     def logical_and(self, other: Tensor) -> Tensor:
         """See `gradwire.logical_and`: True where both are nonzero (torch.logical_and)."""
@@ -3149,7 +3279,7 @@ class TensorMethods:
         return _call("outer", (self, vec2))
 
     def pad(self, pad: int | Sequence[int], mode: str = 'constant', value: float | None = None) -> Tensor:
-        """See `gradwire.pad`: A constant around the last dimensions (torch.nn.functional.pad); mode "constant" only."""
+        """See `gradwire.pad`: A constant, or the input's own elements, around the last dimensions (torch.nn.functional.pad)."""
         return _call("pad", (self, pad, mode, value))
 
     def permute(self, *dims: int | Sequence[int]) -> Tensor:
@@ -3179,6 +3309,10 @@ class TensorMethods:
     def prod(self, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
         """See `gradwire.prod`: The product over dim, or all of them (torch.prod)."""
         return _call("prod", (self, dim, keepdim), (("dtype", dtype),))
+
+    def quantile(self, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear') -> Tensor:
+        """See `gradwire.quantile`: The q-th quantiles along dim, or of all elements; nan where there is one (torch.quantile)."""
+        return _call("quantile", (self, q, dim, keepdim), (("interpolation", interpolation),))
 
     def rad2deg(self) -> Tensor:
         """See `gradwire.rad2deg`: Radians as degrees (torch.rad2deg)."""
@@ -3396,6 +3530,10 @@ class TensorMethods:
         """See `gradwire.slice_scatter`: The input with src at positions start to end along dim, every step-th (torch.slice_scatter)."""
         return _call("slice_scatter", (self, src, dim, start, end, step))
 
+    def slogdet(self) -> Any:
+        """See `gradwire.slogdet`: The signs of determinants and the logarithms of their sizes (torch.slogdet)."""
+        return _call("slogdet", (self,), (), ('sign', 'logabsdet'))
+
     def softmax(self, dim: int, *, dtype: dtype | None = None) -> Tensor:
         """See `gradwire.softmax`: exp(input) over its sum along a dimension (torch.softmax)."""
         return _call("softmax", (self, dim), (("dtype", dtype),))
@@ -3555,6 +3693,10 @@ class TensorMethods:
     def unflatten(self, dim: int, sizes: int | Sequence[int]) -> Tensor:
         """See `gradwire.unflatten`: One dimension as several (torch.unflatten)."""
         return _call("unflatten", (self, dim, sizes))
+
+    def unfold(self, dimension: int, size: int, step: int) -> Tensor:
+        """See `gradwire.unfold`: Windows of `size` positions, `step` apart, along a dimension, as a last one (torch.Tensor.unfold); a view."""
+        return _call("unfold", (self, dimension, size, step))
 
     def uniform(self, from_: float = 0.0, to: float = 1.0) -> Tensor:
         """See `gradwire.uniform`: Uniform numbers in [from_, to) in the input's shape (torch.Tensor.uniform_)."""

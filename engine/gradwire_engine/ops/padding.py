@@ -1,4 +1,7 @@
-"""Padding at the edges of a tensor's last dimensions; negative padding crops, so padding is its own adjoint."""
+"""Padding at the edges of a tensor's last dimensions: by a constant, or by what is there, reflected or repeated.
+
+Negative padding crops, so padding by a constant is its own adjoint.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.checks import admit
+from gradwire_engine.ops.lines import take_lines
 
 Ints = tuple[int, ...]
 
@@ -42,15 +46,16 @@ def constant_pad(xp: Any, input: Array, pad: Ints, value: Number) -> Array:
 constant_pad.grad(input=lambda g, pad: constant_pad(g, tuple(-side for side in pad), 0))
 
 
+_NODES = {"reflect": "ReflectionPad", "replicate": "ReplicationPad", "circular": "CircularPad"}
+
+
 @composite
 def pad(input: Array, pad: Ints, mode: str = "constant", value: float | None = None) -> Any:
-    """A constant around the last dimensions (torch.nn.functional.pad); mode "constant" only.
+    """A constant, or the input's own elements, around the last dimensions (torch.nn.functional.pad).
 
-    pad: (left, right) of the last dimension, then of the one before, ...; negative crops.
-    Raises EngineError: RUNTIME for an odd number of sizes or too many, NOT_SUPPORTED for another mode.
+    pad: (left, right) of the last dimension, then of the one before, ...; negative crops. mode: "constant", "reflect",
+    "replicate" or "circular". Raises EngineError: RUNTIME for wrong sizes, NOT_SUPPORTED for another mode or rank.
     """
-    if mode != "constant":
-        raise EngineError(Reason.NOT_SUPPORTED, f"pad: mode '{mode}' is not implemented; 'constant' is")
     if len(pad) % 2:
         raise EngineError(Reason.RUNTIME, f"Padding length must be divisible by 2, but it is {len(pad)}")
     if len(pad) > 2 * input.ndim:
@@ -59,4 +64,45 @@ def pad(input: Array, pad: Ints, mode: str = "constant", value: float | None = N
             "Padding length should be less than or equal to two times the input dimension but got padding length "
             f"{len(pad)} and input of dimension {input.ndim}",
         )
-    return constant_pad(input, tuple(pad), 0 if value is None else value)
+    if mode == "constant":
+        return constant_pad(input, tuple(pad), 0 if value is None else value)
+    if value is not None and value != 0:
+        raise EngineError(Reason.RUNTIME, f'Padding mode "{mode}" doesn\'t take in value argument')
+    spatial = len(pad) // 2
+    if input.ndim not in (spatial + 1, spatial + 2) or spatial > 3:
+        raise EngineError(
+            Reason.NOT_SUPPORTED, f"Padding size {len(pad)} is not supported for {input.ndim}D input tensor."
+        )
+    if mode not in _NODES:
+        raise EngineError(Reason.NOT_SUPPORTED, f"Unrecognised padding mode {mode}")
+    lines = tuple(
+        _line(mode, input.shape, input.ndim - 1 - axis, pad[2 * axis], pad[2 * axis + 1])
+        for axis in reversed(range(spatial))
+    )
+    return take_lines(input, lines, f"{_NODES[mode]}{spatial}DBackward0")
+
+
+def _line(mode: str, shape: Ints, dim: int, left: int, right: int) -> Ints:
+    """Which position along a dimension each position of the padded one repeats."""
+    size = shape[dim]
+    if mode == "reflect" and max(left, right) >= size:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"Argument #4: Padding size should be less than the corresponding input dimension, but got: padding "
+            f"({left}, {right}) at dimension {dim} of input {list(shape)}",
+        )
+    if mode == "circular" and max(left, right) > size:
+        raise EngineError(Reason.RUNTIME, "Padding value causes wrapping around more than once.")
+    if size + left + right < 0 or (not size and max(left, right) > 0):
+        raise EngineError(
+            Reason.RUNTIME,
+            f"The input size {size}, plus padding {left} and {right}, leaves nothing to repeat or to crop. Check "
+            f"dimension {dim} of your input.",
+        )
+    places = range(-left, size + right)
+    if mode == "replicate":
+        return tuple(min(max(place, 0), size - 1) for place in places)
+    if mode == "circular":
+        first = max(0, -left)  # what is cropped does not come round again
+        return tuple(first + (place - first) % (size - first - max(0, -right)) for place in places)
+    return tuple(size - 1 - abs(size - 1 - abs(place)) for place in places)

@@ -1,0 +1,52 @@
+"""A pair of ops that the replicating resizes and paddings are made of: positions taken along the last dimensions.
+
+`take_lines` repeats and drops positions, `add_lines` adds them up where they came from: each is the other's adjoint.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.op import op
+from gradwire_engine.ops.checks import admit
+from gradwire_engine.ops.index import add_rows
+from gradwire_engine.ops.precision import through_float32
+
+# One tuple of positions for each of the last dimensions.
+Ints = tuple[tuple[int, ...], ...]
+
+
+@op(name="_take_lines", node=lambda input, lines, node: node)
+def take_lines(xp: Any, input: Array, lines: Ints, node: str) -> Array:
+    """The input's elements at these positions of its last dimensions; `node` is the graph node's name."""
+    lead = input.ndim - len(lines)
+    admit((*input.shape[:lead], *map(len, lines)), input.dtype)
+    for axis, line in enumerate(lines):
+        if line != tuple(range(input.shape[lead + axis])):
+            input = input.take(xp.asarray(line, dtypes.int64), axis=lead + axis)
+    return xp.array(input)
+
+
+@op(name="_add_lines", node=lambda g, lines, sizes, node: node)
+@through_float32
+def add_lines(xp: Any, g: Array, lines: Ints, sizes: Ints, node: str) -> Array:
+    """Zeros of `sizes` in the last dimensions, with g's elements added at these positions."""
+    lead = g.ndim - len(lines)
+    for axis, (line, size) in enumerate(zip(lines, sizes, strict=True)):
+        first = xp.moveaxis(g, lead + axis, 0)
+        rest = first.shape[1:]
+        if not math.prod(first.shape):
+            g = xp.zeros((*g.shape[: lead + axis], size, *g.shape[lead + axis + 1 :]), g.dtype)
+            continue
+        rows = add_rows(xp, xp.ascontiguousarray(first).reshape(len(line), -1), xp.asarray(line, np.int64), size)
+        g = xp.moveaxis(rows.reshape(size, *rest), 0, lead + axis)
+    return xp.ascontiguousarray(g)
+
+
+take_lines.grad(input=lambda g, input_meta, lines, node: add_lines(g, lines, input_meta.shape[-len(lines) :], node))
+add_lines.grad(g=lambda g, lines, node: take_lines(g, lines, node))

@@ -1,0 +1,97 @@
+"""Quantiles: the sorted values at fractions of the way from the smallest to the largest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array, module_of
+from gradwire_engine.dtypes import Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite
+from gradwire_engine.ops.binary import lerp
+from gradwire_engine.ops.checks import normalize_dim
+from gradwire_engine.ops.fill import where
+from gradwire_engine.ops.gather import index_select
+from gradwire_engine.ops.reduce import any as any_of
+from gradwire_engine.ops.shape import movedim, narrow, reshape
+from gradwire_engine.ops.sort import sort
+from gradwire_engine.ops.unary import isnan
+from gradwire_engine.tensor import Tensor
+
+_WAYS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def _check(input: Any, q: Any, interpolation: str) -> None:
+    if not input.size:
+        raise EngineError(Reason.RUNTIME, "quantile() input tensor must be non-empty")
+    if input.dtype not in (dtypes.float32, dtypes.float64):
+        raise EngineError(Reason.RUNTIME, "quantile() input tensor must be either float or double dtype")
+    if hasattr(q, "dtype"):
+        if q.ndim > 1:
+            raise EngineError(Reason.RUNTIME, "quantile() q must be a scalar or 1D tensor")
+        if q.dtype != input.dtype:
+            raise EngineError(Reason.RUNTIME, "quantile() q tensor must be same dtype as the input tensor")
+        given = q.array if type(q) is Tensor else q
+        if given.size and not bool(((given >= 0) & (given <= 1)).all()):
+            raise EngineError(Reason.RUNTIME, "quantile() q values must be in the range [0, 1]")
+    elif not 0 <= q <= 1:
+        raise EngineError(Reason.RUNTIME, f"quantile() q must be in the range [0, 1] but got {q}")
+    if interpolation not in _WAYS:
+        raise EngineError(
+            Reason.RUNTIME,
+            "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got "
+            f"{interpolation}",
+        )
+
+
+@composite
+def quantile(
+    input: Array, q: Array | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Any:
+    """The q-th quantiles along dim, or of all elements; nan where there is one (torch.quantile).
+
+    input: float32 or float64; q: a number, or a tensor of at most one dimension, which then comes first in the
+    result; interpolation: "linear", "lower", "higher", "midpoint" or "nearest". Raises EngineError: RUNTIME.
+    """
+    _check(input, q, interpolation)
+    ndim, place = input.ndim, 0 if dim is None else normalize_dim(dim, input.ndim)
+    flat = reshape(input, (-1,)) if dim is None else movedim(input, place, -1) if ndim else reshape(input, (1,))
+    length = flat.shape[-1]
+    ordered = sort(flat, -1)[0]
+    ranks = reshape(q, (-1,)) * (length - 1) if hasattr(q, "dtype") else _constant(input, q * (length - 1))
+    found = _interpolated(ordered, ranks, interpolation)
+    found = where(any_of(isnan(flat), -1, True), narrow(ordered, -1, length - 1, 1), found)
+    found = movedim(found, -1, 0)
+    kept = _kept(input.shape, None if dim is None else place)
+    shape = kept if keepdim else flat.shape[:-1]
+    return reshape(found, (found.shape[0], *shape) if hasattr(q, "ndim") and q.ndim else shape)
+
+
+def _kept(shape: tuple[int, ...], place: int | None) -> tuple[int, ...]:
+    return tuple(1 if place in (None, axis) else size for axis, size in enumerate(shape))
+
+
+def _constant(like: Any, value: float) -> Any:
+    array = like.array if type(like) is Tensor else like
+    made = module_of(array).asarray([value], array.dtype)
+    return Tensor(made) if type(like) is Tensor else made
+
+
+def _interpolated(ordered: Any, ranks: Any, way: str) -> Any:
+    """The elements of the last dimension at ranks that need not be whole."""
+    at = ranks.array if type(ranks) is Tensor else ranks
+    xp = module_of(at)
+    if way in ("lower", "higher", "nearest"):
+        rounded = {"lower": xp.floor, "higher": xp.ceil, "nearest": xp.rint}[way](at)
+        return index_select(ordered, -1, _like(ordered, rounded.astype(dtypes.int64)))
+    below, above = xp.floor(at), xp.ceil(at)
+    low, high = (index_select(ordered, -1, _like(ordered, rank.astype(dtypes.int64))) for rank in (below, above))
+    if way == "midpoint":
+        return lerp(low, high, 0.5)
+    return lerp(low, high, ranks - _like(ordered, below))
+
+
+def _like(source: Any, array: Any) -> Any:
+    """An array as what `source` is: a Tensor without grad, or an array."""
+    return Tensor(array) if type(source) is Tensor else array

@@ -1,0 +1,145 @@
+"""Views by strides: windows along a dimension (unfold), and any geometry over the same memory (as_strided)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine.device import Array
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.checks import normalize_dim
+from gradwire_engine.ops.index import add_flat
+from gradwire_engine.ops.precision import through_float32
+from gradwire_engine.ops.shape import at
+from gradwire_engine.tensor import Tensor
+
+Ints = tuple[int, ...]
+
+
+@op(view=True)
+def unfold(xp: Any, input: Array, dimension: int, size: int, step: int) -> Array:
+    """Windows of `size` positions, `step` apart, along a dimension, as a last one (torch.Tensor.unfold); a view."""
+    if size < 0:
+        raise EngineError(Reason.RUNTIME, f"size is {size} but must be >= 0")
+    if step <= 0:
+        raise EngineError(Reason.RUNTIME, f"step is {step} but must be > 0")
+    dim = normalize_dim(dimension, input.ndim)
+    length = input.shape[dim] if input.ndim else 1
+    if size > length:
+        raise EngineError(Reason.RUNTIME, f"maximum size for tensor at dimension {dim} is {length} but size is {size}")
+    if not input.ndim:
+        return xp.lib.stride_tricks.as_strided(input, (size,), (input.itemsize,))
+    count = (length - size) // step + 1
+    shape = (*input.shape[:dim], count, *input.shape[dim + 1 :], size)
+    strides = (*input.strides[:dim], input.strides[dim] * step, *input.strides[dim + 1 :], input.strides[dim])
+    return xp.lib.stride_tricks.as_strided(input, shape, strides)
+
+
+@op(name="_unfold_backward")
+def _unfold_backward(xp: Any, g: Array, shape: Ints, dimension: int, size: int, step: int) -> Array:
+    """Zeros of a shape, with the gradients of all windows added."""
+    if not shape:
+        return g.sum().reshape(()) if size else xp.zeros((), g.dtype)
+    whole = xp.zeros(shape, g.dtype)
+    dim = normalize_dim(dimension, len(shape))
+    count = g.shape[dim]
+    for place in range(size if count else 0):
+        at(whole, dim, slice(place, place + step * (count - 1) + 1, step))[...] += g[..., place]
+    return whole
+
+
+unfold.grad(
+    input=lambda g, input_meta, dimension, size, step: _unfold_backward(g, input_meta.shape, dimension, size, step)
+)
+_unfold_backward.grad(g=lambda g, dimension, size, step: unfold(g, dimension, size, step))
+
+
+# A geometry is (sizes, strides, offset), counted in elements of a shared line of memory.
+
+
+def _places(geometry: Any) -> Any:
+    """Where in memory each element lies."""
+    sizes, strides, offset = geometry
+    places = np.full(sizes, offset, np.int64)
+    for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        places += (np.arange(size) * stride).reshape((-1,) + (1,) * (len(sizes) - axis - 1))
+    return places
+
+
+@op(name="_restride", node="AsStridedBackward0_copy")
+@through_float32
+def _restride(xp: Any, input: Array, source: Ints, target: Ints) -> Array:
+    """The input's elements laid into memory by one geometry, added where they overlap, and read by another.
+
+    Laying out and reading are each other's adjoints, so this is its own with the geometries exchanged.
+    """
+    laid, read = _places(source), _places(target)
+    line = xp.zeros(1 + max(laid.max(initial=0), read.max(initial=0)), input.dtype)
+    add_flat(xp, line, xp.asarray(laid.reshape(-1)), xp.ascontiguousarray(input).reshape(-1))
+    return line[xp.asarray(read)]
+
+
+_restride.grad(input=lambda g, source, target: _restride(g, target, source))
+
+
+@op(name="_as_strided", view=True, node="AsStridedBackward0")
+def _as_strided(xp: Any, input: Array, source: Ints, target: Ints, whole: Ints) -> Array:
+    """The memory that holds the input, by another geometry; `whole` is how far it reaches before and behind."""
+    sizes, strides, offset = target
+    steps = tuple(stride * input.itemsize for stride in strides)
+    flat = _line(xp, input, whole)
+    return xp.lib.stride_tricks.as_strided(flat[offset:] if flat.size > offset else flat[:0], sizes, steps)
+
+
+_as_strided.grad(input=lambda g, source, target: _restride(g, target, source))
+
+
+def _line(xp: Any, input: Array, whole: Ints) -> Array:
+    """The input's memory as a vector."""
+    owner = input
+    while isinstance(owner.base, type(input)):
+        owner = owner.base
+    return xp.lib.stride_tricks.as_strided(owner, whole, (input.itemsize,))
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr)
+
+
+def _memory(array: Array) -> tuple[int, int]:
+    """The array's offset into the memory it is a part of, and that memory's size, in elements."""
+    owner = array
+    while isinstance(owner.base, type(array)):
+        owner = owner.base
+    return (_address(array) - _address(owner)) // array.itemsize, owner.nbytes // array.itemsize
+
+
+@composite
+def as_strided(input: Array, size: Ints, stride: Ints, storage_offset: int | None = None) -> Any:
+    """A view of the input's memory with these sizes and strides in elements (torch.as_strided).
+
+    storage_offset: where it starts; the input's own start if None. Raises EngineError: RUNTIME outside the memory.
+    """
+    sizes, strides = ((value,) if isinstance(value, int) else tuple(value) for value in (size, stride))
+    if len(sizes) != len(strides):
+        raise EngineError(Reason.RUNTIME, "mismatch in length of strides and shape")
+    if min(strides, default=0) < 0:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"as_strided: Negative strides are not supported at the moment, got strides: {list(strides)}",
+        )
+    array = input.array if type(input) is Tensor else input
+    own, whole = _memory(array)
+    offset = own if storage_offset is None else storage_offset
+    reach = offset + 1 + sum((length - 1) * step for length, step in zip(sizes, strides, strict=True))
+    if min(sizes, default=1) < 0 or offset < 0 or (0 not in sizes and reach > whole):
+        raise EngineError(
+            Reason.RUNTIME,
+            f"setStorage: sizes {list(sizes)}, strides {list(strides)}, storage offset {offset}, and itemsize "
+            f"{array.itemsize} requiring a storage size of {reach * array.itemsize} are out of bounds for storage of "
+            f"size {whole * array.itemsize}",
+        )
+    steps = tuple(step // array.itemsize for step in array.strides)
+    return _as_strided(input, (array.shape, steps, own), (sizes, strides, offset), (whole,))
