@@ -38,7 +38,10 @@ ANNOTATIONS = {
 # Results that are Python bools in PyTorch, where the op's answer is a tensor of one bool.
 BOOL_RESULTS = {"equal", "allclose"}
 # Functions of torch.nn.functional that are no methods of Tensor; its other activations are both.
-FUNCTIONAL_MODULES = {"conv", "pool", "norm", "dropout", "loss", "embedding"}
+FUNCTIONAL_MODULES = {
+    "adaptive_max", "bilinear", "blocks", "conv", "ctc", "dropout", "embedding", "embedding_bag", "grid",
+    "instance_norm", "likelihood", "loss", "margin", "norm", "pool", "resize", "shuffle",
+}  # fmt: skip
 ACTIVATION_METHODS = {"relu", "softmax", "log_softmax", "sigmoid", "tanh", "hardshrink", "prelu"}
 # Methods whose sizes or dimensions may be given one by one: x.reshape(2, -1); not x.split(2, 1).
 VARARGS = {

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # What a parameter has when it is left out: arguments equal to it need not travel.
 DEFAULTS: dict[str, dict[str, Any]] = {
+    "adaptive_max_pool2d": {"return_indices": False},
     "add": {"alpha": 1},
     "addcdiv": {"value": 1},
     "addcmul": {"value": 1},
@@ -38,6 +39,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "baddbmm": {"beta": 1, "alpha": 1},
     "batch_norm": {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-05},
     "bernoulli": {"p": None},
+    "bilinear": {"bias": None},
     "binary_cross_entropy": {"weight": None, "size_average": None, "reduce": None, "reduction": 'mean'},
     "binary_cross_entropy_with_logits": {"weight": None, "size_average": None, "reduce": None, "reduction": 'mean', "pos_weight": None},
     "bincount": {"weights": None, "minlength": 0},
@@ -68,6 +70,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "dropout": {"p": 0.5, "training": True},
     "elu": {"alpha": 1.0},
     "embedding": {"padding_idx": None, "max_norm": None, "norm_type": 2.0, "scale_grad_by_freq": False, "sparse": False},
+    "embedding_bag": {"offsets": None, "max_norm": None, "norm_type": 2.0, "scale_grad_by_freq": False, "mode": 'mean', "sparse": False, "per_sample_weights": None, "include_last_offset": False, "padding_idx": None},
     "empty": {"dtype": None, "device": None, "requires_grad": False},
     "empty_like": {"dtype": None, "device": None, "requires_grad": False},
     "exponential": {"lambd": 1.0},
@@ -89,17 +92,21 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "fft.rfft2": {"s": None, "dim": (-2, -1), "norm": None},
     "fft.rfftn": {"s": None, "dim": None, "norm": None},
     "flatten": {"start_dim": 0, "end_dim": -1},
+    "fold": {"dilation": 1, "padding": 0, "stride": 1},
     "full": {"dtype": None, "device": None, "requires_grad": False},
     "full_like": {"dtype": None, "device": None, "requires_grad": False},
     "gather": {"sparse_grad": False},
+    "gaussian_nll_loss": {"full": False, "eps": 1e-06, "reduction": 'mean'},
     "gelu": {"approximate": 'none'},
     "glu": {"dim": -1},
     "group_norm": {"weight": None, "bias": None, "eps": 1e-05},
     "hardshrink": {"lambd": 0.5},
     "hardtanh": {"min_val": -1.0, "max_val": 1.0},
+    "hinge_embedding_loss": {"margin": 1.0, "size_average": None, "reduce": None, "reduction": 'mean'},
     "huber_loss": {"reduction": 'mean', "delta": 1.0, "weight": None},
     "index_add": {"alpha": 1},
     "index_put": {"accumulate": False},
+    "instance_norm": {"running_mean": None, "running_var": None, "weight": None, "bias": None, "use_input_stats": True, "momentum": 0.1, "eps": 1e-05},
     "isclose": {"rtol": 1e-05, "atol": 1e-08, "equal_nan": False},
     "isin": {"assume_unique": False, "invert": False},
     "kl_div": {"size_average": None, "reduce": None, "reduction": 'mean', "log_target": False},
@@ -107,9 +114,14 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "l1_loss": {"size_average": None, "reduce": None, "reduction": 'mean', "weight": None},
     "layer_norm": {"weight": None, "bias": None, "eps": 1e-05},
     "leaky_relu": {"negative_slope": 0.01},
+    "linalg.cholesky": {"upper": False},
+    "linalg.eigh": {"UPLO": 'L'},
+    "linalg.eigvalsh": {"UPLO": 'L'},
     "linalg.pinv": {"atol": None, "rtol": None, "hermitian": False},
+    "linalg.qr": {"mode": 'reduced'},
     "linalg.solve": {"left": True},
     "linalg.solve_triangular": {"left": True, "unitriangular": False},
+    "linalg.svd": {"full_matrices": True},
     "linalg.vector_norm": {"ord": 2, "dim": None, "keepdim": False, "dtype": None},
     "linear": {"bias": None},
     "linspace": {"dtype": None, "device": None, "requires_grad": False},
@@ -117,6 +129,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "logit": {"eps": None},
     "logspace": {"base": 10.0, "dtype": None, "device": None, "requires_grad": False},
     "logsumexp": {"keepdim": False},
+    "margin_ranking_loss": {"margin": 0.0, "size_average": None, "reduce": None, "reduction": 'mean'},
     "max": {"dim": None, "keepdim": False, "other": None},
     "max_pool1d": {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False},
     "max_pool2d": {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False},
@@ -134,6 +147,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "new_ones": {"dtype": None, "device": None, "requires_grad": False},
     "new_zeros": {"dtype": None, "device": None, "requires_grad": False},
     "nll_loss": {"weight": None, "size_average": None, "ignore_index": -100, "reduce": None, "reduction": 'mean'},
+    "nn.functional.unfold": {"dilation": 1, "padding": 0, "stride": 1},
     "nonzero": {"as_tuple": False},
     "norm": {"p": 2, "dim": None, "keepdim": False, "dtype": None},
     "normal": {"std": 1.0, "size": None, "dtype": None, "device": None, "requires_grad": False},
@@ -143,6 +157,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "ones": {"dtype": None, "device": None, "requires_grad": False},
     "ones_like": {"dtype": None, "device": None, "requires_grad": False},
     "pad": {"mode": 'constant', "value": None},
+    "pairwise_distance": {"p": 2.0, "eps": 1e-06, "keepdim": False},
+    "poisson_nll_loss": {"log_input": True, "full": False, "size_average": None, "eps": 1e-08, "reduce": None, "reduction": 'mean'},
     "prod": {"dim": None, "keepdim": False, "dtype": None},
     "quantile": {"dim": None, "keepdim": False, "interpolation": 'linear'},
     "rand": {"dtype": None, "device": None, "requires_grad": False},
@@ -183,6 +199,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "topk": {"dim": -1, "largest": True, "sorted": True},
     "tril": {"diagonal": 0},
     "tril_indices": {"offset": 0, "dtype": None, "device": None},
+    "triplet_margin_loss": {"margin": 1.0, "p": 2.0, "eps": 1e-06, "swap": False, "size_average": None, "reduce": None, "reduction": 'mean'},
     "triu": {"diagonal": 0},
     "triu_indices": {"offset": 0, "dtype": None, "device": None},
     "unbind": {"dim": 0},
@@ -216,6 +233,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "fmod": frozenset({'other'}),
     "full": frozenset({'fill_value'}),
     "full_like": frozenset({'fill_value'}),
+    "gaussian_nll_loss": frozenset({'var'}),
     "ge": frozenset({'other'}),
     "gt": frozenset({'other'}),
     "index_add": frozenset({'alpha'}),
@@ -251,7 +269,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "where": frozenset({'input', 'other'}),
     "xlogy": frozenset({'input', 'other'}),
 }
-TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addcdiv', 'addcmul', 'addmm', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cat', 'ceil', 'celu', 'cholesky_solve', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'cosine_similarity', 'count_nonzero', 'cross_entropy', 'cummax', 'cummin', 'cumprod', 'cumsum', 'deg2rad', 'det', 'detach', 'diag', 'diag_embed', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'div', 'dot', 'dstack', 'einsum', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fft.fft', 'fft.fft2', 'fft.fftn', 'fft.fftshift', 'fft.hfft', 'fft.ifft', 'fft.ifft2', 'fft.ifftn', 'fft.ifftshift', 'fft.ihfft', 'fft.irfft', 'fft.irfft2', 'fft.irfftn', 'fft.rfft', 'fft.rfft2', 'fft.rfftn', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'inverse', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.det', 'linalg.inv', 'linalg.matrix_power', 'linalg.pinv', 'linalg.slogdet', 'linalg.solve', 'linalg.solve_triangular', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'nansum', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'normalize', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scaled_dot_product_attention', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice_scatter', 'slogdet', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'unfold', 'uniform', 'unique', 'unsqueeze', 'var', 'var_mean', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
+TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addcdiv', 'addcmul', 'addmm', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cat', 'ceil', 'celu', 'cholesky_solve', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'cosine_similarity', 'count_nonzero', 'cross_entropy', 'cummax', 'cummin', 'cumprod', 'cumsum', 'deg2rad', 'det', 'detach', 'diag', 'diag_embed', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'div', 'dot', 'dstack', 'einsum', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fft.fft', 'fft.fft2', 'fft.fftn', 'fft.fftshift', 'fft.hfft', 'fft.ifft', 'fft.ifft2', 'fft.ifftn', 'fft.ifftshift', 'fft.ihfft', 'fft.irfft', 'fft.irfft2', 'fft.irfftn', 'fft.rfft', 'fft.rfft2', 'fft.rfftn', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'inverse', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.cholesky', 'linalg.det', 'linalg.eigh', 'linalg.eigvalsh', 'linalg.inv', 'linalg.matrix_power', 'linalg.pinv', 'linalg.qr', 'linalg.slogdet', 'linalg.solve', 'linalg.solve_triangular', 'linalg.svd', 'linalg.svdvals', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'nansum', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'normalize', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scaled_dot_product_attention', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice_scatter', 'slogdet', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'unfold', 'uniform', 'unique', 'unsqueeze', 'var', 'var_mean', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
 
 
 def H(input: Tensor) -> Tensor:
@@ -298,6 +316,15 @@ def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     output_size: an int, or (d, h, w) where None keeps a size. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """
     return _call("adaptive_avg_pool3d", (input, output_size))
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int], return_indices: bool = False) -> Tensor:
+    """The largest value of as many windows as the output has elements (torch.nn.functional.adaptive_max_pool2d).
+
+    input: (n, c, h, w) or (c, h, w); output_size: an int, or (h, w) where None keeps a size. With return_indices also
+    where each was, in the flattened (h, w). Raises EngineError: RUNTIME.
+    """
+    return _call("adaptive_max_pool2d", (input, output_size, return_indices))
 
 
 def add(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
@@ -466,6 +493,14 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
 def bernoulli(input: Tensor, p: float | None = None) -> Tensor:
     """1 with the probability that each element (or p) says, else 0; no gradient flows (torch.bernoulli)."""
     return _call("bernoulli", (input, p))
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input1 A input2 + bias, for each of the weight's matrices A (torch.nn.functional.bilinear).
+
+    input1: (..., i); input2: (..., j); weight: (o, i, j); bias: (o,). Raises EngineError: RUNTIME.
+    """
+    return _call("bilinear", (input1, input2, weight, bias))
 
 
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
@@ -813,6 +848,15 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
     return _call("embedding", (input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse))
 
 
+def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = 'mean', sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None) -> Tensor:
+    """Sums, means or maxima of a table's rows over bags of indices (torch.nn.functional.embedding_bag).
+
+    input: (bags, n), or (n,) with the offsets where bags begin; weight: (rows, width). Empty bags give zeros, the
+    index padding_idx counts in none. Raises EngineError: ARGUMENT_VALUE, NOT_SUPPORTED, INDEX_OUT_OF_RANGE.
+    """
+    return _call("embedding_bag", (input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx))
+
+
 def empty(*size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """A tensor to be written to; zeros here, so that nothing of another's memory shows (torch.empty)."""
     return _call("empty", (_sizes(size),), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
@@ -1025,6 +1069,14 @@ def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
     return _call("fmod", (input, other))
 
 
+def fold(input: Tensor, output_size: int | Sequence[int], kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, stride: int | Sequence[int] = 1) -> Tensor:
+    """Columns laid back as sliding blocks, what overlaps added (torch.nn.functional.fold).
+
+    input: (n, c * taps, blocks) or (c * taps, blocks); result: (n, c, *output_size). Raises EngineError: RUNTIME.
+    """
+    return _call("fold", (input, output_size, kernel_size, dilation, padding, stride))
+
+
 def frac(input: Tensor) -> Tensor:
     """What follows the point, with the input's sign (torch.frac)."""
     return _call("frac", (input,))
@@ -1043,6 +1095,15 @@ def full_like(input: Tensor, fill_value: Number, *, dtype: dtype | None = None, 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """At each place of index the input's element there, at that position along dim (torch.gather)."""
     return _call("gather", (input, dim, index), (("sparse_grad", sparse_grad),))
+
+
+def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | Number, full: bool = False, eps: float = 1e-06, reduction: str = 'mean') -> Tensor:
+    """-log of the normal density of target with mean input and variance var (torch.nn.functional.gaussian_nll_loss).
+
+    var: of the input's shape, or with the last dimension 1 or missing, held above eps; full: with the constant term.
+    Raises EngineError: ARGUMENT_VALUE for a negative variance, its shape or another reduction.
+    """
+    return _call("gaussian_nll_loss", (input, target, var, full, eps, reduction))
 
 
 def ge(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -1106,6 +1167,14 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     return _call("heaviside", (input, values))
 
 
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
+    """The input where target is 1, max(0, margin - input) where it is -1 (torch.nn.functional.hinge_embedding_loss).
+
+    Raises EngineError: ARGUMENT_VALUE for another reduction.
+    """
+    return _call("hinge_embedding_loss", (input, target, margin, size_average, reduce, reduction))
+
+
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along the second dimension; vectors along the first (torch.hstack)."""
     return _call("hstack", (tensors,))
@@ -1152,6 +1221,15 @@ def index_put(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number,
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices along dim that a vector of positions names (torch.index_select)."""
     return _call("index_select", (input, dim, index))
+
+
+def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-05) -> Tensor:
+    """Each channel of each sample shifted and scaled to mean 0 and variance 1 (torch.nn.functional.instance_norm).
+
+    input: (n, c, ...); the others: (c,). By the input's statistics, whose means over the samples are mixed into the
+    running ones in place; or by the running ones. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
+    """
+    return _call("instance_norm", (input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps))
 
 
 def inverse(input: Tensor) -> Tensor:
@@ -1248,9 +1326,33 @@ def lgamma(input: Tensor) -> Tensor:
     return _call("lgamma", (input,))
 
 
+def linalg_cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+    """L with L @ L^H = A, or U with U^H @ U = A where `upper`, of positive-definite A (torch.linalg.cholesky).
+
+    A: (..., n, n), of which one half is read. Raises EngineError: RUNTIME where A is not positive-definite, SHAPE.
+    """
+    return _call("linalg.cholesky", (A,), (("upper", upper),))
+
+
 def linalg_det(A: Tensor) -> Tensor:
     """The determinants of square matrices (torch.linalg.det). A: (..., n, n). Raises EngineError: SHAPE."""
     return _call("linalg.det", (A,))
+
+
+def linalg_eigh(A: Tensor, UPLO: str = 'L') -> Any:
+    """Eigenvalues of Hermitian matrices in ascending order, and their vectors as columns (torch.linalg.eigh).
+
+    A: (..., n, n), of which one half is read: the lower ("L") or the upper ("U"). Raises EngineError: RUNTIME, SHAPE.
+    """
+    return _call("linalg.eigh", (A, UPLO), (), ('eigenvalues', 'eigenvectors'))
+
+
+def linalg_eigvalsh(A: Tensor, UPLO: str = 'L') -> Tensor:
+    """The eigenvalues of Hermitian matrices in ascending order (torch.linalg.eigvalsh).
+
+    A: (..., n, n), of which one half is read. Raises EngineError: RUNTIME, SHAPE.
+    """
+    return _call("linalg.eigvalsh", (A, UPLO))
 
 
 def linalg_inv(A: Tensor) -> Tensor:
@@ -1273,6 +1375,15 @@ def linalg_pinv(A: Tensor, *, atol: float | None = None, rtol: float | None = No
     larger size by default. hermitian: A equals its conjugate transpose, of which only the lower half is read.
     """
     return _call("linalg.pinv", (A,), (("atol", atol), ("rtol", rtol), ("hermitian", hermitian),))
+
+
+def linalg_qr(A: Tensor, mode: str = 'reduced') -> Any:
+    """Q with orthonormal columns and upper triangular R with Q @ R = A (torch.linalg.qr).
+
+    A: (..., m, n); mode: "reduced" (Q (m, k), k the smaller size), "complete" (Q (m, m)), "r" (Q empty). Differentiable
+    for "reduced", and for "complete" where m <= n. Raises EngineError: RUNTIME for another mode, SHAPE.
+    """
+    return _call("linalg.qr", (A, mode), (), ('Q', 'R'))
 
 
 def linalg_slogdet(A: Tensor) -> Any:
@@ -1299,6 +1410,20 @@ def linalg_solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = T
     unitriangular: the diagonal counts as ones. A zero on it gives inf or nan. Raises EngineError: SHAPE.
     """
     return _call("linalg.solve_triangular", (A, B), (("upper", upper), ("left", left), ("unitriangular", unitriangular),))
+
+
+def linalg_svd(A: Tensor, full_matrices: bool = True) -> Any:
+    """U, S, Vh with U @ diag(S) @ Vh = A, S in descending order (torch.linalg.svd).
+
+    A: (..., m, n); U: (..., m, m) and Vh: (..., n, n), or their first min(m, n) columns and rows unless
+    full_matrices. Raises EngineError: SHAPE.
+    """
+    return _call("linalg.svd", (A, full_matrices), (), ('U', 'S', 'Vh'))
+
+
+def linalg_svdvals(A: Tensor) -> Tensor:
+    """The singular values in descending order (torch.linalg.svdvals). A: (..., m, n). Raises EngineError: SHAPE."""
+    return _call("linalg.svdvals", (A,))
 
 
 def linalg_vector_norm(x: Tensor, ord: Number = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
@@ -1348,7 +1473,7 @@ def log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tenso
 
 
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
-    """log(exp(input) + exp(other)) (torch.logaddexp)."""
+    """log(exp(input) + exp(other)), of real numbers (torch.logaddexp)."""
     return _call("logaddexp", (input, other))
 
 
@@ -1420,6 +1545,14 @@ def mH(input: Tensor) -> Tensor:
 def mT(input: Tensor) -> Tensor:
     """Each matrix of the last two dimensions transposed (torch.Tensor.mT)."""
     return _call("mT", (input,))
+
+
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
+    """max(0, margin - target * (input1 - input2)), target 1 or -1 (torch.nn.functional.margin_ranking_loss).
+
+    Raises EngineError: RUNTIME for different numbers of dimensions, ARGUMENT_VALUE for another reduction.
+    """
+    return _call("margin_ranking_loss", (input1, input2, target, margin, size_average, reduce, reduction))
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
@@ -1618,6 +1751,14 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
     return _call("nll_loss", (input, target, weight, size_average, ignore_index, reduce, reduction))
 
 
+def nn_functional_unfold(input: Tensor, kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, stride: int | Sequence[int] = 1) -> Tensor:
+    """Sliding blocks of the last two dimensions as columns (torch.nn.functional.unfold).
+
+    input: (n, c, h, w) or (c, h, w); result: (n, c * taps, blocks). Raises EngineError: RUNTIME.
+    """
+    return _call("nn.functional.unfold", (input, kernel_size, dilation, padding, stride))
+
+
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Tensor:
     """The positions of nonzero elements, one a row; or a tuple of one vector a dimension (torch.nonzero)."""
     return _call("nonzero", (input,), (("as_tuple", as_tuple),))
@@ -1678,9 +1819,33 @@ def pad(input: Tensor, pad: int | Sequence[int], mode: str = 'constant', value: 
     return _call("pad", (input, pad, mode, value))
 
 
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False) -> Tensor:
+    """The p-norm of x1 - x2 + eps over the last dimension (torch.nn.functional.pairwise_distance)."""
+    return _call("pairwise_distance", (x1, x2, p, eps, keepdim))
+
+
 def permute(input: Tensor, dims: int | Sequence[int]) -> Tensor:
     """Dimensions in another order (torch.permute)."""
     return _call("permute", (input, dims))
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """(..., c * r * r, h, w) as (..., c, h * r, w * r) (torch.nn.functional.pixel_shuffle)."""
+    return _call("pixel_shuffle", (input, upscale_factor))
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """(..., c, h * r, w * r) as (..., c * r * r, h, w) (torch.nn.functional.pixel_unshuffle)."""
+    return _call("pixel_unshuffle", (input, downscale_factor))
+
+
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None, eps: float = 1e-08, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
+    """-log of the Poisson density of target, whose rate is exp(input) or input (torch.nn.functional.poisson_nll_loss).
+
+    full: with the term that only depends on target, by Stirling, where target exceeds 1.
+    Raises EngineError: ARGUMENT_VALUE for another reduction.
+    """
+    return _call("poisson_nll_loss", (input, target, log_input, full, size_average, eps, reduce, reduction))
 
 
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
@@ -2141,6 +2306,15 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:
     """The positions on and below a diagonal, rows above columns (torch.tril_indices)."""
     return _call("tril_indices", (row, col, offset), (("dtype", dtype), ("device", device),))
+
+
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
+    """max(0, margin + d(anchor, positive) - d(anchor, negative)) (torch.nn.functional.triplet_margin_loss).
+
+    The distance is `pairwise_distance`; swap: the negative's distance is that to the nearer of anchor and positive.
+    Raises EngineError: ARGUMENT_VALUE for a margin that is not positive, RUNTIME for different numbers of dimensions.
+    """
+    return _call("triplet_margin_loss", (anchor, positive, negative, margin, p, eps, swap, size_average, reduce, reduction))
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -3039,7 +3213,7 @@ class TensorMethods:
         return _call("log_softmax", (self, dim), (("dtype", dtype),))
 
     def logaddexp(self, other: Tensor) -> Tensor:
-        """See `gradwire.logaddexp`: log(exp(input) + exp(other)) (torch.logaddexp)."""
+        """See `gradwire.logaddexp`: log(exp(input) + exp(other)), of real numbers (torch.logaddexp)."""
         return _call("logaddexp", (self, other))
 
     def logaddexp2(self, other: Tensor) -> Tensor:

@@ -20,27 +20,40 @@ from gradwire._ops import (
     avg_pool2d,
     avg_pool3d,
     batch_norm,
+    bilinear,
     conv3d,
     conv_transpose1d,
     conv_transpose2d,
     conv_transpose3d,
     embedding,
+    embedding_bag,
+    fold,
+    gaussian_nll_loss,
     gelu,
     glu,
     group_norm,
     hardshrink,
+    hinge_embedding_loss,
+    instance_norm,
     layer_norm,
     linear,
     logsigmoid,
+    margin_ranking_loss,
     one_hot,
     pad,
+    pairwise_distance,
+    pixel_shuffle,
+    pixel_unshuffle,
+    poisson_nll_loss,
     prelu,
     rms_norm,
     softplus,
     softshrink,
     softsign,
     tanhshrink,
+    triplet_margin_loss,
 )
+from gradwire._ops import nn_functional_unfold as unfold
 from gradwire._tensor import Tensor
 from gradwire.nn._functional_loss import (
     binary_cross_entropy,
@@ -58,10 +71,12 @@ __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
+    "adaptive_max_pool2d",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
     "batch_norm",
+    "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
@@ -75,6 +90,9 @@ __all__ = [
     "dropout",
     "elu",
     "embedding",
+    "embedding_bag",
+    "fold",
+    "gaussian_nll_loss",
     "gelu",
     "glu",
     "group_norm",
@@ -82,7 +100,9 @@ __all__ = [
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "hinge_embedding_loss",
     "huber_loss",
+    "instance_norm",
     "kl_div",
     "l1_loss",
     "layer_norm",
@@ -90,6 +110,7 @@ __all__ = [
     "linear",
     "log_softmax",
     "logsigmoid",
+    "margin_ranking_loss",
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
@@ -99,6 +120,10 @@ __all__ = [
     "normalize",
     "one_hot",
     "pad",
+    "pairwise_distance",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "poisson_nll_loss",
     "prelu",
     "relu",
     "relu6",
@@ -116,6 +141,8 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "triplet_margin_loss",
+    "unfold",
 ]
 
 Ints = int | Sequence[int]
@@ -327,6 +354,11 @@ def max_pool3d(
     """The largest value of each window, with `return_indices` also its place; torch.nn.functional.max_pool3d."""
     window = (kernel_size, stride, padding, dilation, ceil_mode)
     return _max_pool("max_pool3d", input, window, return_indices)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest value of as many windows as the output has elements; torch.nn.functional.adaptive_max_pool2d."""
+    return _max_pool("adaptive_max_pool2d", input, (output_size,), return_indices)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:

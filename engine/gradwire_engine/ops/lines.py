@@ -18,7 +18,7 @@ from gradwire_engine.ops.index import add_rows
 from gradwire_engine.ops.precision import through_float32
 
 # One tuple of positions for each of the last dimensions.
-Ints = tuple[tuple[int, ...], ...]
+Ints = Any
 
 
 @op(name="_take_lines", node=lambda input, lines, node: node)

@@ -1,0 +1,122 @@
+"""embedding_bag: rows of a table, summed, averaged or maximized over bags of indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array, module_of
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite
+from gradwire_engine.ops.basic import expand
+from gradwire_engine.ops.embedding import embedding
+from gradwire_engine.ops.fill import zeros
+from gradwire_engine.ops.gather import index_add, index_select
+from gradwire_engine.ops.scatters import scatter_reduce
+from gradwire_engine.ops.shape import reshape, unsqueeze
+from gradwire_engine.tensor import Tensor
+
+_MODES = ("sum", "mean", "max")
+
+
+def _check(input: Any, weight: Any, offsets: Any, mode: str, per_sample_weights: Any) -> None:
+    message = None
+    if per_sample_weights is not None and per_sample_weights.shape != input.shape:
+        message = (
+            f"embedding_bag: If per_sample_weights ({list(per_sample_weights.shape)}) is not None, then it must have "
+            f"the same shape as the input ({list(input.shape)})"
+        )
+    elif weight.ndim != 2:
+        message = f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}"
+    elif input.ndim == 2 and offsets is not None:
+        message = "if input is 2D, then offsets has to be None: each row is a bag"
+    elif input.ndim == 1 and (offsets is None or offsets.ndim != 1):
+        message = "offsets has to be a 1D Tensor" + (" but got None" if offsets is None else "")
+    elif input.ndim not in (1, 2):
+        message = f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}"
+    elif mode not in _MODES:
+        message = "mode has to be one of sum, mean or max"
+    if message is not None:
+        raise EngineError(Reason.ARGUMENT_VALUE, message)
+    if per_sample_weights is not None and mode != "sum":
+        raise EngineError(
+            Reason.NOT_SUPPORTED,
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "
+            f"(got mode='{mode}').",
+        )
+
+
+def _bags(xp: Any, input: Array, offsets: Array | None, include_last: bool) -> tuple[Array, int]:
+    """Which bag each index is in, and how many bags there are."""
+    if input.ndim == 2:
+        return xp.repeat(xp.arange(input.shape[0]), input.shape[1]), input.shape[0]
+    starts = offsets.astype(dtypes.int64)  # type: ignore[union-attr]
+    if starts.size and int(starts[0]):
+        raise EngineError(
+            Reason.RUNTIME,
+            f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. "
+            f"However, got {int(starts[0])}",
+        )
+    if starts.size and int(starts[-1]) > input.size:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"offsets[-1] can not be greater than input's length {input.size} but got offsets[-1] of {int(starts[-1])}",
+        )
+    count = starts.size - int(include_last)
+    bag = xp.searchsorted(starts[:count], xp.arange(input.size), side="right") - 1
+    return bag, count
+
+
+@composite
+def embedding_bag(
+    input: Array,
+    weight: Array,
+    offsets: Array | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Array | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:
+    """Sums, means or maxima of a table's rows over bags of indices (torch.nn.functional.embedding_bag).
+
+    input: (bags, n), or (n,) with the offsets where bags begin; weight: (rows, width). Empty bags give zeros, the
+    index padding_idx counts in none. Raises EngineError: ARGUMENT_VALUE, NOT_SUPPORTED, INDEX_OUT_OF_RANGE.
+    """
+    _check(input, weight, offsets, mode, per_sample_weights)
+    if scale_grad_by_freq and mode == "max":
+        raise EngineError(Reason.ARGUMENT_VALUE, "max mode does not support scaling the gradient by the frequency")
+    indices, starts = _array(input), None if offsets is None else _array(offsets)
+    xp = module_of(indices)
+    bag, count = _bags(xp, indices, starts, include_last_offset)
+    flat = indices.reshape(-1)
+    factors = None if per_sample_weights is None else reshape(per_sample_weights, (-1,))
+    if padding_idx is not None:
+        kept = xp.flatnonzero(flat != padding_idx % weight.shape[0])
+        flat, bag = flat[kept], bag[kept]
+        factors = None if factors is None else index_select(factors, 0, _like(weight, kept))
+    rows = embedding(_like(weight, flat), weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
+    if factors is not None:
+        rows = rows * unsqueeze(factors, -1)
+    whole = zeros(weight, (count, weight.shape[1]))
+    if mode == "max":
+        return scatter_reduce(
+            whole, 0, expand(_like(weight, bag[:, None]), rows.shape), rows, "amax", include_self=False
+        )
+    added = index_add(whole, 0, _like(weight, bag), rows)
+    if mode == "sum":
+        return added
+    sizes = xp.maximum(xp.bincount(bag, minlength=count), 1).astype(whole.dtype)
+    return added / _like(weight, sizes[:, None])
+
+
+def _like(source: Any, array: Any) -> Any:
+    """An array as what `source` is: a Tensor without grad, or an array."""
+    return Tensor(array) if type(source) is Tensor else array
+
+
+def _array(value: Any) -> Any:
+    return value.array if type(value) is Tensor else value

@@ -1,0 +1,63 @@
+"""instance_norm: each channel of each sample normalized by itself, which is batch_norm with samples as channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire_engine.device import Array
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite
+from gradwire_engine.ops.join import repeat
+from gradwire_engine.ops.norm import batch_norm
+from gradwire_engine.ops.shape import reshape
+from gradwire_engine.tensor import Tensor
+
+
+@composite
+def instance_norm(
+    input: Array,
+    running_mean: Array | None = None,
+    running_var: Array | None = None,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Each channel of each sample shifted and scaled to mean 0 and variance 1 (torch.nn.functional.instance_norm).
+
+    input: (n, c, ...); the others: (c,). By the input's statistics, whose means over the samples are mixed into the
+    running ones in place; or by the running ones. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
+    """
+    samples, channels = input.shape[0], input.shape[1]
+    if use_input_stats:
+        size = 1
+        for length in input.shape[2:]:
+            size *= length
+        if size == 1:
+            raise EngineError(
+                Reason.ARGUMENT_VALUE,
+                f"Expected more than 1 spatial element when training, got input size torch.Size({list(input.shape)})",
+            )
+    elif running_mean is None or running_var is None:
+        raise EngineError(
+            Reason.RUNTIME, "Expected running_mean and running_var to be defined when use_input_stats is false"
+        )
+    rows = reshape(input, (1, samples * channels, *input.shape[2:]))
+    several = [None if value is None else repeat(value, (samples,)) for value in (weight, bias)]
+    running = [None if value is None else repeat(value, (samples,)) for value in (running_mean, running_var)]
+    made = batch_norm(rows, *running, *several, use_input_stats, momentum, eps)
+    if use_input_stats:
+        for held, mixed in zip((running_mean, running_var), running, strict=True):
+            _keep_mean(held, mixed, samples)
+    return reshape(made, input.shape)
+
+
+def _keep_mean(held: Any, mixed: Any, samples: int) -> None:
+    """Write the mean over the samples into a running statistic, in place and unrecorded."""
+    if held is None:
+        return
+    array, values = (value.array if type(value) is Tensor else value for value in (held, mixed))
+    array[...] = values.reshape(samples, -1).mean(0)
+    if type(held) is Tensor:
+        held.storage.version += 1

@@ -1,0 +1,89 @@
+"""Losses that are the negative logarithm of a distribution's density: Poisson, normal."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.compare import le
+from gradwire_engine.ops.fill import masked_fill, zeros
+from gradwire_engine.ops.loss import reduce_op, reduction_of
+from gradwire_engine.ops.shape import unsqueeze
+from gradwire_engine.ops.unary import exp, log
+from gradwire_engine.tensor import Tensor
+
+
+@composite
+def poisson_nll_loss(
+    input: Array,
+    target: Array,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """-log of the Poisson density of target, whose rate is exp(input) or input (torch.nn.functional.poisson_nll_loss).
+
+    full: with the term that only depends on target, by Stirling, where target exceeds 1.
+    Raises EngineError: ARGUMENT_VALUE for another reduction.
+    """
+    wanted = reduction_of(size_average, reduce, reduction)
+    loss = exp(input) - target * input if log_input else input - target * log(input + eps)
+    if full:
+        stirling = target * log(target) - target + 0.5 * log(2 * math.pi * target)
+        loss = loss + masked_fill(stirling, le(target, 1), 0)
+    return reduce_op(loss, wanted)
+
+
+@op(name="_held_above", node="CloneBackward0")
+def _held_above(xp: Any, input: Array, low: float) -> Array:
+    """The input, but no smaller than `low`; gradients pass as if it were the input itself."""
+    return xp.maximum(input, input.dtype.type(low))
+
+
+_held_above.grad(input=lambda g: g)
+
+
+def _checked_variance(input: Any, var: Any) -> Any:
+    """The variance as a tensor that broadcasts with the input."""
+    if not hasattr(var, "dtype"):
+        if var < 0:
+            raise EngineError(Reason.ARGUMENT_VALUE, "var has negative entry/entries")
+        return zeros(input) + var
+    if bool(((var.array if type(var) is Tensor else var) < 0).any()):
+        raise EngineError(Reason.ARGUMENT_VALUE, "var has negative entry/entries")
+    if var.shape == input.shape:
+        return var
+    if var.shape == input.shape[:-1]:
+        return unsqueeze(var, -1)
+    if var.ndim == input.ndim and [m for n, m in zip(input.shape, var.shape, strict=True) if n != m] == [1]:
+        return var
+    raise EngineError(Reason.ARGUMENT_VALUE, "var is of incorrect size")
+
+
+@composite
+def gaussian_nll_loss(
+    input: Array,
+    target: Array,
+    var: Array | Number,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:
+    """-log of the normal density of target with mean input and variance var (torch.nn.functional.gaussian_nll_loss).
+
+    var: of the input's shape, or with the last dimension 1 or missing, held above eps; full: with the constant term.
+    Raises EngineError: ARGUMENT_VALUE for a negative variance, its shape or another reduction.
+    """
+    spread = _checked_variance(input, var)
+    if reduction not in ("none", "mean", "sum"):
+        raise EngineError(Reason.ARGUMENT_VALUE, f"{reduction} is not valid")
+    spread = _held_above(spread, eps)
+    loss = 0.5 * (log(spread) + (input - target) ** 2 / spread)
+    return reduce_op(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
