@@ -111,4 +111,6 @@ def arrange(op: str, made: tuple[Any, ...], result: Any) -> Any:
         return made
     if len(made) == 1:
         return made[0]
+    if len(made) < len(result):  # only some were asked for: unique(return_counts=True)
+        return made
     return return_type(op, tuple(result))(*made)
