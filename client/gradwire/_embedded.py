@@ -83,7 +83,8 @@ class EmbeddedServer:
         status = self._process.poll()
         if status is None:
             return None
-        return f"the embedded server has ended with status {status}; its tensors are gone"
+        gone = f"the embedded server has ended with status {status}; its tensors are gone"
+        return f"{gone}. gradwire.connect() starts another"
 
     def forget(self) -> None:
         """In a forked child: let go of the pipe, so that the server sees its parent's end and not ours."""

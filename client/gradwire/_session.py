@@ -8,6 +8,7 @@ has a `Ticket`, whose owner flushes and receives until the answer is in. A comma
 
 from __future__ import annotations
 
+import copy
 import itertools
 import threading
 import weakref
@@ -15,6 +16,7 @@ from collections import deque
 from typing import Any
 
 from gradwire import _wire
+from gradwire._ending import ORPHANS, Ending
 from gradwire._errors import GradwireError, make_error
 from gradwire._late import LateErrors
 from gradwire._memo import MEMO_LIMIT, Entry
@@ -93,6 +95,9 @@ class Session:
         #: Leaves that require grad and tensors that retain theirs, by id.
         self.watched: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._unusable: GradwireError | None = None
+        self._ending = Ending(transport, self.session_id, embedded)
+        self._finalizer = weakref.finalize(self, ORPHANS.put, self._ending)
+        self._finalizer.atexit = False
 
     def __repr__(self) -> str:
         state = "" if self._unusable is None else f", {self._unusable}"
@@ -180,13 +185,20 @@ class Session:
             self.flush()
             while ticket.result is None:
                 self._receive(ticket)
-            self._late.raise_first()
-            if ticket.result.HasField("error"):
-                raise self._late.explain(ticket.result.error)
+            self._raise_refusal(ticket.result)
         except BaseException:
             self.released.extend(outputs)
             raise
         return ticket.result
+
+    def _raise_refusal(self, result: service_pb2.Result) -> None:
+        try:
+            self._late.raise_first()
+            if result.HasField("error"):
+                raise self._late.explain(result.error)
+        except GradwireError:
+            self._refuse_if_unusable()  # closing cancels what runs, and is the reason to tell
+            raise
 
     def sync(self) -> None:
         """Wait until everything issued so far is done. Raises GradwireError if any of it was refused."""
@@ -215,14 +227,17 @@ class Session:
                 data = self._transport.finish_run(flight.future or restart(), restart, self._why_dead)
             except GradwireError as error:
                 self._give_up(error)
-                raise
+                self._refuse_if_unusable()
             with shielded():
                 self._hand_out(flight, service_pb2.RunResponse.FromString(data))
                 self._flights.popleft()
 
     def _has_arrived(self) -> bool:
-        flight = self._flights[0] if self._flights else None
-        return flight is not None and flight.future is not None and flight.future.done()
+        try:
+            future = self._flights[0].future
+        except IndexError:  # none under way, or another thread has just taken the last one in
+            return False
+        return future is not None and future.done()
 
     def _hand_out(self, flight: Flight, response: service_pb2.RunResponse) -> None:
         for result in response.results:
@@ -247,21 +262,23 @@ class Session:
     def _refuse_if_unusable(self) -> None:
         if self._unusable is not None:
             error = self._unusable
-            raise type(error)(*error.args) from None
+            raise copy.copy(error) from None
 
     def _why_dead(self) -> str | None:
         return None if self._embedded is None else self._embedded.why_dead()
 
     def _give_up(self, error: GradwireError) -> None:
-        """Nothing can be sent any more: let every later use say why, and nobody wait."""
-        self._unusable = error
-        self.memo = {}
-        self.buffer.clear()
-        self.released.clear()
-        self._flights.clear()
+        """Nothing can be sent any more: let every later use say why first, and nobody wait."""
+        with self._receive_lock:
+            self._unusable = self._unusable or error
+            self.memo = {}
+            self.buffer.clear()
+            self.released.clear()
+            self._flights.clear()
 
     def forked(self) -> None:
         """In a forked child: the connection belongs to the parent."""
+        self._finalizer.detach()
         self._send_lock = threading.RLock()
         self._receive_lock = threading.RLock()
         self._give_up(
@@ -291,27 +308,24 @@ class Session:
         """Tell the server that the session is still wanted."""
         if self._unusable is None:
             request = service_pb2.KeepAliveRequest(session_id=self.session_id)
-            self._transport.call("KeepAlive", request, service_pb2.KeepAliveResponse)
+            self._transport.call("KeepAlive", request, service_pb2.KeepAliveResponse, retried=False)
 
     def close(self) -> None:
         """End the session and free its tensors. Closing again does nothing."""
-        if self._unusable is not None:
+        if self._finalizer.detach() is None:
             return
-        request = service_pb2.CloseSessionRequest(session_id=self.session_id)
+        was_usable = self._unusable is None
+        # Said first, so that other threads' calls say the same, whatever ends them.
+        self._unusable = self._unusable or make_error(pb.REASON_UNAVAILABLE, "the session was closed", 14)
         try:
-            self._transport.call("CloseSession", request, service_pb2.CloseSessionResponse, timeout=5.0)
+            self._ending.run()
+        except GradwireError:
+            if was_usable:
+                raise
         finally:
+            # Closing the channel has woken whoever waits, so the locks are to be had.
             with self._send_lock:
-                self._give_up(make_error(pb.REASON_UNAVAILABLE, "the session was closed", 14))
-                self._transport.close()
-            if self._embedded is not None:
-                self._embedded.stop()
-
-    def __del__(self) -> None:
-        if getattr(self, "_unusable", True) is None:
-            from gradwire._sessions import close_quietly
-
-            close_quietly(self)
+                self._give_up(self._unusable)
 
     def __enter__(self) -> Session:
         from gradwire._sessions import enter
@@ -327,7 +341,8 @@ class Session:
     # What is asked of the server itself.
 
     def server_info(self) -> service_pb2.ServerInfoResponse:
-        """What the server is and allows: version, devices, limits, libraries."""
+        """What the server is and allows: version, devices, limits, libraries, and how much it holds now."""
+        ORPHANS.end()
         return self._transport.call("ServerInfo", service_pb2.ServerInfoRequest(), service_pb2.ServerInfoResponse)
 
     def describe(self) -> commands_pb2.DescribeResponse:

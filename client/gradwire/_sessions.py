@@ -1,6 +1,7 @@
 """Which session is meant: the one of the block, else the process's default, made on first use.
 
-One daemon thread keeps all sessions alive: it renews leases and sends what a pausing program has left in a buffer.
+One daemon thread keeps all sessions alive: it renews leases, sends what a pausing program has left in a buffer, and
+ends the sessions that nothing refers to any more.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import weakref
 from contextvars import ContextVar
 
 from gradwire._embedded import EmbeddedServer
+from gradwire._ending import ORPHANS
 from gradwire._errors import GradwireError
 from gradwire._session import Session
 from gradwire._transport import Transport
@@ -24,6 +26,7 @@ _entered: ContextVar[tuple[Session, ...]] = ContextVar("gradwire_entered_session
 _default: Session | None = None
 _lock = threading.RLock()
 _open: weakref.WeakSet[Session] = weakref.WeakSet()
+_open_lock = threading.Lock()
 _keeper: threading.Thread | None = None
 
 
@@ -65,10 +68,14 @@ def server_info() -> service_pb2.ServerInfoResponse:
 
 
 def _open_session(address: str | None) -> Session:
+    ORPHANS.end()
     embedded = None
     if address is None:
         embedded = EmbeddedServer()
         address = embedded.address
+        # What is registered last runs first: sessions end before the server that some may share.
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
     transport = Transport(address)
     try:
         session = Session(transport, embedded, sync=os.environ.get("GRADWIRE_SYNC", "") not in ("", "0"))
@@ -77,7 +84,8 @@ def _open_session(address: str | None) -> Session:
         if embedded is not None:
             embedded.stop()
         raise
-    _open.add(session)
+    with _open_lock:
+        _open.add(session)
     _start_keeper()
     return session
 
@@ -92,10 +100,9 @@ def leave(session: Session) -> None:
     _entered.set(_entered.get()[:-1])
 
 
-def close_quietly(session: Session) -> None:
-    """Close a session that nobody will miss; one whose server is gone needs no closing."""
-    with contextlib.suppress(GradwireError):
-        session.close()
+def _opened() -> tuple[Session, ...]:
+    with _open_lock:
+        return tuple(_open)
 
 
 # The keeper.
@@ -112,12 +119,13 @@ def _start_keeper() -> None:
 def _keep() -> None:
     renewed: weakref.WeakKeyDictionary[Session, float] = weakref.WeakKeyDictionary()
     while True:
-        time.sleep(_TIDY_SECONDS)
+        ORPHANS.wait(_TIDY_SECONDS)
+        ORPHANS.end()
         _tend(renewed)
 
 
 def _tend(renewed: weakref.WeakKeyDictionary[Session, float]) -> None:
-    for session in tuple(_open):
+    for session in _opened():
         # An error is kept by the session and raised where it is used next.
         with contextlib.suppress(GradwireError):
             session.tidy()
@@ -131,13 +139,18 @@ def _tend(renewed: weakref.WeakKeyDictionary[Session, float]) -> None:
 
 
 def _close_all() -> None:
-    for session in tuple(_open):
-        close_quietly(session)
+    ORPHANS.end()
+    for session in _opened():
+        # One whose server is gone needs no closing.
+        with contextlib.suppress(GradwireError):
+            session.close()
 
 
 def _after_fork_in_child() -> None:
-    global _keeper, _lock
+    global _keeper, _lock, _open_lock
     _lock = threading.RLock()
+    _open_lock = threading.Lock()
+    ORPHANS.forget()
     _keeper = None
     for session in tuple(_open):
         session.forked()

@@ -64,14 +64,16 @@ class Transport:
             _SERVICE + "Run", request_serializer=None, response_deserializer=None
         )
 
-    def call(self, name: str, request: Message, answer: type[_M], timeout: float | None = 30.0) -> _M:
-        """A unary call. Raises GradwireError; repeats what did not reach the server."""
+    def call(
+        self, name: str, request: Message, answer: type[_M], timeout: float | None = 30.0, retried: bool = True
+    ) -> _M:
+        """A unary call. Raises GradwireError; repeats what did not reach the server, unless told otherwise."""
         if self._closed:
             raise self._closed_error()
         method = self._channel.unary_unary(
             _SERVICE + name, request_serializer=type(request).SerializeToString, response_deserializer=answer.FromString
         )
-        for wait in (*_RETRY_WAITS, None):
+        for wait in (*_RETRY_WAITS, None) if retried else (None,):
             try:
                 # A future's wait, other than a plain call's, lets Ctrl-C through at once.
                 result: _M = method.future(request, timeout=timeout).result()

@@ -49,6 +49,57 @@ def test_with_no_address_a_server_starts_by_itself_and_ends_with_the_program():
     assert not Path(folder).exists()
 
 
+def test_at_the_end_sessions_close_before_the_server_they_share():
+    code, out, err = run(
+        """
+        import gradwire as torch
+        from gradwire._transport import Transport
+
+        call = Transport.call
+        def told(self, name, *args, **kwargs):
+            try:
+                return call(self, name, *args, **kwargs)
+            except torch.GradwireError as error:
+                print(name, error)
+                raise
+        Transport.call = told
+
+        owner = torch.connect()
+        guest = torch.connect(owner.address)
+        print(torch.ones(2).tolist())
+        """
+    )
+    assert (code, out, err) == (0, "[1.0, 1.0]\n", "")
+
+
+def test_a_session_whose_server_died_says_what_to_do_and_closes():
+    code, out, err = run(
+        """
+        import os
+        import gradwire as torch
+        x = torch.ones(2)
+        dead = torch.current_session()
+        folder = dead._embedded._folder
+        dead._embedded._process.kill()
+        dead._embedded._process.wait()
+        for _ in range(2):
+            try:
+                x.tolist()
+            except ConnectionError as error:
+                print(error)
+        dead.close()
+        print(os.path.exists(folder))
+        torch.connect()
+        print(torch.ones(2).tolist())
+        """
+    )
+    assert code == 0, err
+    said, again, left, alive = out.splitlines()
+    assert said == again
+    assert "ended with status -9; its tensors are gone. gradwire.connect() starts another" in said
+    assert (left, alive) == ("False", "[1.0, 1.0]")
+
+
 def test_the_embedded_server_dies_with_its_parent_by_sigkill():
     child = start(
         """

@@ -66,6 +66,47 @@ def test_sessions_opened_used_and_dropped_leave_nothing(server_address):
     watching.close()
 
 
+def test_a_session_dropped_in_a_cycle_is_ended_too(server_address):
+    watching = gradwire.connect(server_address)
+    before = watching.server_info()
+    for _ in range(5):
+        session = gradwire.connect(server_address)
+        session.itself = [session]
+        x = gradwire.ones(50, requires_grad=True)
+        x.itself = [x]
+    gradwire.connect(server_address).close()
+    del session, x
+    gc.collect()
+    after = watching.server_info()
+    assert (after.sessions, after.bytes) == (before.sessions, before.bytes)
+    watching.close()
+
+
+def test_a_closed_session_tells_every_thread_so(server_address):
+    session = gradwire.connect(server_address)
+    x = gradwire.ones(2, requires_grad=True)
+    told, working = [], threading.Barrier(4)
+
+    def work():
+        y = (x * 2.0).sum()
+        working.wait()
+        try:
+            while True:
+                y = y * 1.5 if len(told) % 2 else (x * 2.0).sum()
+                y.item()
+        except gradwire.GradwireError as error:
+            told.append((type(error), str(error), error.reason))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    working.wait()
+    session.close()
+    for thread in threads:
+        thread.join(30)
+    assert told == [(gradwire.GradwireConnectionError, "the session was closed", "UNAVAILABLE")] * 3
+
+
 def test_a_session_is_current_inside_its_block_only(server_address):
     default, other = gradwire.connect(server_address), gradwire.connect(server_address)
     with default:
