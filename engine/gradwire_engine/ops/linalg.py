@@ -38,24 +38,38 @@ def adjoint(value: Any) -> Any:
     return matrix_t(conj(value))
 
 
-def needs_matrices(name: str, input: Array, square: bool = False, argument: str = "A") -> None:
-    """Refuse what is no (square) matrix of floats or complex numbers. Raises EngineError: RUNTIME, SHAPE."""
+def needs_matrices(name: str, input: Array, square: bool = False, kernel: str | None = None) -> None:
+    """Refuse what is no (square) matrix of floats or complex numbers; `kernel` is whose name half types are refused in.
+
+    Raises EngineError: RUNTIME, SHAPE, NOT_SUPPORTED.
+    """
+    needs_square(name, input) if square else _needs_two(name, input)
+    needs_float(name, input, kernel)
+
+
+def _needs_two(name: str, input: Array) -> None:
     if input.ndim < 2:
-        raise EngineError(Reason.SHAPE, f"{name}: The input tensor {argument} must have at least 2 dimensions.")
-    if square and input.shape[-1] != input.shape[-2]:
+        raise EngineError(Reason.SHAPE, f"{name}: The input tensor A must have at least 2 dimensions.")
+
+
+def needs_square(name: str, input: Array) -> None:
+    """Refuse what is no square matrix, or several. Raises EngineError: SHAPE."""
+    _needs_two(name, input)
+    if input.shape[-1] != input.shape[-2]:
         raise EngineError(
             Reason.SHAPE,
-            f"{name}: {argument} must be batches of square matrices, but they are {input.shape[-2]} by "
+            f"{name}: A must be batches of square matrices, but they are {input.shape[-2]} by "
             f"{input.shape[-1]} matrices",
         )
-    needs_float(name, input)
 
 
-def needs_float(name: str, input: Array) -> None:
-    """Refuse whole numbers and half types, as LAPACK does. Raises EngineError: RUNTIME."""
+def needs_float(name: str, input: Array, kernel: str | None = None) -> None:
+    """Refuse whole numbers and half types, as LAPACK does. Raises EngineError: RUNTIME, NOT_SUPPORTED."""
     title = dtypes.TITLES[input.dtype]
     if dtypes.category(input.dtype) < dtypes.FLOAT:
         raise EngineError(Reason.RUNTIME, f"{name}: Expected a floating point or complex tensor as input. Got {title}")
+    if input.dtype.itemsize == 2 and kernel is not None:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{title}'", op=name)
     if input.dtype.itemsize == 2:
         raise EngineError(Reason.RUNTIME, f"{name}: Low precision dtypes not supported. Got {title}")
 
@@ -182,7 +196,7 @@ pinv.grad(A=_pinv_input)
 @op(name="linalg.det", node="LinalgDetBackward0")
 def det(xp: Any, A: Array) -> Array:
     """The determinants of square matrices (torch.linalg.det). A: (..., n, n). Raises EngineError: SHAPE."""
-    needs_matrices("linalg.det", A, square=True)
+    needs_matrices("linalg.det", A, square=True, kernel="lu_cpu")
     return xp.linalg.det(A)
 
 
@@ -273,7 +287,7 @@ def solve(xp: Any, A: Array, B: Array, *, left: bool = True) -> Array:
     Raises EngineError: RUNTIME for a singular matrix, SHAPE.
     """
     name = "linalg.solve"
-    needs_matrices(name, A, square=True)
+    needs_matrices(name, A, square=True, kernel="lu_cpu")
     _check_dtypes(name, A, B)
     vector = is_vector(A, B)
     if vector and not left:
@@ -335,7 +349,7 @@ def solve_triangular(
     unitriangular: the diagonal counts as ones. A zero on it gives inf or nan. Raises EngineError: SHAPE.
     """
     name = "linalg.solve_triangular"
-    needs_matrices(name, A, square=True)
+    needs_matrices(name, A, square=True, kernel="triangular_solve_cpu")
     _check_dtypes(name, A, B)
     _check_sides(name, A, B, left)
     batch = broadcast_shape(A.shape[:-2], B.shape[:-2])
@@ -403,7 +417,7 @@ cholesky_solve.grad(B=lambda g, L, upper: cholesky_solve(g, L, upper), L=_choles
 @composite(name="linalg.matrix_power")
 def matrix_power(A: Array, n: int) -> Any:
     """Products of square matrices with themselves; of their inverses for a negative n (torch.linalg.matrix_power)."""
-    needs_matrices("linalg.matrix_power", A, square=True)
+    needs_square("linalg.matrix_power", A)
     if n == 0:
         return _identity_like(A)
     power, count = (inv(A), -n) if n < 0 else (A, n)

@@ -1,0 +1,292 @@
+"""Decompositions: Cholesky, QR, singular values and Hermitian eigenvalues, batched.
+
+Their formulas use the factors alone, so they hold for every order. Sources: Murray, "Differentiation of the Cholesky
+decomposition" (2016); Seeger et al., "Auto-differentiating linear algebra" (2017) for QR; Townsend, "Differentiating
+the singular value decomposition" (2016). Factors that are unique only up to a phase have a derivative only where the
+phase does not count; otherwise backward refuses, as PyTorch's does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from gradwire_engine.device import Array, module_of
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import real
+from gradwire_engine.ops.join import cat, diag_embed, tril, triu
+from gradwire_engine.ops.linalg import adjoint, needs_matrices, solve_triangular
+from gradwire_engine.ops.matrix import fold
+from gradwire_engine.ops.shape import diagonal, narrow
+from gradwire_engine.tensor import Tensor
+
+
+def _column(values: Any) -> Any:
+    return fold(values, (*values.shape, 1))
+
+
+def _row(values: Any) -> Any:
+    return fold(values, (*values.shape[:-1], 1, values.shape[-1]))
+
+
+def _real_part(value: Any) -> Any:
+    return real(value) if value.dtype.kind == "c" else value
+
+
+def _array(value: Any) -> Any:
+    return value.array if type(value) is Tensor else value
+
+
+# Cholesky.
+
+
+@op(name="linalg.cholesky", node="LinalgCholeskyExBackward0")
+def cholesky(xp: Any, A: Array, *, upper: bool = False) -> Array:
+    """L with L @ L^H = A, or U with U^H @ U = A where `upper`, of positive-definite A (torch.linalg.cholesky).
+
+    A: (..., n, n), of which one half is read. Raises EngineError: RUNTIME where A is not positive-definite, SHAPE.
+    """
+    needs_matrices("linalg.cholesky", A, square=True)
+    lower = A.conj().swapaxes(-1, -2) if upper else A
+    try:
+        factor = xp.linalg.cholesky(lower)
+    except np.linalg.LinAlgError:
+        raise _not_definite(lower) from None
+    if xp is not np and not bool(xp.isfinite(factor).all()):
+        raise _not_definite(lower.get())
+    return factor.conj().swapaxes(-1, -2) if upper else factor
+
+
+def _not_definite(matrices: Any) -> EngineError:
+    """PyTorch's refusal for the first matrix that is not positive-definite."""
+    which, order = "", 1
+    for number, place in enumerate(np.ndindex(matrices.shape[:-2])):
+        (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (matrices[place],))
+        order = int(potrf(matrices[place], lower=True)[1])
+        if order > 0:
+            which = f"(Batch element {number}): " if place else ""
+            break
+    return EngineError(
+        Reason.RUNTIME,
+        f"linalg.cholesky: {which}The factorization could not be completed because the input is not "
+        f"positive-definite (the leading minor of order {order} is not positive-definite).",
+        op="linalg.cholesky",
+        singular=True,
+    )
+
+
+def _cholesky_A(g: Any, out: Any, upper: bool) -> Any:
+    lower, turned = (adjoint(out), adjoint(g)) if upper else (out, g)
+    inner = adjoint(lower) @ turned
+    inner = (tril(inner) + adjoint(tril(inner, -1))) * 0.5
+    inner = solve_triangular(adjoint(lower), inner, upper=True)
+    return solve_triangular(lower, inner, upper=False, left=False)
+
+
+def _diagonal(value: Any) -> Any:
+    return diagonal(value, 0, -2, -1)
+
+
+cholesky.grad(A=_cholesky_A)
+
+
+# QR.
+
+
+@op(name="_qr", node="LinalgQrBackward0", outputs=("Q", "R"))
+def _qr(xp: Any, A: Array, mode: str) -> Array:
+    if mode == "r":
+        return xp.empty((0,), A.dtype), xp.linalg.qr(A, mode="r")
+    factors = xp.linalg.qr(A, mode=mode)
+    return factors[0], factors[1]
+
+
+def _qr_A(gs: Any, out0: Any, out1: Any, mode: str) -> Any:
+    if mode == "r":
+        _refuse("linalg_qr_backward", "The derivative of linalg.qr depends on Q, which is not computed when mode='r'.")
+    if out0.shape[-1] != out1.shape[-1]:
+        _refuse(
+            "linalg_qr_backward",
+            "The QR decomposition is not differentiable when mode='complete' and nrows > ncols",
+        )
+    turned, g = gs
+    inner = g @ adjoint(out1)  # the part of it above the diagonal, mirrored below
+    inner = inner - adjoint(out0) @ turned
+    strict = triu(inner, 1)
+    mirrored = strict + adjoint(strict) + diag_embed(_as(_real_part(_diagonal(inner)), inner.dtype))
+    return solve_triangular(adjoint(out1), turned + out0 @ mirrored, upper=False, left=False)
+
+
+def _as(value: Any, dtype: Any) -> Any:
+    return value if value.dtype == dtype else value * np.ones((), dtype)
+
+
+def _refuse(name: str, sentence: str) -> None:
+    raise EngineError(Reason.RUNTIME, f"{name}: {sentence}", op=name)
+
+
+_qr.grad(A=_qr_A)
+
+
+@composite(name="linalg.qr", outputs=("Q", "R"))
+def qr(A: Array, mode: str = "reduced") -> Any:
+    """Q with orthonormal columns and upper triangular R with Q @ R = A (torch.linalg.qr).
+
+    A: (..., m, n); mode: "reduced" (Q (m, k), k the smaller size), "complete" (Q (m, m)), "r" (Q empty). Differentiable
+    for "reduced", and for "complete" where m <= n. Raises EngineError: RUNTIME for another mode, SHAPE.
+    """
+    needs_matrices("linalg.qr", A, kernel="geqrf_cpu")
+    if mode not in ("reduced", "complete", "r"):
+        raise EngineError(
+            Reason.RUNTIME,
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'",
+        )
+    rows, columns = A.shape[-2:]
+    if mode == "r" or rows >= columns:
+        return _qr(A, mode)
+    # A wide matrix: the factors of its square part, and the rest of R by a product.
+    q, first = _qr(narrow(A, -1, 0, rows), "reduced")
+    return q, cat([first, adjoint(q) @ narrow(A, -1, rows, columns - rows)], -1)
+
+
+# Singular values.
+
+
+@op(name="_svd", node="LinalgSvdBackward0", outputs=("U", "S", "Vh"))
+def _svd(xp: Any, A: Array, full_matrices: bool) -> Array:
+    return tuple(xp.linalg.svd(A, full_matrices=full_matrices))
+
+
+def _skewed(value: Any) -> Any:
+    return value - adjoint(value)
+
+
+def _gaps(values: Any) -> Any:
+    """values_j - values_i, with ones on the diagonal, which is not divided."""
+    xp = module_of(_array(values))
+    return _row(values) - _column(values) + xp.eye(values.shape[-1], dtype=values.dtype)
+
+
+def _off_diagonal(value: Any) -> Any:
+    return triu(value, 1) + tril(value, -1)
+
+
+def _svd_A(gs: Any, out0: Any, out1: Any, out2: Any) -> Any:
+    left, values, right = out0, out1, out2
+    g_left, g_values, g_right = gs
+    rows, columns, count = left.shape[-2], right.shape[-1], values.shape[-1]
+    if left.shape[-1] > count:
+        left, g_left = narrow(left, -1, 0, count), narrow(g_left, -1, 0, count)
+    if right.shape[-2] > count:
+        right, g_right = narrow(right, -2, 0, count), narrow(g_right, -2, 0, count)
+    turn_left, turn_right = _skewed(adjoint(left) @ g_left), _skewed(right @ adjoint(g_right))
+    if left.dtype.kind == "c":
+        _check_phase("svd_backward", "singular vectors", turn_left + turn_right)
+    core = (turn_left * _row(values) + _column(values) * turn_right) / _gaps(values * values)
+    core = _off_diagonal(core) + diag_embed(_as(g_values, left.dtype))
+    if left.dtype.kind == "c":
+        core = core + diag_embed(_diagonal(turn_left) / (values * 2))
+    found = left @ core @ right
+    if rows > count:
+        outside = g_left / _row(values)
+        found = found + (outside - left @ (adjoint(left) @ outside)) @ right
+    if columns > count:
+        outside = g_right / _column(values)
+        found = found + left @ (outside - (outside @ adjoint(right)) @ right)
+    return found
+
+
+def _check_phase(name: str, what: str, turned: Any) -> None:
+    """Refuse a loss that depends on the vectors' phases, which are arbitrary. Raises EngineError: RUNTIME."""
+    array = _array(turned)
+    xp = module_of(array)
+    phases = xp.diagonal(array, 0, -2, -1).imag
+    if not bool(xp.allclose(phases, 0, rtol=1e-2, atol=1e-2)):
+        _refuse(
+            name,
+            f"The {what} in the complex case are specified up to multiplication by e^{{i phi}}. The specified loss "
+            "function depends on this quantity, so it is ill-defined.",
+        )
+
+
+_svd.grad(A=_svd_A)
+
+
+@composite(name="linalg.svd", outputs=("U", "S", "Vh"))
+def svd(A: Array, full_matrices: bool = True) -> Any:
+    """U, S, Vh with U @ diag(S) @ Vh = A, S in descending order (torch.linalg.svd).
+
+    A: (..., m, n); U: (..., m, m) and Vh: (..., n, n), or their first min(m, n) columns and rows unless
+    full_matrices. Raises EngineError: SHAPE.
+    """
+    needs_matrices("linalg.svd", A, kernel="linalg_svd_cpu")
+    return _svd(A, full_matrices)
+
+
+@op(name="linalg.svdvals", node="LinalgSvdBackward0")
+def svdvals(xp: Any, A: Array) -> Array:
+    """The singular values in descending order (torch.linalg.svdvals). A: (..., m, n). Raises EngineError: SHAPE."""
+    needs_matrices("linalg.svdvals", A, kernel="linalg_svd_cpu")
+    return xp.linalg.svd(A, compute_uv=False)
+
+
+def _svdvals_A(g: Any, A: Any) -> Any:
+    left, _, right = _svd(A, False)
+    return (left * _row(g)) @ right
+
+
+svdvals.grad(A=_svdvals_A)
+
+
+# Hermitian eigenvalues.
+
+
+def _check_half(UPLO: str) -> None:
+    if UPLO.upper() not in ("L", "U"):
+        raise EngineError(Reason.RUNTIME, f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+
+
+@op(name="linalg.eigh", node="LinalgEighBackward0", outputs=("eigenvalues", "eigenvectors"))
+def eigh(xp: Any, A: Array, UPLO: str = "L") -> Array:
+    """Eigenvalues of Hermitian matrices in ascending order, and their vectors as columns (torch.linalg.eigh).
+
+    A: (..., n, n), of which one half is read: the lower ("L") or the upper ("U"). Raises EngineError: RUNTIME, SHAPE.
+    """
+    needs_matrices("linalg.eigh", A, square=True, kernel="linalg_eigh_cpu")
+    _check_half(UPLO)
+    values, vectors = xp.linalg.eigh(A, UPLO=UPLO.upper())
+    return values, vectors
+
+
+def _eigh_A(gs: Any, out0: Any, out1: Any) -> Any:
+    g_values, g_vectors = gs
+    turned = _skewed(adjoint(out1) @ g_vectors) * 0.5
+    if out1.dtype.kind == "c":
+        _check_phase("linalg_eigh_backward", "eigenvectors", turned)
+    core = _off_diagonal(turned / _gaps(out0)) + diag_embed(_as(g_values, out1.dtype))
+    return out1 @ core @ adjoint(out1)
+
+
+eigh.grad(A=_eigh_A)
+
+
+@op(name="linalg.eigvalsh", node="LinalgEighBackward0")
+def eigvalsh(xp: Any, A: Array, UPLO: str = "L") -> Array:
+    """The eigenvalues of Hermitian matrices in ascending order (torch.linalg.eigvalsh).
+
+    A: (..., n, n), of which one half is read. Raises EngineError: RUNTIME, SHAPE.
+    """
+    needs_matrices("linalg.eigvalsh", A, square=True, kernel="linalg_eigh_cpu")
+    _check_half(UPLO)
+    return xp.linalg.eigvalsh(A, UPLO=UPLO.upper())
+
+
+def _eigvalsh_A(g: Any, A: Any, UPLO: str) -> Any:
+    _, vectors = eigh(A, UPLO)
+    return (vectors * _row(g)) @ adjoint(vectors)
+
+
+eigvalsh.grad(A=_eigvalsh_A)
