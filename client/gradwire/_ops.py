@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 DEFAULTS: dict[str, dict[str, Any]] = {
     "adaptive_max_pool2d": {"return_indices": False},
     "add": {"alpha": 1},
+    "addbmm": {"beta": 1, "alpha": 1},
     "addcdiv": {"value": 1},
     "addcmul": {"value": 1},
     "addmm": {"beta": 1, "alpha": 1},
+    "addmv": {"beta": 1, "alpha": 1},
+    "addr": {"beta": 1, "alpha": 1},
     "all": {"dim": None, "keepdim": False},
     "allclose": {"rtol": 1e-05, "atol": 1e-08, "equal_nan": False},
     "amax": {"dim": (), "keepdim": False},
@@ -45,6 +48,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "bincount": {"weights": None, "minlength": 0},
     "bucketize": {"out_int32": False, "right": False},
     "cat": {"dim": 0},
+    "cdist": {"p": 2.0, "compute_mode": None},
     "celu": {"alpha": 1.0},
     "cholesky_solve": {"upper": False},
     "chunk": {"dim": 0},
@@ -58,6 +62,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "copy": {"non_blocking": False},
     "cosine_similarity": {"dim": 1, "eps": 1e-08},
     "count_nonzero": {"dim": None},
+    "cross": {"dim": None},
     "cross_entropy": {"weight": None, "size_average": None, "ignore_index": -100, "reduce": None, "reduction": 'mean', "label_smoothing": 0.0},
     "cumprod": {"dtype": None},
     "cumsum": {"dtype": None},
@@ -115,6 +120,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "layer_norm": {"weight": None, "bias": None, "eps": 1e-05},
     "leaky_relu": {"negative_slope": 0.01},
     "linalg.cholesky": {"upper": False},
+    "linalg.cross": {"dim": -1},
     "linalg.eigh": {"UPLO": 'L'},
     "linalg.eigvalsh": {"UPLO": 'L'},
     "linalg.pinv": {"atol": None, "rtol": None, "hermitian": False},
@@ -213,9 +219,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 # Parameters whose number's value says nothing about the result's shape or dtype.
 NUMBERS: dict[str, frozenset[str]] = {
     "add": frozenset({'input', 'other', 'alpha'}),
+    "addbmm": frozenset({'beta', 'alpha'}),
     "addcdiv": frozenset({'value'}),
     "addcmul": frozenset({'value'}),
     "addmm": frozenset({'beta', 'alpha'}),
+    "addmv": frozenset({'beta', 'alpha'}),
+    "addr": frozenset({'beta', 'alpha'}),
     "baddbmm": frozenset({'beta', 'alpha'}),
     "bitwise_and": frozenset({'input', 'other'}),
     "bitwise_or": frozenset({'input', 'other'}),
@@ -269,7 +278,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "where": frozenset({'input', 'other'}),
     "xlogy": frozenset({'input', 'other'}),
 }
-TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addcdiv', 'addcmul', 'addmm', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cat', 'ceil', 'celu', 'cholesky_solve', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'cosine_similarity', 'count_nonzero', 'cross_entropy', 'cummax', 'cummin', 'cumprod', 'cumsum', 'deg2rad', 'det', 'detach', 'diag', 'diag_embed', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'div', 'dot', 'dstack', 'einsum', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fft.fft', 'fft.fft2', 'fft.fftn', 'fft.fftshift', 'fft.hfft', 'fft.ifft', 'fft.ifft2', 'fft.ifftn', 'fft.ifftshift', 'fft.ihfft', 'fft.irfft', 'fft.irfft2', 'fft.irfftn', 'fft.rfft', 'fft.rfft2', 'fft.rfftn', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'inverse', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.cholesky', 'linalg.det', 'linalg.eigh', 'linalg.eigvalsh', 'linalg.inv', 'linalg.matrix_power', 'linalg.pinv', 'linalg.qr', 'linalg.slogdet', 'linalg.solve', 'linalg.solve_triangular', 'linalg.svd', 'linalg.svdvals', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'nansum', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'normalize', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scaled_dot_product_attention', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice_scatter', 'slogdet', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'unfold', 'uniform', 'unique', 'unsqueeze', 'var', 'var_mean', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
+TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cat', 'cdist', 'ceil', 'celu', 'cholesky_solve', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'cosine_similarity', 'count_nonzero', 'cross', 'cross_entropy', 'cummax', 'cummin', 'cumprod', 'cumsum', 'deg2rad', 'det', 'detach', 'diag', 'diag_embed', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'div', 'dot', 'dstack', 'einsum', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fft.fft', 'fft.fft2', 'fft.fftn', 'fft.fftshift', 'fft.hfft', 'fft.ifft', 'fft.ifft2', 'fft.ifftn', 'fft.ifftshift', 'fft.ihfft', 'fft.irfft', 'fft.irfft2', 'fft.irfftn', 'fft.rfft', 'fft.rfft2', 'fft.rfftn', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'inner', 'inverse', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.cholesky', 'linalg.cross', 'linalg.det', 'linalg.eigh', 'linalg.eigvalsh', 'linalg.inv', 'linalg.matrix_exp', 'linalg.matrix_power', 'linalg.multi_dot', 'linalg.pinv', 'linalg.qr', 'linalg.slogdet', 'linalg.solve', 'linalg.solve_triangular', 'linalg.svd', 'linalg.svdvals', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'nansum', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'normalize', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scaled_dot_product_attention', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice_scatter', 'slogdet', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'unfold', 'uniform', 'unique', 'unsqueeze', 'var', 'var_mean', 'vdot', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
 
 
 def H(input: Tensor) -> Tensor:
@@ -332,6 +341,14 @@ def add(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1) ->
     return _call("add", (input, other), (("alpha", alpha),))
 
 
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """beta * input + alpha * the sum of bmm(batch1, batch2) (torch.addbmm).
+
+    input: broadcasts to (n, m); batch1: (b, n, k); batch2: (b, k, m).
+    """
+    return _call("addbmm", (input, batch1, batch2), (("beta", beta), ("alpha", alpha),))
+
+
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """input + value * tensor1 / tensor2 (torch.addcdiv)."""
     return _call("addcdiv", (input, tensor1, tensor2), (("value", value),))
@@ -348,6 +365,16 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha:
     input: broadcasts to (n, m); mat1: (n, k); mat2: (k, m); all of one dtype. Raises EngineError: SHAPE, DTYPE.
     """
     return _call("addmm", (input, mat1, mat2), (("beta", beta), ("alpha", alpha),))
+
+
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """beta * input + alpha * (mat @ vec) (torch.addmv). input: broadcasts to (n,); mat: (n, k); vec: (k,)."""
+    return _call("addmv", (input, mat, vec), (("beta", beta), ("alpha", alpha),))
+
+
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """beta * input + alpha * outer(vec1, vec2) (torch.addr). input: broadcasts to (n, m); vec1: (n,); vec2: (m,)."""
+    return _call("addr", (input, vec1, vec2), (("beta", beta), ("alpha", alpha),))
 
 
 def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -575,6 +602,15 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return _call("cat", (tensors, dim))
 
 
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
+    """The p-norm distances of all rows of one to all rows of the other (torch.cdist).
+
+    x1: (..., n, k); x2: (..., m, k); batches broadcast. `compute_mode` chooses nothing here.
+    Raises EngineError: SHAPE, RUNTIME for a negative p.
+    """
+    return _call("cdist", (x1, x2, p, compute_mode))
+
+
 def ceil(input: Tensor) -> Tensor:
     """The smallest whole number not below (torch.ceil)."""
     return _call("ceil", (input,))
@@ -720,6 +756,11 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
 def count_nonzero(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """How many elements are nonzero, over dim or all of them (torch.count_nonzero)."""
     return _call("count_nonzero", (input, dim))
+
+
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """The vectors perpendicular to two; dim is the first of size 3 unless given (torch.cross)."""
+    return _call("cross", (input, other, dim))
 
 
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean', label_smoothing: float = 0.0) -> Tensor:
@@ -1223,6 +1264,11 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return _call("index_select", (input, dim, index))
 
 
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """Products summed over the last dims of both; of a tensor without dimensions, plain products (torch.inner)."""
+    return _call("inner", (input, other))
+
+
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-05) -> Tensor:
     """Each channel of each sample shifted and scaled to mean 0 and variance 1 (torch.nn.functional.instance_norm).
 
@@ -1334,6 +1380,14 @@ def linalg_cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     return _call("linalg.cholesky", (A,), (("upper", upper),))
 
 
+def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """The vectors perpendicular to two, along a dim of size 3 (torch.linalg.cross).
+
+    input, other: of as many dimensions, the others broadcast. Raises EngineError: SHAPE.
+    """
+    return _call("linalg.cross", (input, other), (("dim", dim),))
+
+
 def linalg_det(A: Tensor) -> Tensor:
     """The determinants of square matrices (torch.linalg.det). A: (..., n, n). Raises EngineError: SHAPE."""
     return _call("linalg.det", (A,))
@@ -1363,9 +1417,22 @@ def linalg_inv(A: Tensor) -> Tensor:
     return _call("linalg.inv", (A,))
 
 
+def linalg_matrix_exp(A: Tensor) -> Tensor:
+    """The exponentials of square matrices (torch.linalg.matrix_exp). A: (..., n, n). Raises EngineError: SHAPE."""
+    return _call("linalg.matrix_exp", (A,))
+
+
 def linalg_matrix_power(A: Tensor, n: int) -> Tensor:
     """Products of square matrices with themselves; of their inverses for a negative n (torch.linalg.matrix_power)."""
     return _call("linalg.matrix_power", (A, n))
+
+
+def linalg_multi_dot(tensors: Sequence[Tensor]) -> Tensor:
+    """The product of several matrices in the order that costs least (torch.linalg.multi_dot).
+
+    The first and the last may be vectors. Raises EngineError: SHAPE, RUNTIME for fewer than two.
+    """
+    return _call("linalg.multi_dot", (tensors,))
 
 
 def linalg_pinv(A: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Tensor:
@@ -1579,6 +1646,11 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     Raises EngineError: SHAPE where the sizes do not go together, DTYPE where the dtypes differ.
     """
     return _call("matmul", (input, other))
+
+
+def matrix_exp(input: Tensor) -> Tensor:
+    """The exponentials of square matrices (torch.matrix_exp)."""
+    return _call("matrix_exp", (input,))
 
 
 def max(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
@@ -2381,6 +2453,14 @@ def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bo
     return _call("var_mean", (input, dim, unbiased, keepdim), (("correction", correction),), ('var', 'mean'))
 
 
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """The sum of the products of a vector's conjugates and another vector (torch.vdot).
+
+    input, other: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
+    """
+    return _call("vdot", (input, other))
+
+
 def view(input: Tensor, size: int | Sequence[int]) -> Tensor:
     """The elements, row by row, in another shape, never copied; refused where strides forbid (torch.Tensor.view)."""
     return _call("view", (input, size))
@@ -2476,6 +2556,14 @@ class TensorMethods:
         """In-place form of `add`."""
         return _call("add_", (self, other), (("alpha", alpha),))
 
+    def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """See `gradwire.addbmm`: beta * input + alpha * the sum of bmm(batch1, batch2) (torch.addbmm)."""
+        return _call("addbmm", (self, batch1, batch2), (("beta", beta), ("alpha", alpha),))
+
+    def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """In-place form of `addbmm`."""
+        return _call("addbmm_", (self, batch1, batch2), (("beta", beta), ("alpha", alpha),))
+
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
         """See `gradwire.addcdiv`: input + value * tensor1 / tensor2 (torch.addcdiv)."""
         return _call("addcdiv", (self, tensor1, tensor2), (("value", value),))
@@ -2499,6 +2587,22 @@ class TensorMethods:
     def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """In-place form of `addmm`."""
         return _call("addmm_", (self, mat1, mat2), (("beta", beta), ("alpha", alpha),))
+
+    def addmv(self, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """See `gradwire.addmv`: beta * input + alpha * (mat @ vec) (torch.addmv). input: broadcasts to (n,); mat: (n, k); vec: (k,)."""
+        return _call("addmv", (self, mat, vec), (("beta", beta), ("alpha", alpha),))
+
+    def addmv_(self, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """In-place form of `addmv`."""
+        return _call("addmv_", (self, mat, vec), (("beta", beta), ("alpha", alpha),))
+
+    def addr(self, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """See `gradwire.addr`: beta * input + alpha * outer(vec1, vec2) (torch.addr). input: broadcasts to (n, m); vec1: (n,); vec2: (m,)."""
+        return _call("addr", (self, vec1, vec2), (("beta", beta), ("alpha", alpha),))
+
+    def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """In-place form of `addr`."""
+        return _call("addr_", (self, vec1, vec2), (("beta", beta), ("alpha", alpha),))
 
     def all(self, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
         """See `gradwire.all`: Whether all elements are nonzero, over dim or all of them (torch.all)."""
@@ -2660,6 +2764,10 @@ class TensorMethods:
         """See `gradwire.bucketize`: Which of the intervals between boundaries each value lies in (torch.bucketize)."""
         return _call("bucketize", (self, boundaries), (("out_int32", out_int32), ("right", right),))
 
+    def cdist(self, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
+        """See `gradwire.cdist`: The p-norm distances of all rows of one to all rows of the other (torch.cdist)."""
+        return _call("cdist", (self, x2, p, compute_mode))
+
     def ceil(self) -> Tensor:
         """See `gradwire.ceil`: The smallest whole number not below (torch.ceil)."""
         return _call("ceil", (self,))
@@ -2759,6 +2867,10 @@ class TensorMethods:
     def count_nonzero(self, dim: int | Sequence[int] | None = None) -> Tensor:
         """See `gradwire.count_nonzero`: How many elements are nonzero, over dim or all of them (torch.count_nonzero)."""
         return _call("count_nonzero", (self, dim))
+
+    def cross(self, other: Tensor, dim: int | None = None) -> Tensor:
+        """See `gradwire.cross`: The vectors perpendicular to two; dim is the first of size 3 unless given (torch.cross)."""
+        return _call("cross", (self, other, dim))
 
     def cross_entropy(self, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean', label_smoothing: float = 0.0) -> Tensor:
         """See `gradwire.cross_entropy`: The cross entropy of softmax(input) with classes or probabilities (torch.nn.functional.cross_entropy)."""
@@ -3104,6 +3216,10 @@ class TensorMethods:
         """See `gradwire.index_select`: The slices along dim that a vector of positions names (torch.index_select)."""
         return _call("index_select", (self, dim, index))
 
+    def inner(self, other: Tensor) -> Tensor:
+        """See `gradwire.inner`: Products summed over the last dims of both; of a tensor without dimensions, plain products (torch.inner)."""
+        return _call("inner", (self, other))
+
     def inverse(self) -> Tensor:
         """See `gradwire.inverse`: The inverses of square matrices (torch.inverse)."""
         return _call("inverse", (self,))
@@ -3311,6 +3427,10 @@ class TensorMethods:
     def matmul(self, other: Tensor) -> Tensor:
         """See `gradwire.matmul`: input @ other: vectors, matrices, or batches of them that broadcast (torch.matmul)."""
         return _call("matmul", (self, other))
+
+    def matrix_exp(self) -> Tensor:
+        """See `gradwire.matrix_exp`: The exponentials of square matrices (torch.matrix_exp)."""
+        return _call("matrix_exp", (self,))
 
     def max(self, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
         """See `gradwire.max`: The largest value; with a dim, the values and indices along it; with another tensor, `maximum` (torch.max)."""
@@ -3895,6 +4015,10 @@ class TensorMethods:
     def var_mean(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
         """See `gradwire.var_mean`: The variance and the mean (torch.var_mean)."""
         return _call("var_mean", (self, dim, unbiased, keepdim), (("correction", correction),), ('var', 'mean'))
+
+    def vdot(self, other: Tensor) -> Tensor:
+        """See `gradwire.vdot`: The sum of the products of a vector's conjugates and another vector (torch.vdot)."""
+        return _call("vdot", (self, other))
 
     def view(self, *size: int | Sequence[int]) -> Tensor:
         """See `gradwire.view`: The elements, row by row, in another shape, never copied; refused where strides forbid (torch.Tensor.view)."""

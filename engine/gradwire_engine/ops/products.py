@@ -1,0 +1,238 @@
+"""More products of vectors and matrices, distances between rows, the matrix exponential."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import conj
+from gradwire_engine.ops.checks import normalize_dim
+from gradwire_engine.ops.contract import tensordot
+from gradwire_engine.ops.join import cat
+from gradwire_engine.ops.linalg import adjoint, needs_float, needs_square, solvers
+from gradwire_engine.ops.matrix import bmm, dot, fold, mv
+from gradwire_engine.ops.precision import is_half
+from gradwire_engine.ops.reduce import sum as total
+from gradwire_engine.ops.reduce import vector_norm
+from gradwire_engine.ops.shape import narrow, unsqueeze
+
+# Of vectors.
+
+
+@op(node="LinalgCrossBackward0", name="linalg.cross", promote="same", in_place=False)
+def cross(xp: Any, input: Array, other: Array, *, dim: int = -1) -> Array:
+    """The vectors perpendicular to two, along a dim of size 3 (torch.linalg.cross).
+
+    input, other: of as many dimensions, the others broadcast. Raises EngineError: SHAPE.
+    """
+    if input.ndim != other.ndim:
+        raise EngineError(Reason.SHAPE, "linalg.cross: inputs must have the same number of dimensions.")
+    axis = normalize_dim(dim, input.ndim)
+    m, n = input.shape[axis], other.shape[axis]
+    if (m, n) != (3, 3):
+        raise EngineError(Reason.SHAPE, f"linalg.cross: inputs dimension {dim} must have length 3. Got {m} and {n}")
+    a, b = (tuple(xp.take(value, place, axis) for place in range(3)) for value in (input, other))
+    parts = [a[i] * b[j] - a[j] * b[i] for i, j in ((1, 2), (2, 0), (0, 1))]
+    return xp.stack(parts, axis)
+
+
+cross.grad(
+    input=lambda g, other, dim: cross(conj(other), g, dim=dim),
+    other=lambda g, input, dim: cross(g, conj(input), dim=dim),
+)
+
+
+@composite(name="cross")
+def cross_(input: Array, other: Array, dim: int | None = None) -> Any:
+    """The vectors perpendicular to two; dim is the first of size 3 unless given (torch.cross)."""
+    if dim is None:
+        dim = next((axis for axis, size in enumerate(input.shape) if size == 3), None)
+        if dim is None:
+            raise EngineError(Reason.SHAPE, "no dimension of size 3 in input")
+    return cross(input, other, dim=dim)
+
+
+@composite
+def vdot(input: Array, other: Array) -> Any:
+    """The sum of the products of a vector's conjugates and another vector (torch.vdot).
+
+    input, other: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
+    """
+    return dot(conj(input), other)
+
+
+@composite
+def inner(input: Array, other: Array) -> Any:
+    """Products summed over the last dims of both; of a tensor without dimensions, plain products (torch.inner)."""
+    if not input.ndim or not other.ndim:
+        return input * other
+    if input.shape[-1] != other.shape[-1]:
+        raise EngineError(
+            Reason.SHAPE,
+            "inner() the last dimension must match on both input tensors but got shapes "
+            f"{list(input.shape)} and {list(other.shape)}",
+        )
+    return tensordot(input, other, ([-1], [-1]))
+
+
+# Products that are added to something.
+
+
+@op(name="_scaled_sum", promote="same", in_place=False)
+def _added(xp: Any, input: Array, product: Array, beta: Number, alpha: Number) -> Array:
+    """beta * input + alpha * product, of the product's shape; where beta is 0 nothing in `input` counts."""
+    for back, (size, wanted) in enumerate(zip(input.shape[::-1], product.shape[::-1], strict=False), 1):
+        if size not in (1, wanted):
+            raise EngineError(
+                Reason.SHAPE,
+                f"The expanded size of the tensor ({wanted}) must match the existing size ({size}) at non-singleton "
+                f"dimension {product.ndim - back}.  Target sizes: {list(product.shape)}.  "
+                f"Tensor sizes: {list(input.shape)}",
+            )
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return product
+    return (input if beta == 1 else input * beta) + product
+
+
+_added.grad(input=lambda g, beta: g * conj(beta), product=lambda g, alpha: g * conj(alpha))
+
+
+@composite(in_place=True)
+def addmv(input: Array, mat: Array, vec: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
+    """beta * input + alpha * (mat @ vec) (torch.addmv). input: broadcasts to (n,); mat: (n, k); vec: (k,)."""
+    return _added(input, mv(mat, vec), beta, alpha)
+
+
+@composite(in_place=True)
+def addr(input: Array, vec1: Array, vec2: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
+    """beta * input + alpha * outer(vec1, vec2) (torch.addr). input: broadcasts to (n, m); vec1: (n,); vec2: (m,)."""
+    for name, vector in (("vec1", vec1), ("vec2", vec2)):
+        if vector.ndim != 1:
+            raise EngineError(Reason.SHAPE, f"addr: Expected 1-D argument {name}, but got {vector.ndim}-D")
+    return _added(input, fold(vec1, (-1, 1)) * vec2, beta, alpha)
+
+
+@composite(in_place=True)
+def addbmm(input: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
+    """beta * input + alpha * the sum of bmm(batch1, batch2) (torch.addbmm).
+
+    input: broadcasts to (n, m); batch1: (b, n, k); batch2: (b, k, m).
+    """
+    return _added(input, total(bmm(batch1, batch2), 0), beta, alpha)
+
+
+@composite(name="linalg.multi_dot")
+def multi_dot(tensors: list[Array]) -> Any:
+    """The product of several matrices in the order that costs least (torch.linalg.multi_dot).
+
+    The first and the last may be vectors. Raises EngineError: SHAPE, RUNTIME for fewer than two.
+    """
+    count = len(tensors)
+    if count < 2:
+        raise EngineError(Reason.RUNTIME, f"multi_dot(): expected at least 2 tensors but got {count}")
+    for place, value in enumerate(tensors):
+        ends = place in (0, count - 1)
+        if value.ndim != 2 and not (ends and value.ndim == 1):
+            which = "the first tensor" if not place else "the last tensor" if ends else f"tensor {place}"
+            raise EngineError(
+                Reason.SHAPE, f"multi_dot(): {which} must be {'1D or ' if ends else ''}2D but got {value.ndim}D"
+            )
+    row, column = tensors[0].ndim == 1, tensors[-1].ndim == 1
+    chain = list(tensors)
+    if row:
+        chain[0] = unsqueeze(chain[0], 0)
+    if column:
+        chain[-1] = unsqueeze(chain[-1], 1)
+    for place, (a, b) in enumerate(itertools.pairwise(chain)):
+        if a.shape[1] != b.shape[0]:
+            raise EngineError(
+                Reason.SHAPE,
+                f"multi_dot(): tensors {place} and {place + 1} with shapes {list(a.shape)} and {list(b.shape)} cannot "
+                "be multiplied",
+            )
+    made = _chained(chain, _best_cuts([*(value.shape[0] for value in chain), chain[-1].shape[1]]), 0, count - 1)
+    shape = (*(() if row else made.shape[:1]), *(() if column else made.shape[1:]))
+    return made if len(shape) == 2 else fold(made, shape)
+
+
+def _best_cuts(sizes: list[int]) -> dict[tuple[int, int], int]:
+    """Where each run of matrices is best cut in two, by the cost of all its products (Cormen et al., 15.2)."""
+    count = len(sizes) - 1
+    cost: dict[tuple[int, int], int] = {(place, place): 0 for place in range(count)}
+    cuts: dict[tuple[int, int], int] = {}
+    for length in range(1, count):
+        for first in range(count - length):
+            last = first + length
+            cost[first, last], cuts[first, last] = min(
+                (cost[first, cut] + cost[cut + 1, last] + sizes[first] * sizes[cut + 1] * sizes[last + 1], cut)
+                for cut in range(first, last)
+            )
+    return cuts
+
+
+def _chained(chain: list[Any], cuts: dict[tuple[int, int], int], first: int, last: int) -> Any:
+    if first == last:
+        return chain[first]
+    cut = cuts[first, last]
+    return _chained(chain, cuts, first, cut) @ _chained(chain, cuts, cut + 1, last)
+
+
+# Distances.
+
+
+@composite
+def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None) -> Any:
+    """The p-norm distances of all rows of one to all rows of the other (torch.cdist).
+
+    x1: (..., n, k); x2: (..., m, k); batches broadcast. `compute_mode` chooses nothing here.
+    Raises EngineError: SHAPE, RUNTIME for a negative p.
+    """
+    for name, value in (("X1", x1), ("X2", x2)):
+        if value.ndim < 2:
+            raise EngineError(Reason.SHAPE, f"cdist only supports at least 2D tensors, {name} got: {value.ndim}D")
+    if x1.shape[-1] != x2.shape[-1]:
+        raise EngineError(
+            Reason.SHAPE,
+            f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}",
+        )
+    if p < 0:
+        raise EngineError(Reason.RUNTIME, "cdist only supports non-negative p values")
+    if is_half(x1.dtype):
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"cdist\" not implemented for '{dtypes.TITLES[x1.dtype]}'")
+    return vector_norm(unsqueeze(x1, -2) - unsqueeze(x2, -3), p, -1)
+
+
+# The exponential.
+
+
+@op(name="linalg.matrix_exp", node="LinalgMatrixExpBackward0")
+def matrix_exp(xp: Any, A: Array) -> Array:
+    """The exponentials of square matrices (torch.linalg.matrix_exp). A: (..., n, n). Raises EngineError: SHAPE."""
+    needs_square("linalg.matrix_exp", A)
+    needs_float("linalg.matrix_exp", A, "matrix_exp")
+    if not A.size:
+        return A.copy()
+    return solvers(xp).expm(A).astype(A.dtype, copy=False)
+
+
+def _matrix_exp_A(g: Any, A: Any) -> Any:
+    """A block of the exponential of [[A^H, g], [0, A^H]] (Mathias, 1996)."""
+    size = A.shape[-1]
+    turned = adjoint(A)
+    blocks = cat([cat([turned, g], -1), cat([turned * 0, turned], -1)], -2)
+    return narrow(narrow(matrix_exp(blocks), -2, 0, size), -1, size, size)
+
+
+matrix_exp.grad(A=_matrix_exp_A)
+
+
+@composite(name="matrix_exp")
+def matrix_exp_(input: Array) -> Any:
+    """The exponentials of square matrices (torch.matrix_exp)."""
+    return matrix_exp(input)
