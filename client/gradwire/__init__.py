@@ -10,8 +10,11 @@ from typing import Any as _Any
 if _TYPE_CHECKING:
     from gradwire import autograd as autograd
     from gradwire import cuda as cuda
+    from gradwire import fft as fft
+    from gradwire import linalg as linalg
     from gradwire import nn as nn
     from gradwire import optim as optim
+    from gradwire import special as special
     from gradwire._create import *  # noqa: F403
     from gradwire._dtypes import *  # noqa: F403
     from gradwire._errors import *  # noqa: F403
@@ -30,7 +33,7 @@ if _TYPE_CHECKING:
     from gradwire._tensor import Tensor as Tensor
     from gradwire._version import __version__ as __version__
 
-_MODULES = ("autograd", "cuda", "nn", "optim")
+_MODULES = ("autograd", "cuda", "fft", "linalg", "nn", "optim", "special")
 _NAMES = {
     "_version": "__version__",
     "_sessions": "connect current_session server_info sync",

@@ -1,0 +1,35 @@
+"""torch.linalg, torch.fft and torch.special: the ops under PyTorch's names, over a real socket."""
+
+import importlib
+
+import pytest
+
+import gradwire
+from tests.client.oracle import agree
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+def test_ops_are_reached_by_their_namespace():
+    def story(t):
+        x = t.tensor([[2.0, 1.0], [1.0, 3.0]], requires_grad=True)
+        (t.linalg.inv(x).sum() + t.linalg.det(x)).backward()
+        spectrum = t.fft.rfft(x.detach())
+        return x.grad, spectrum.real, t.special.expit(x.detach())
+
+    agree(story)
+
+
+@pytest.mark.parametrize("name", ["linalg", "fft", "special"])
+def test_namespace_lists_what_it_has_and_nothing_else(name):
+    module = importlib.import_module(f"gradwire.{name}")
+    assert getattr(gradwire, name) is module
+    assert len(dir(module)) > 5
+    assert all(callable(getattr(module, item)) for item in dir(module))
+    with pytest.raises(AttributeError, match=f"gradwire.{name}"):
+        module.no_such_function  # noqa: B018
+
+
+def test_singular_matrix_raises_what_programs_catch():
+    with pytest.raises(gradwire.linalg.LinAlgError, match="singular"):
+        gradwire.linalg.inv(gradwire.ones(2, 2))
