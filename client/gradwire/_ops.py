@@ -64,6 +64,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "count_nonzero": {"dim": None},
     "cross": {"dim": None},
     "cross_entropy": {"weight": None, "size_average": None, "ignore_index": -100, "reduce": None, "reduction": 'mean', "label_smoothing": 0.0},
+    "ctc_loss": {"blank": 0, "reduction": 'mean', "zero_infinity": False},
     "cumprod": {"dtype": None},
     "cumsum": {"dtype": None},
     "diag": {"diagonal": 0},
@@ -104,6 +105,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "gaussian_nll_loss": {"full": False, "eps": 1e-06, "reduction": 'mean'},
     "gelu": {"approximate": 'none'},
     "glu": {"dim": -1},
+    "grid_sample": {"mode": 'bilinear', "padding_mode": 'zeros', "align_corners": None},
     "group_norm": {"weight": None, "bias": None, "eps": 1e-05},
     "hardshrink": {"lambd": 0.5},
     "hardtanh": {"min_val": -1.0, "max_val": 1.0},
@@ -112,6 +114,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "index_add": {"alpha": 1},
     "index_put": {"accumulate": False},
     "instance_norm": {"running_mean": None, "running_var": None, "weight": None, "bias": None, "use_input_stats": True, "momentum": 0.1, "eps": 1e-05},
+    "interpolate": {"size": None, "scale_factor": None, "mode": 'nearest', "align_corners": None, "recompute_scale_factor": None, "antialias": False},
     "isclose": {"rtol": 1e-05, "atol": 1e-08, "equal_nan": False},
     "isin": {"assume_unique": False, "invert": False},
     "kl_div": {"size_average": None, "reduce": None, "reduction": 'mean', "log_target": False},
@@ -772,6 +775,15 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
     return _call("cross_entropy", (input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing))
 
 
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int = 0, reduction: str = 'mean', zero_infinity: bool = False) -> Tensor:
+    """-log of the probability that log_probs spell the targets (torch.nn.functional.ctc_loss).
+
+    log_probs: (t, n, classes) or (t, classes), normalized; targets: (n, s), or all in one vector; the lengths: (n,).
+    "mean" divides each loss by its target's length first. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    """
+    return _call("ctc_loss", (log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity))
+
+
 def cummax(input: Tensor, dim: int) -> Any:
     """The largest value so far along dim, and where it is (torch.cummax)."""
     return _call("cummax", (input, dim), (), ('values', 'indices'))
@@ -1170,6 +1182,15 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return _call("glu", (input, dim))
 
 
+def grid_sample(input: Tensor, grid: Tensor, mode: str = 'bilinear', padding_mode: str = 'zeros', align_corners: bool | None = None) -> Tensor:
+    """The image's values at the grid's positions (torch.nn.functional.grid_sample).
+
+    input: (n, c, h, w) or (n, c, d, h, w); grid: (n, ..., 2 or 3), x first, from -1 to 1. mode: "bilinear", "nearest"
+    or "bicubic"; padding_mode: "zeros", "border" or "reflection". Raises EngineError: ARGUMENT_VALUE, RUNTIME.
+    """
+    return _call("grid_sample", (input, grid, mode, padding_mode, align_corners))
+
+
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05) -> Tensor:
     """Groups of channels of each sample brought to mean 0 and variance 1 (torch.nn.functional.group_norm).
 
@@ -1276,6 +1297,15 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
     running ones in place; or by the running ones. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
     """
     return _call("instance_norm", (input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps))
+
+
+def interpolate(input: Tensor, size: int | Sequence[int] | None = None, scale_factor: Sequence[float] | None = None, mode: str = 'nearest', align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool = False) -> Tensor:
+    """The last one to three dimensions at another size (torch.nn.functional.interpolate).
+
+    input: (n, c, ...); size, or scale_factor, for all or each. mode: "nearest", "nearest-exact", "linear", "bilinear",
+    "bicubic", "trilinear" or "area". Raises EngineError: ARGUMENT_VALUE, RUNTIME, NOT_SUPPORTED for antialias.
+    """
+    return _call("interpolate", (input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias))
 
 
 def inverse(input: Tensor) -> Tensor:
@@ -1540,7 +1570,7 @@ def log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tenso
 
 
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
-    """log(exp(input) + exp(other)) (torch.logaddexp)."""
+    """log(exp(input) + exp(other)), of real numbers (torch.logaddexp)."""
     return _call("logaddexp", (input, other))
 
 
@@ -3329,7 +3359,7 @@ class TensorMethods:
         return _call("log_softmax", (self, dim), (("dtype", dtype),))
 
     def logaddexp(self, other: Tensor) -> Tensor:
-        """See `gradwire.logaddexp`: log(exp(input) + exp(other)) (torch.logaddexp)."""
+        """See `gradwire.logaddexp`: log(exp(input) + exp(other)), of real numbers (torch.logaddexp)."""
         return _call("logaddexp", (self, other))
 
     def logaddexp2(self, other: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 
 from gradwire import _dtypes, _ops
 from gradwire._call import _call
+from gradwire._create import tensor
 from gradwire._ops import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -31,6 +32,7 @@ from gradwire._ops import (
     gaussian_nll_loss,
     gelu,
     glu,
+    grid_sample,
     group_norm,
     hardshrink,
     hinge_embedding_loss,
@@ -87,6 +89,7 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "cross_entropy",
+    "ctc_loss",
     "dropout",
     "elu",
     "embedding",
@@ -95,6 +98,7 @@ __all__ = [
     "gaussian_nll_loss",
     "gelu",
     "glu",
+    "grid_sample",
     "group_norm",
     "hardshrink",
     "hardsigmoid",
@@ -103,6 +107,7 @@ __all__ = [
     "hinge_embedding_loss",
     "huber_loss",
     "instance_norm",
+    "interpolate",
     "kl_div",
     "l1_loss",
     "layer_norm",
@@ -359,6 +364,40 @@ def max_pool3d(
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The largest value of as many windows as the output has elements; torch.nn.functional.adaptive_max_pool2d."""
     return _max_pool("adaptive_max_pool2d", input, (output_size,), return_indices)
+
+
+def interpolate(
+    input: Tensor,
+    size: Ints | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """The last dimensions at another size, or scaled, together or each; torch.nn.functional.interpolate."""
+    if isinstance(scale_factor, int | float):
+        scale_factor = [float(scale_factor)] * (input.ndim - 2)
+    return _ops.interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+
+
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """-log of the probability that log_probs spell the targets; torch.nn.functional.ctc_loss.
+
+    The lengths may be tensors or sequences of ints.
+    """
+    lengths, sizes = (
+        given if isinstance(given, Tensor) else tensor(list(given)) for given in (input_lengths, target_lengths)
+    )
+    return _ops.ctc_loss(log_probs, targets, lengths, sizes, blank, reduction, zero_infinity)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:

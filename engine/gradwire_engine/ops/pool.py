@@ -236,7 +236,7 @@ def _adaptive_weights(xp: Any, size: int, output: int, dtype: DType) -> Array:
     return xp.asarray(weights)
 
 
-def _apply_weights(xp: Any, input: Array, weights: list[Array]) -> Array:
+def apply_weights(xp: Any, input: Array, weights: list[Array]) -> Array:
     """Each matrix applied to its dimension, the last matrix to the last."""
     for axis, matrix in enumerate(weights):
         dim = input.ndim - len(weights) + axis
@@ -263,7 +263,7 @@ def _adaptive_avg_pool(xp: Any, input: Array, output_size: Ints) -> Array:
         rows = input.reshape(*lead, math.prod(sizes))
         means = rows @ xp.full(rows.shape[-1], 1 / rows.shape[-1], input.dtype)
         return means.reshape(*lead, *output_size)
-    return _apply_weights(
+    return apply_weights(
         xp, input, [_adaptive_weights(xp, *pair, input.dtype) for pair in zip(sizes, output_size, strict=True)]
     )
 
@@ -273,7 +273,7 @@ def _adaptive_avg_pool(xp: Any, input: Array, output_size: Ints) -> Array:
 def _adaptive_avg_unpool(xp: Any, grad: Array, size: Ints) -> Array:
     sizes = grad.shape[-len(size) :]
     weights = [_adaptive_weights(xp, *pair, grad.dtype).T for pair in zip(size, sizes, strict=True)]
-    return _apply_weights(xp, grad, weights)
+    return apply_weights(xp, grad, weights)
 
 
 _adaptive_avg_pool.grad(

@@ -1,0 +1,186 @@
+"""grid_sample: an image looked up at real positions.
+
+For each dimension the positions become a few neighbours with weights; the products of these weights, each times the
+element gathered there, add up to the result. All of it is recorded, so derivatives of any order follow.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine.device import Array, module_of
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import expand, neg
+from gradwire_engine.ops.binary import clamp
+from gradwire_engine.ops.fill import where, zeros
+from gradwire_engine.ops.gather import gather
+from gradwire_engine.ops.resize import cubic
+from gradwire_engine.ops.shape import reshape, select
+from gradwire_engine.ops.unary import abs as absolute
+from gradwire_engine.tensor import Tensor
+
+# A neighbour: its position along one dimension, and its weight (None is 1).
+Tap = tuple[Any, Any]
+
+
+@op(name="_beside")
+def _beside(xp: Any, input: Array, grid: Array) -> Array:
+    """The input; the grid, on which it does not depend, gets a gradient of zeros."""
+    return xp.array(input)
+
+
+_beside.grad(input=lambda g: g, grid=lambda g, grid_meta: zeros(g, grid_meta.shape))
+
+
+def _array(value: Any) -> Any:
+    return value.array if type(value) is Tensor else value
+
+
+def _like(source: Any, array: Any) -> Any:
+    """An array as what `source` is: a Tensor without grad, or an array."""
+    return Tensor(array) if type(source) is Tensor else array
+
+
+def _unnormalized(place: Any, size: int, align: bool) -> Any:
+    """From -1 ... 1 to positions: of the centres of the outer elements, or of their edges."""
+    return (place + 1) * ((size - 1) / 2) if align else ((place + 1) * size - 1) / 2
+
+
+def _inside(place: Any, size: int, padding: str, align: bool) -> Any:
+    """Positions brought into the image: none, held at the border, or reflected there."""
+    if padding == "zeros":
+        return place
+    if padding == "reflection":
+        low, span = (0.0, float(size - 1)) if align else (-0.5, float(size))
+        place = _reflected(place, low, span) if span else place * 0
+    return clamp(place, 0, size - 1)
+
+
+def _reflected(place: Any, low: float, span: float) -> Any:
+    away = absolute(place - low)
+    xp = module_of(_array(away))
+    turns = xp.floor(_array(away) / span)
+    rest = away - _like(away, turns * span)
+    odd = _like(away, turns % 2 == 1)
+    return where(odd, neg(rest) + span, rest) + low
+
+
+def _taps(place: Any, size: int, mode: str, padding: str, align: bool) -> list[Tap]:
+    """The neighbours along one dimension."""
+    real = _unnormalized(place, size, align)
+    xp = module_of(_array(real))
+    if mode == "nearest":
+        return [(xp.rint(_array(_inside(real, size, padding, align))), None)]
+    if mode == "bilinear":
+        real = _inside(real, size, padding, align)
+        first = xp.floor(_array(real))
+        share = real - _like(real, first)
+        return [(first, 1 - share), (first + 1, share)]
+    first = xp.floor(_array(real))
+    weights = cubic(real - _like(real, first))
+    return [
+        (_inside(first + step, size, padding, align), weight)
+        for step, weight in zip(range(-1, 3), weights, strict=True)
+    ]
+
+
+def _gathered(input: Any, positions: list[Any], sizes: tuple[int, ...]) -> Any:
+    """The elements at positions (n, points) of each dimension, zeros outside: (n, c, points)."""
+    xp = module_of(_array(input))
+    inside: Any = True
+    flat: Any = 0
+    for position, size in zip(positions, sizes, strict=True):
+        held = (position >= 0) & (position <= size - 1)
+        inside = inside & held
+        flat = flat * size + xp.where(held, position, 0).astype(np.int64)
+    shape = (input.shape[0], input.shape[1], flat.shape[-1])
+    index = expand(_like(input, flat[:, None]), shape)
+    found = gather(reshape(input, (*input.shape[:2], math.prod(sizes))), 2, index)
+    return where(_like(input, inside[:, None]), found, 0)
+
+
+def _check(input: Any, grid: Any, mode: str, padding: str) -> None:
+    refuse: Callable[[Reason, str], None] = _raise
+    if mode not in ("bilinear", "nearest", "bicubic"):
+        refuse(
+            Reason.ARGUMENT_VALUE,
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'",
+        )
+    if padding not in ("zeros", "border", "reflection"):
+        refuse(
+            Reason.ARGUMENT_VALUE,
+            "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: "
+            f"'{padding}'",
+        )
+    if input.ndim not in (4, 5) or input.ndim != grid.ndim:
+        refuse(
+            Reason.RUNTIME,
+            "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got input with sizes "
+            f"{list(input.shape)} and grid with sizes {list(grid.shape)}",
+        )
+    if input.shape[0] != grid.shape[0]:
+        refuse(
+            Reason.RUNTIME,
+            "grid_sampler(): expected grid and input to have same batch size, but got input with sizes "
+            f"{list(input.shape)} and grid with sizes {list(grid.shape)}",
+        )
+    if grid.shape[-1] != input.ndim - 2:
+        refuse(
+            Reason.RUNTIME,
+            f"grid_sampler(): expected grid to have size {input.ndim - 2} in last dimension, but got grid with sizes "
+            f"{list(grid.shape)}",
+        )
+    if 0 in input.shape[2:]:
+        refuse(
+            Reason.RUNTIME,
+            "grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes "
+            f"{list(input.shape)}",
+        )
+    if input.dtype != grid.dtype:
+        refuse(Reason.RUNTIME, "grid_sampler(): expected input and grid to have same dtype")
+    if mode == "bicubic" and input.ndim == 5:
+        refuse(Reason.RUNTIME, "grid_sampler(): bicubic interpolation only supports 4D input")
+
+
+def _raise(reason: Reason, message: str) -> None:
+    raise EngineError(reason, message)
+
+
+@composite
+def grid_sample(
+    input: Array,
+    grid: Array,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Any:
+    """The image's values at the grid's positions (torch.nn.functional.grid_sample).
+
+    input: (n, c, h, w) or (n, c, d, h, w); grid: (n, ..., 2 or 3), x first, from -1 to 1. mode: "bilinear", "nearest"
+    or "bicubic"; padding_mode: "zeros", "border" or "reflection". Raises EngineError: ARGUMENT_VALUE, RUNTIME.
+    """
+    _check(input, grid, mode, padding_mode)
+    align, sizes = bool(align_corners), tuple(input.shape[2:])
+    samples, made = grid.shape[0], grid.shape[1:-1]
+    points = math.prod(made)
+    rows = reshape(grid, (samples, points, len(sizes)))
+    axes = [
+        _taps(select(rows, 2, len(sizes) - 1 - axis), size, mode, padding_mode, align)
+        for axis, size in enumerate(sizes)
+    ]
+    result = None
+    for chosen in itertools.product(*axes):
+        part = _gathered(input, [position for position, _ in chosen], sizes)
+        for _, weight in chosen:
+            if weight is not None:
+                part = part * reshape(weight, (samples, 1, points))
+        result = part if result is None else result + part
+    if mode == "nearest":
+        result = _beside(result, grid)
+    return reshape(result, (samples, input.shape[1], *made))
