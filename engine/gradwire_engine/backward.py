@@ -18,7 +18,7 @@ from gradwire_engine import dtypes
 from gradwire_engine.context import CURRENT, Context, grad_mode
 from gradwire_engine.device import module_for, module_of
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.graph import AccumulateGrad, Fit, Meta, Node, Saved
+from gradwire_engine.graph import AccumulateGrad, Edge, Fit, Meta, Node, Saved
 from gradwire_engine.ops.basic import cast, real, sum_to_size
 from gradwire_engine.ops.shape import clone
 from gradwire_engine.refusals import check_writable
@@ -95,9 +95,9 @@ def _places(inputs: Sequence[Tensor]) -> list[Place]:
     places = []
     for item in inputs:
         edge = edge_of(item)
-        if edge is None:
+        if edge is None and not item.requires_grad:
             raise EngineError(Reason.NO_GRAD_FN, "One of the differentiated Tensors does not require grad")
-        places.append(edge)
+        places.append((AccumulateGrad(item), 0) if edge is None else edge)  # a new node is one nothing leads to
     return places
 
 
@@ -122,8 +122,8 @@ def _roots(
             raise EngineError(
                 Reason.DTYPE,
                 "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
-                f"dtype: grad_output[{number}] has a dtype of {dtypes.name_of(gradient.dtype)} and output[{number}] has a "
-                f"dtype of {dtypes.name_of(tensor.dtype)}.",
+                f"dtype: grad_output[{number}] has a dtype of {dtypes.name_of(gradient.dtype)} and output[{number}] "
+                f"has a dtype of {dtypes.name_of(tensor.dtype)}.",
             )
         edge = edge_of(tensor)
         if edge is None:
@@ -250,7 +250,7 @@ class _Backward:
             whole = self._materialized(node, gradients)
             gradient = whole[0]
         for slot, formula, places, takes_all in plan.formulas:
-            if self.goals is not None and node.op.list_place < 0 and node.edges[slot][0] not in self.goals:  # type: ignore[index]
+            if node.op.list_place < 0 and not self._leads_on(node.edges[slot]):
                 continue
             result = formula(whole if takes_all else gradient, *[values[place] for place in places])
             if node.op.list_place >= 0:
@@ -259,6 +259,9 @@ class _Backward:
                 self._pass_on(node, slot, result)
         if not self.retain_graph:
             node.free()
+
+    def _leads_on(self, edge: Edge | None) -> bool:
+        return edge is not None and (self.goals is None or edge[0] in self.goals)
 
     def _spread(self, node: Node, slot: int, result: Any) -> None:
         """Add the result for one input of an op that has a list of them: as many edges as the list is long."""
@@ -306,7 +309,7 @@ class _Backward:
             tensor.grad = clone(gradient) if held is None else held + gradient
         elif held is None:
             tensor.grad = gradient if type(gradient) is Tensor else Tensor(gradient)
-        elif tensor.node is not None or held.requires_grad or not held.array.flags.writeable:
+        elif tensor.node is not None or not held.array.flags.writeable:
             # Only a leaf's gradient is added to in place: a retained one is a new tensor each time.
             tensor.grad = held + _as_tensor(gradient)
         else:

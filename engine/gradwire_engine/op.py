@@ -111,7 +111,7 @@ class Op(Signature):
         function: Callable[..., Any],
         *,
         name: str | None = None,
-        promote: str | None = None,
+        promote: str | Callable[..., str] | None = None,
         view: bool | str = False,
         node: str | Callable[..., str] | None = None,
         data_dependent: bool | Callable[..., bool] = False,
@@ -122,7 +122,7 @@ class Op(Signature):
         """Declare an op.
 
         promote: "same" brings the tensor inputs to their common dtype, "float" besides turns whole numbers into
-            the default float; None leaves dtypes alone.
+            the default float; a function of the arguments tells which; None leaves dtypes alone.
         view: True if results always share the first input's bytes, "maybe" if they may, "multiple" if
             there are several (their in-place changes are refused).
         node: the name of its graph node, PyTorch's; or a function of its arguments giving it.
@@ -167,7 +167,7 @@ class Op(Signature):
     def into(self, writer: Callable[..., Any], *, always: bool = False) -> Op:
         """Give a forward that writes its result into the first argument, for in-place use without a temporary.
 
-        always: it checks and casts what it is given, so it serves whatever the dtypes and shapes.
+        always: it checks and casts what it is given, so it serves whatever the dtypes, shapes and strides.
         """
         self.writer = writer
         self.writes_always = always
@@ -298,10 +298,9 @@ class Op(Signature):
         made = Tensor(array, storage=source.storage)
         held = source.view
         base, before = (source, None) if held is None else (held.base, held.last)
-        made.view = ViewOf(base, Step(before, self, args[1:], output))
-        # A view made under no_grad still says that it requires grad, though it has no grad_fn.
-        no_grad = inherits and not CURRENT.get().grad_enabled
-        made.requires_grad = no_grad and dtypes.is_differentiable(array.dtype)
+        borrows = inherits and dtypes.is_differentiable(array.dtype) and not CURRENT.get().grad_enabled
+        made.view = ViewOf(base, Step(before, self, args[1:], output), borrows)
+        made.requires_grad = borrows
         return made
 
     def _wrap_many(self, args: tuple[Any, ...], results: Any, track: bool, inherits: bool) -> Any:
@@ -356,7 +355,8 @@ class Op(Signature):
         if track:
             check_in_place(target)
         arrays = tuple(_array_of(value) for value in args)
-        check_writable(target.array)
+        if not self.writes_always:
+            check_writable(target.array)
         direct = self.writes_always or (
             self.writer is not None and _fits_into(target.array, arrays, self.tensor_places)
         )
@@ -407,6 +407,9 @@ class Op(Signature):
                     track = track or item.requires_grad
         return track
 
+    def _promotion(self, args: tuple[Any, ...]) -> str | None:
+        return self.promotes(*args) if callable(self.promotes) else self.promotes
+
     def _promoted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with their arrays in the common dtype. Numbers stay numbers where NumPy treats them so."""
         if len(self.tensor_places) == 2 and self.list_place < 0:
@@ -434,12 +437,12 @@ class Op(Signature):
             elif type(value) is not float or float_kind < dtypes.FLOAT:
                 break
         else:
-            if float_kind >= dtypes.FLOAT or self.promotes == "same":
+            if float_kind >= dtypes.FLOAT or self._promotion(args) == "same":
                 return args
         if self.check is not None:
             self.check(*values)
         dtype = dtypes.result_type(*values)
-        if self.promotes == "float" and dtypes.category(dtype) < dtypes.FLOAT:
+        if dtypes.category(dtype) < dtypes.FLOAT and self._promotion(args) == "float":
             dtype = dtypes.float32
         changed = list(args)
         for place in self.tensor_places:

@@ -45,7 +45,8 @@ def check_in_place(target: Tensor) -> None:
 
 
 def check_writable(array: Array) -> None:
-    if any(size > 1 and stride == 0 for size, stride in zip(array.shape, array.strides, strict=True)):
+    """Refuse an array whose elements share memory."""
+    if array.size and any(size > 1 and stride == 0 for size, stride in zip(array.shape, array.strides, strict=True)):
         raise EngineError(
             Reason.RUNTIME,
             "unsupported operation: more than one element of the written-to tensor refers to a single memory "

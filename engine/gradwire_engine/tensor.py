@@ -57,13 +57,17 @@ class Step:
 
 
 class ViewOf:
-    """How a view follows from its base: the ops to apply again, and the history they were applied to."""
+    """How a view follows from its base: the ops to apply again, and the history they were applied to.
 
-    __slots__ = ("base", "history", "last")
+    `borrows` its requires_grad from the base: a view made under no_grad says True, though nothing flows through it.
+    """
 
-    def __init__(self, base: Tensor, last: Step) -> None:
+    __slots__ = ("base", "borrows", "history", "last")
+
+    def __init__(self, base: Tensor, last: Step, borrows: bool) -> None:
         self.base = base
         self.last = last
+        self.borrows = borrows
         self.history = base.storage.history
 
 
@@ -220,6 +224,7 @@ def refresh(view: Tensor) -> None:
             fresh = made[step.output] if isinstance(made, tuple | list) else made
     move_to(view, fresh.node, fresh.index)
     view.requires_grad = fresh.requires_grad
+    held.borrows = False
     held.history = view.storage.history
 
 
@@ -242,7 +247,7 @@ def edge_of(source: Tensor) -> Edge | None:
         refresh(source)
     if source.node is not None:
         return source.node, source.index
-    if not source.requires_grad:
+    if not source.requires_grad or (source.view is not None and source.view.borrows):
         return None
     state = source.grad_state()
     node = state.accumulator() if state.accumulator is not None else None
@@ -278,6 +283,8 @@ def set_requires_grad(target: Tensor, flag: bool) -> None:
     if flag and not is_differentiable(target.dtype):
         raise EngineError(Reason.REQUIRES_GRAD, "only Tensors of floating point dtype can require gradients")
     target.requires_grad = flag
+    if target.view is not None:
+        target.view.borrows = False
 
 
 def set_grad(target: Tensor, grad: Tensor | None) -> None:

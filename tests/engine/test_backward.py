@@ -403,3 +403,23 @@ def test_a_part_of_a_larger_array_counts_as_the_whole_that_it_keeps(context: Con
     assert context.account.bytes == 800 + 8
     del part, stretched
     assert context.account.bytes == 0
+
+
+def test_a_view_made_under_no_grad_says_that_it_requires_grad_but_receives_none() -> None:
+    x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    with grad_mode(False):
+        view = x[0:2]
+    assert view.requires_grad and view.is_leaf
+    backward([call("sum", (view * w,))])
+    assert w.grad.array.tolist() == [1.0, 2.0]
+    assert view.grad is None
+    assert x.grad is None
+    assert gradients([call("sum", (view * w,))], [view], allow_unused=True)[0] == [None]
+    with pytest.raises(EngineError, match="does not require grad and does not have a grad_fn"):
+        backward([view], [leaf(1.0, 1.0, grad=False)])
+
+
+def test_batch_norm_of_no_samples_leaves_the_running_statistics() -> None:
+    mean, variance = leaf(1.0, 2.0, grad=False), leaf(3.0, 4.0, grad=False)
+    call("batch_norm", (tensor(np.zeros((0, 2))), mean, variance), {"training": True})
+    assert (mean.array.tolist(), variance.array.tolist()) == ([1.0, 2.0], [3.0, 4.0])

@@ -109,3 +109,36 @@ def test_advanced_indexing_adds_up_repeated_rows_in_every_dtype() -> None:
             assert leaf.grad is not None
             got = leaf.grad.array.astype(np.complex128).reshape(3, -1)[:, 0]
             np.testing.assert_array_equal(got, [3, 0, 1])
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1)])
+def test_a_value_of_one_element_fits_a_place_of_no_dimensions(shape: tuple[int, ...]) -> None:
+    """x[0] = tensor([5.]): leading dimensions of size 1 fall away."""
+    target, value = engine.tensor(np.zeros(3)), engine.tensor(np.full(shape, 5.0), True)
+    engine.call("setitem_", [target, 0, value])
+    engine.backward([engine.call("sum", [target])])
+    assert target.array.tolist() == [5.0, 0.0, 0.0]
+    assert value.grad is not None
+    assert value.grad.array.shape == shape
+
+
+def test_an_index_put_of_another_dtype_is_refused_but_for_a_single_value_under_a_mask() -> None:
+    """As PyTorch has it: the mask is a masked_fill."""
+    target, value = engine.tensor(np.zeros(4)), engine.tensor(np.array([1]))
+    with pytest.raises(EngineError, match="Index put requires the source and destination dtypes match"):
+        engine.call("setitem_", [target, (engine.tensor(INDEX),), value])
+    engine.call("setitem_", [target, (engine.tensor(MASK),), value])
+    assert target.array.tolist() == [1.0, 0.0, 1.0, 1.0]
+
+
+def test_stretched_elements_may_be_filled_but_not_copied_into() -> None:
+    """A fill writes the same everywhere; a row of a tensor stretched over rows is no overlap."""
+    rows = engine.call("expand", [engine.tensor(np.zeros((1, 3))), (2, 3)])
+    engine.call("fill_", [rows, 2.0])
+    engine.call("setitem_", [rows, 0, engine.tensor(np.arange(3.0))])
+    assert rows.array.tolist() == [[0.0, 1.0, 2.0]] * 2
+    with pytest.raises(EngineError, match="more than one element of the written-to tensor"):
+        engine.call("copy_", [rows, engine.tensor(np.ones((2, 3)))])
+    empty = engine.tensor(np.zeros((0, 3)))
+    engine.call("setitem_", [empty, Ellipsis, 1.0])
+    assert empty.array.shape == (0, 3)

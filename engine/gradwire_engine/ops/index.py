@@ -20,6 +20,7 @@ from gradwire_engine.ops.checks import check_index
 from gradwire_engine.ops.fill import copy, fill
 from gradwire_engine.ops.precision import is_half
 from gradwire_engine.ops.shape import alias, reshape, select, slice_, unsqueeze
+from gradwire_engine.refusals import check_writable
 from gradwire_engine.tensor import Tensor
 
 Index = Any
@@ -173,12 +174,14 @@ def index_put(xp: Any, input: Array, indices: list[Array], values: Array | Numbe
 
 
 def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: bool) -> None:
-    if hasattr(values, "dtype") and values.dtype != input.dtype and values.ndim:
+    fills = len(indices) == 1 and getattr(indices[0], "dtype", None) == dtypes.bool_ and getattr(values, "size", 1) == 1
+    if hasattr(values, "dtype") and values.dtype != input.dtype and not fills:
         raise EngineError(
             Reason.INDEX_OUT_OF_RANGE,
             "Index put requires the source and destination dtypes match, got "
             f"{dtypes.TITLES[input.dtype]} for the destination and {dtypes.TITLES[values.dtype]} for the source.",
         )
+    check_writable(input)
     key = _key(xp, input.shape, indices)
     values = cast_array(values, input.dtype)
     try:
@@ -337,6 +340,8 @@ def _write_index(xp: Any, input: Array, basic: Any, indices: list[Any], value: A
             f"The expanded size of the tensor must match the existing size at non-singleton dimension: shape mismatch: "
             f"value tensor of shape {list(shape)} cannot be broadcast to indexing result of shape {list(part.shape)}",
         )
+    if shape:
+        check_writable(part)
     part[...] = cast_array(value, input.dtype)
 
 
@@ -350,7 +355,7 @@ _set_index.grad(
 def _trimmed(value: Any) -> Any:
     """A value without leading dimensions of size 1, of which there may be more than the place has."""
     shape: tuple[int, ...] = getattr(value, "shape", ())
-    if len(shape) < 2 or shape[0] != 1:
+    if not shape or shape[0] != 1:
         return value
     ones = next((axis for axis, size in enumerate(shape) if size != 1), len(shape))
     return reshape(value, shape[ones:])

@@ -184,6 +184,8 @@ def batch_norm(
         return _batch_norm_eval(input, weight, bias, running_mean, running_var, eps)[0]
     output, centre, _, variance = _batch_norm(input, weight, bias, eps)
     count = math.prod(input.shape) // input.shape[1]
+    if not count:
+        return output
     _mix(running_mean, centre, momentum)
     _mix(running_var, variance, momentum, count / (count - 1))
     return output
