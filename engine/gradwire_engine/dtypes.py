@@ -133,7 +133,8 @@ def result_type(*values: Any) -> DType:
         if result is None:
             result = dtype
         elif category(dtype) > category(result):
-            result = promote_types(result, dtype)
+            # A float keeps its precision: float32 with a complex128 number or 0-d tensor gives complex64.
+            result = promote_types(result, dtype) if category(result) < FLOAT else to_complex(result)
     if result is None:
         raise EngineError(Reason.ARGUMENT_TYPE, "result_type needs at least one tensor or number")
     return result

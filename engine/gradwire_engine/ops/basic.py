@@ -54,7 +54,7 @@ add.grad(input=lambda g: g, other=lambda g, alpha: g if alpha == 1 else g * conj
 
 
 def _refuse_bools(*operands: Any) -> None:
-    bools = [getattr(value, "dtype", None) == dtypes.bool_ for value in operands]
+    bools = [getattr(value, "dtype", None) == dtypes.bool_ or isinstance(value, bool) for value in operands]
     if all(bools):
         raise EngineError(
             Reason.DTYPE,
@@ -87,7 +87,10 @@ neg.grad(input=lambda g: neg(g))
 @op(promote="same")
 def sub(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number = 1) -> Array:
     """input - alpha * other (torch.sub)."""
-    if dtypes.bool_ in (getattr(input, "dtype", None), getattr(other, "dtype", None)):
+    if bool in (type(input), type(other)) or dtypes.bool_ in (
+        getattr(input, "dtype", None),
+        getattr(other, "dtype", None),
+    ):
         _refuse_bools(input, other)
     if alpha != 1:
         _check_alpha(input, alpha)
@@ -234,18 +237,25 @@ def _row_sums(rows: Array) -> Array:
     return blocks.sum(1) + rows[:, whole:].sum(1)
 
 
-@op(promote="same", node=lambda input, other, rounding_mode: "DivBackward2" if rounding_mode else "DivBackward0")
+@op(
+    promote=lambda input, other, rounding_mode: "same" if rounding_mode else "float",
+    node=lambda input, other, rounding_mode: "DivBackward2" if rounding_mode else "DivBackward0",
+)
 def div(xp: Any, input: Array | Number, other: Array | Number, *, rounding_mode: str | None = None) -> Array:
     """input / other, or rounded down ("floor") or towards zero ("trunc") (torch.div)."""
     if rounding_mode is None:
-        return xp.true_divide(_as_float(input), _as_float(other))
+        return xp.true_divide(input, other)
     if rounding_mode not in ("floor", "trunc"):
         raise EngineError(
             Reason.RUNTIME,
             f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'",
         )
-    whole = dtypes.category(dtypes.result_type(input, other)) < dtypes.FLOAT
-    if whole and bool(xp.any(xp.asarray(other) == 0)):
+    dtype = dtypes.result_type(input, other)
+    whole = dtypes.category(dtype) < dtypes.FLOAT
+    if dtype == dtypes.bool_:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"div_{rounding_mode}_cpu\" not implemented for 'Bool'")
+    some = not hasattr(input, "size") or input.size > 0
+    if whole and some and bool(xp.any(xp.asarray(other) == 0)):
         raise EngineError(Reason.RUNTIME, "ZeroDivisionError")
     if rounding_mode == "floor":
         return xp.floor_divide(input, other)
@@ -259,10 +269,3 @@ div.grad(
     input=lambda g, other, rounding_mode: g * 0 if rounding_mode else g / conj(other),
     other=lambda g, input, other, rounding_mode: g * 0 if rounding_mode else neg(g) * conj(input / other / other),
 )
-
-
-def _as_float(value: Any) -> Any:
-    """Whole numbers as the default float."""
-    if hasattr(value, "dtype") and dtypes.category(value.dtype) < dtypes.FLOAT:
-        return value.astype(dtypes.float32)
-    return value

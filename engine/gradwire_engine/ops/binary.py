@@ -12,7 +12,7 @@ from gradwire_engine.device import Array
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
-from gradwire_engine.ops.basic import conj, div, neg, sub
+from gradwire_engine.ops.basic import conj, div, neg, real, sub
 from gradwire_engine.ops.compare import eq, ge, gt, le, logical_and, logical_or, lt
 from gradwire_engine.ops.fill import where, zeros
 from gradwire_engine.ops.precision import through_float32
@@ -36,14 +36,30 @@ def pow(xp: Any, input: Array | Number, exponent: Array | Number) -> Array:
     base: Any = xp.asarray(input, getattr(exponent, "dtype", None)) if _is_number(input) else input
     kind = dtypes.category(base.dtype)
     if kind == dtypes.BOOL:
-        base = base.astype(dtypes.int64)
+        raise EngineError(Reason.NOT_SUPPORTED, "\"pow\" not implemented for 'Bool'", op="pow")
     if kind < dtypes.FLOAT and bool((xp.asarray(exponent) < 0).any()):
-        raise EngineError(Reason.RUNTIME, "Integers to negative integer powers are not allowed.")
+        return _whole_to_negative(xp, base, exponent)
     # A number arrives as a 0-d array of NumPy's where it had to be promoted.
     plain = exponent.item() if isinstance(exponent, np.ndarray) and not exponent.ndim else exponent
     product = _POWERS.get(plain) if _is_number(plain) else None
     return product(xp, base) if product is not None else xp.power(base, exponent)
 
+
+def _whole_to_negative(xp: Any, base: Array, exponent: Any) -> Array:
+    """Whole numbers where some exponents are negative: 1 / base**n, cut to 0."""
+    below = exponent < 0
+    unit = xp.where(exponent % 2 == 0, base * base, base)  # of 1 and -1, which are their own inverses
+    inverse = xp.where((base == 1) | (base == -1), unit, 0)
+    return xp.where(below, inverse, xp.power(base, xp.where(below, 0, exponent))).astype(base.dtype)
+
+
+def _refuse_negative(input: Any, exponent: Any) -> None:
+    """A tensor of whole numbers to a negative whole number."""
+    if type(exponent) is int and exponent < 0 and dtypes.category(dtypes.result_type(input)) < dtypes.FLOAT:
+        raise EngineError(Reason.RUNTIME, "Integers to negative integer powers are not allowed.")
+
+
+pow.checked_by(_refuse_negative)
 
 # NumPy's power takes many times as long as these products.
 _POWERS: dict[Any, Any] = {
@@ -69,17 +85,27 @@ def _pow_input(g: Any, input: Any, exponent: Any) -> Any:
 def _pow_exponent(g: Any, input: Any, exponent: Any, out: Any) -> Any:
     if _is_number(input):
         if input == 0:
-            return g * where(ge(exponent, 0), 0, out * -math.inf) if not isinstance(input, complex) else zeros(g)
-        return g * conj(out * (math.log(input) if not isinstance(input, complex) and input > 0 else _log_of(input)))
-    at_zero = eq(input, 0)
-    if dtypes.category(input.dtype) < dtypes.COMPLEX:
-        at_zero = logical_and(at_zero, ge(exponent, 0))
+            return (
+                g * where(_is_not_negative(exponent), 0, out * -math.inf)
+                if not isinstance(input, complex)
+                else zeros(g)
+            )
+        return g * conj(out * _log_of(input, dtypes.category(out.dtype) == dtypes.COMPLEX))
+    at_zero = logical_and(eq(input, 0), _is_not_negative(exponent))
     return where(at_zero, 0, g * conj(out * log(_cast(input, out.dtype))))
 
 
-def _log_of(number: Any) -> Any:
-    """A number's logarithm: nan for negative real ones, as log of a tensor gives."""
-    return complex(np.log(number)) if isinstance(number, complex) else math.nan
+def _is_not_negative(exponent: Any) -> Any:
+    if dtypes.category(exponent.dtype) < dtypes.COMPLEX:
+        return ge(exponent, 0)
+    return logical_and(eq(exponent, conj(exponent)), ge(real(exponent), 0))
+
+
+def _log_of(number: Any, is_complex: bool) -> Any:
+    """A number's logarithm: nan for negative ones where the result is real, as log of a tensor gives."""
+    if isinstance(number, complex) or (is_complex and number < 0):
+        return complex(np.log(complex(number)))
+    return math.log(number) if number > 0 else math.nan
 
 
 pow.grad(input=_pow_input, exponent=_pow_exponent)
@@ -103,14 +129,14 @@ def _cast(value: Any, dtype: Any) -> Any:
 @op(promote="same", node=lambda input, other: "RemainderBackward1" if type(other) is Tensor else "RemainderBackward0")
 def remainder(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """What is left of dividing, with the divisor's sign (torch.remainder)."""
-    _refuse_zero_divisor(xp, input, other)
+    _refuse_zero_divisor(xp, input, other, "remainder_cpu")
     return xp.remainder(input, other)
 
 
 @op(promote="same", node=lambda input, other: "FmodBackward1" if type(other) is Tensor else "FmodBackward0")
 def fmod(xp: Any, input: Array, other: Array | Number) -> Array:
     """What is left of dividing, with the dividend's sign (torch.fmod)."""
-    _refuse_zero_divisor(xp, input, other)
+    _refuse_zero_divisor(xp, input, other, "fmod_cpu")
     return xp.fmod(input, other)
 
 
@@ -120,8 +146,12 @@ def floor_divide(xp: Any, input: Array | Number, other: Array | Number) -> Array
     return div(input, other, rounding_mode="floor")
 
 
-def _refuse_zero_divisor(xp: Any, input: Any, other: Any) -> None:
-    if dtypes.category(dtypes.result_type(input, other)) < dtypes.FLOAT and bool((xp.asarray(other) == 0).any()):
+def _refuse_zero_divisor(xp: Any, input: Any, other: Any, kernel: str) -> None:
+    if dtypes.result_type(input, other) == dtypes.bool_:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for 'Bool'")
+    whole = dtypes.category(dtypes.result_type(input, other)) < dtypes.FLOAT
+    some = not hasattr(input, "size") or input.size > 0
+    if whole and some and bool((xp.asarray(other) == 0).any()):
         raise EngineError(Reason.RUNTIME, "ZeroDivisionError")
 
 
@@ -154,6 +184,8 @@ atan2.grad(
 @op(promote="same")
 def hypot(xp: Any, input: Array, other: Array) -> Array:
     """sqrt(input**2 + other**2) (torch.hypot)."""
+    if dtypes.category(input.dtype) != dtypes.FLOAT:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"hypot_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'")
     return xp.hypot(input, other)
 
 
@@ -176,7 +208,7 @@ def minimum(xp: Any, input: Array, other: Array) -> Array:
 
 def _refuse_complex(name: str, *values: Any) -> None:
     if any(dtypes.category(value.dtype) == dtypes.COMPLEX for value in values):
-        raise EngineError(Reason.NOT_SUPPORTED, f'"{name}" not implemented for complex tensors.', op=name)
+        raise EngineError(Reason.RUNTIME, f"{name} not implemented for complex tensors.", op=name)
 
 
 def _to_winner(g: Any, loses: Any, ties: Any) -> Any:
@@ -197,12 +229,14 @@ minimum.grad(
 @op(promote="same", in_place=False)
 def fmax(xp: Any, input: Array, other: Array) -> Array:
     """The larger of two; of a number and nan the number (torch.fmax)."""
+    _refuse_complex("fmax", input, other)
     return xp.fmax(input, other)
 
 
 @op(promote="same", in_place=False)
 def fmin(xp: Any, input: Array, other: Array) -> Array:
     """The smaller of two; of a number and nan the number (torch.fmin)."""
+    _refuse_complex("fmin", input, other)
     return xp.fmin(input, other)
 
 
@@ -285,6 +319,8 @@ def clamp(xp: Any, input: Array, min: Array | Number | None = None, max: Array |
     """input kept between min and max, either of which may be missing (torch.clamp)."""
     if min is None and max is None:
         raise EngineError(Reason.RUNTIME, "torch.clamp: At least one of 'min' or 'max' must not be None")
+    if dtypes.category(input.dtype) == dtypes.COMPLEX:
+        raise EngineError(Reason.NOT_SUPPORTED, "clamp is not supported for complex types")
     if dtypes.category(input.dtype) == dtypes.FLOAT:  # with both bounds NumPy is several times faster
         return xp.clip(input, -math.inf if min is None else min, math.inf if max is None else max)
     result = input if min is None else xp.maximum(input, min)
@@ -391,6 +427,8 @@ def _xlogy_node(input: Any, other: Any) -> str:
 def xlogy(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """input * log(other), 0 where input is 0 (torch.xlogy)."""
     dtype = dtypes.result_type(input, other)
+    if dtypes.category(dtype) == dtypes.COMPLEX:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"xlogy_cpu\" not implemented for '{dtypes.TITLES[dtype]}'")
     x, y = xp.asarray(input, dtype), xp.asarray(other, dtype)
     return xp.where((x == 0) & ~xp.isnan(y), 0, xp.multiply(x, xp.log(y))).astype(dtype, copy=False)
 
@@ -401,7 +439,11 @@ xlogy.grad(
 )
 
 
+def _log_of_scale(number: float) -> float:
+    return math.log(number) if number > 0 else -math.inf if number == 0 else math.nan
+
+
 def _log_where(input: Any, other: Any) -> Any:
     silent = le(other, 0) if not _is_number(other) else np.asarray(other <= 0)
     silent = logical_and(silent, eq(input, 0)) if not _is_number(input) else silent
-    return where(silent, 0, log(other) if not _is_number(other) else math.log(other) if other > 0 else math.nan)
+    return where(silent, 0, log(other) if not _is_number(other) else _log_of_scale(other))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from gradwire_engine.context import CURRENT
-from gradwire_engine.dtypes import DType
+from gradwire_engine.dtypes import TITLES, DType
 from gradwire_engine.errors import EngineError, Reason
 
 # No array can be larger: NumPy counts bytes in a signed 64-bit number.
@@ -56,6 +56,12 @@ def check_index(index: int, dim: int, size: int) -> int:
             size=size,
         )
     return index + size if index < 0 else index
+
+
+def needs_order(kernel: str, dtype: DType) -> None:
+    """Refuse complex numbers, which have no order though NumPy gives them one. Raises EngineError: NOT_SUPPORTED."""
+    if dtype.kind == "c":
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{TITLES[dtype]}'", op=kernel)
 
 
 def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from gradwire_engine.device import Array
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
+from gradwire_engine.ops.checks import needs_order
 
 
 @op(promote="same")
@@ -28,24 +29,28 @@ def ne(xp: Any, input: Array, other: Array | Number) -> Array:
 @op(promote="same")
 def lt(xp: Any, input: Array, other: Array | Number) -> Array:
     """input < other, elementwise (torch.lt)."""
+    needs_order("lt_cpu", input.dtype)
     return xp.less(input, other)
 
 
 @op(promote="same")
 def le(xp: Any, input: Array, other: Array | Number) -> Array:
     """input <= other, elementwise (torch.le)."""
+    needs_order("le_cpu", input.dtype)
     return xp.less_equal(input, other)
 
 
 @op(promote="same")
 def gt(xp: Any, input: Array, other: Array | Number) -> Array:
     """input > other, elementwise (torch.gt)."""
+    needs_order("gt_cpu", input.dtype)
     return xp.greater(input, other)
 
 
 @op(promote="same")
 def ge(xp: Any, input: Array, other: Array | Number) -> Array:
     """input >= other, elementwise (torch.ge)."""
+    needs_order("ge_cpu", input.dtype)
     return xp.greater_equal(input, other)
 
 

@@ -20,7 +20,7 @@ from gradwire_engine.op import composite, op
 from gradwire_engine.ops import unary
 from gradwire_engine.ops.basic import conj, expand, sum_axes
 from gradwire_engine.ops.binary import maximum, minimum
-from gradwire_engine.ops.checks import normalize_dim, normalize_dims
+from gradwire_engine.ops.checks import needs_order, normalize_dim, normalize_dims
 from gradwire_engine.ops.compare import eq, logical_and, logical_or
 from gradwire_engine.ops.fill import where
 from gradwire_engine.ops.precision import is_half, through_float32
@@ -235,6 +235,7 @@ def std_mean(
 
 
 def _extreme(xp: Any, name: str, input: Array, dim: Any, keepdim: bool) -> Array:
+    needs_order(f"{name[-3:]}_values_cpu", input.dtype)
     dims = normalize_dims(dim, input.ndim)
     if builtins.any(not input.shape[axis] for axis in dims):
         raise EngineError(
@@ -291,8 +292,14 @@ _max_all.grad(input=_shared_by_all)
 _min_all.grad(input=_shared_by_all)
 
 
+def _refuse_complex(name: str, input: Array) -> None:
+    if input.dtype.kind == "c":
+        raise EngineError(Reason.RUNTIME, f"{name}(): does not support complex input", op=name)
+
+
 def _found(xp: Any, name: str, input: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
     """Extreme values along a dimension, and where they are."""
+    _refuse_complex(name, input)
     dim = normalize_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy(), xp.zeros((), dtypes.int64)
@@ -346,6 +353,9 @@ def aminmax(input: Array, *, dim: int | None = None, keepdim: bool = False) -> A
 
 
 def _place(xp: Any, name: str, input: Array, dim: int | None, keepdim: bool) -> Array:
+    _refuse_complex(name, input)
+    if input.dtype == dtypes.bool_:
+        raise EngineError(Reason.RUNTIME, f"{name}(): does not support bool input", op=name)
     if dim is None:
         if not input.size:
             raise EngineError(
@@ -454,12 +464,13 @@ def _norm(xp: Any, x: Array, ord: Any, dims: tuple[int, ...], keepdim: bool) -> 
 def _norm_x(g: Any, x: Any, out: Any, ord: Any, dim: Any, keepdim: bool) -> Any:
     """At zero, where the norm has a corner, the gradient is 0."""
     g, out = keep(g, x.shape, dim, keepdim), keep(out, x.shape, dim, keepdim)
+    at_zero = eq(out, 0)
     if ord == 0:
         return x * 0
     if ord == 1:
         return g * unary.sgn(x)
     if ord == 2:
-        return where(eq(out, 0), 0, x * (g / out))
+        return where(at_zero, 0, x * (g / out))
     if ord in (math.inf, -math.inf):
         winners = eq(unary.abs(x), out)
         ties = sum(winners, normalize_dims(dim, x.ndim), True)
@@ -469,7 +480,8 @@ def _norm_x(g: Any, x: Any, out: Any, ord: Any, dim: Any, keepdim: bool) -> Any:
         slope = where(eq(size, 0), 0, unary.sgn(x) * size ** (ord - 1))
     else:
         slope = x * size ** (ord - 2)
-    return where(eq(out, 0), 0, slope * (g / out ** (ord - 1)))
+    out = where(at_zero, 1, out)  # inf in the unused branch would be nan one derivative later
+    return where(at_zero, 0, slope * (g / out ** (ord - 1)))
 
 
 vector_norm.grad(x=_norm_x)

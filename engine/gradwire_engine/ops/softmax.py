@@ -52,7 +52,7 @@ def _prepared(kernel: str, input: Array, dim: int, dtype: DType | None) -> tuple
     dim = normalize_dim(dim, input.ndim)
     if dtype is not None:
         input = cast_array(input, dtype)
-    if dtypes.category(input.dtype) < dtypes.FLOAT:
+    if dtypes.category(input.dtype) != dtypes.FLOAT:
         place = "_lastdim" if dim >= input.ndim - 1 else ""
         raise EngineError(
             Reason.NOT_SUPPORTED, f"\"{kernel}{place}_kernel_impl\" not implemented for '{dtypes.TITLES[input.dtype]}'"
@@ -104,7 +104,7 @@ def softmin(input: Array, dim: int, *, dtype: DType | None = None) -> Any:
 def _softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Array:
     """result * (grad - sum(grad * result))."""
     if not result.ndim:
-        return grad * 0
+        return result * (grad - grad * result)
     weighted = grad * result
     weighted -= result * sum_along(xp, weighted, normalize_dim(dim, result.ndim))
     return weighted
@@ -115,7 +115,7 @@ def _softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Array:
 def _log_softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Array:
     """grad - exp(result) * sum(grad)."""
     if not result.ndim:
-        return grad * 0
+        return grad - xp.exp(result) * grad
     shares = xp.exp(result)
     shares *= sum_along(xp, grad, normalize_dim(dim, result.ndim))
     return xp.subtract(grad, shares, out=shares)

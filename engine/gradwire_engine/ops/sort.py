@@ -23,6 +23,8 @@ def scatter_selected(g: Any, indices: Any, shape: tuple[int, ...], dim: int, kee
 
 def _order(xp: Any, input: Array, dim: int, descending: bool) -> Array:
     """Positions that sort along dim, equal elements in their order; nan counts as the largest."""
+    if input.dtype.kind == "c":
+        raise EngineError(Reason.RUNTIME, "Sort does not support complex dtypes on CPU")
     if not input.ndim:
         return xp.zeros((), dtypes.int64)
     if not descending:
@@ -67,6 +69,8 @@ def topk(xp: Any, input: Array, k: int, dim: int = -1, largest: bool = True, sor
     dim = normalize_dim(dim, input.ndim)
     if k < 0 or k > (input.shape[dim] if input.ndim else 1):
         raise EngineError(Reason.RUNTIME, "selected index k out of range", k=k)
+    if input.dtype == dtypes.bool_:
+        raise EngineError(Reason.RUNTIME, "topk does not support bool dtypes on CPU")
     if not input.ndim:
         return _taken(xp, input, xp.zeros((), dtypes.int64), dim)
     return _taken(xp, input, at(_order(xp, input, dim, largest), dim, slice(0, k)).copy(), dim)

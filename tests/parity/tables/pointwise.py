@@ -77,8 +77,19 @@ case("sub", pair(), edge(t(3), 2), s(t(3), t(3), alpha=2.5), complexes(2), whole
 case("mul", pair(), edge(t(3), 2), complexes(2), whole(2), whole(2.5), edge(of(*EDGES), of(1.0, 0.0, 0.0, INF, 1.0)))
 case("div", pair(0.5, 2), edge(t(3), 2), edge(of(1.0, 0.0, -1.0), of(0.0, 0.0, 0.0)), complexes(2), whole(2))
 case("div", edge(t(3, 4), t(4), rounding_mode="floor"), edge(t(3), 0.7, rounding_mode="trunc"), half=False)
+case("div", whole(-2, dtypes=("uint8", "int64")), in_place=False)
+case("mul", edge(t(3), t(dtype="complex128")), edge(t(3, dtype="complex64"), t(dtype="float64")), half=False, in_place=False)
 case("rsub", pair(), s(t(3), 2.5), s(t(3), t(3), alpha=2.0), in_place=False)
 case("pow", pair(0.3, 2, -2, 2), complexes(2, low=0.3), once(of(0.0, 0.0, 0.0, -1.0), of(0.0, 2.0, -1.0, 2.0)))
+case("pow", s(ints(1, -1, 2, 0, -3), ints(-1, -3, -2, 2, 3)), s(0, complexes().args[0]), in_place=False, half=False)
+case(
+    "pow",
+    once(of(0.0, 1.5, -2.0), complexes().args[0]),
+    once(of(0.0, 0.0, 1.0, dtype="complex128"), of(2.0, -1.0, 3.0)),
+    s(-2.0, complexes().args[0]),
+    half=False,
+    in_place=False,
+)
 for _power in (0, 1, 2, 3, 4, 5, -1, -2, 0.5, -0.5, 2.5, 2.0, 3.0):
     case("pow", s(t(3, 4, low=0.3), _power), edge(of(0.0, -1.0, 2.0), _power), half=_power in (2, 3, 2.5))
 case(
@@ -196,6 +207,14 @@ REFUSALS = [
         mask(True),
         mask(True),
     ),
+    refuses("sub", RuntimeError, "Subtraction, the `-` operator, with a bool tensor is not supported", t(3), True),
+    refuses("lt", NotImplementedError, "not implemented for 'Complex", *complexes(2).args),
+    refuses("fmax", RuntimeError, "fmax not implemented for complex tensors", *complexes(2).args),
+    refuses("xlogy", NotImplementedError, "not implemented for 'Complex", *complexes(2).args),
+    refuses("clamp", NotImplementedError, "clamp is not supported for complex types", *complexes().args, 0.5),
+    refuses("pow", RuntimeError, "Integers to negative integer powers are not allowed", ints(1, 2), -1),
+    refuses("pow", NotImplementedError, "not implemented for 'Bool'", mask(True), mask(True)),
+    refuses("hypot", NotImplementedError, "not implemented for 'Long'", ints(1), ints(1)),
     refuses("neg", RuntimeError, "Negation, the `-` operator, on a bool tensor is not supported", mask(True)),
     refuses("abs_", RuntimeError, "a leaf Variable that requires grad is being used in an in-place operation", t(3)),
     refuses("mul_", RuntimeError, "result type Float can't be cast to the desired output type Long", ints(1, 2), 2.5),

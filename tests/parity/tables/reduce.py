@@ -157,6 +157,7 @@ case(
     complexes(1, 3),
     half=False,
 )
+case("norm", edge(of(0.0, 0.0), 3), edge(of(0.0, 0.0)), edge(of(0.0, 0.0), 2.5), half=False)
 case("norm", s(t(3, 4)), s(t(3, 4), 1, 0), s(t(3, 4), 3, 1, True), half=False)
 case(
     "sort",
@@ -206,6 +207,12 @@ REFUSALS = [
     refuses("max", IndexError, "Expected reduction dim 0 to have non-zero size", t(0, 3), 0),
     refuses("argmax", IndexError, "Expected reduction dim to be specified for input.numel() == 0", t(0, 3)),
     refuses("amax", RuntimeError, "Expected reduction dim to be specified for input.numel() == 0", t(0, 3)),
+    refuses("max", RuntimeError, "does not support complex input", *complexes().args, 0),
+    refuses("amax", NotImplementedError, '"max_values_cpu" not implemented for', *complexes().args),
+    refuses("argmax", RuntimeError, "does not support complex input", *complexes().args),
+    refuses("argmax", RuntimeError, "does not support bool input", mask(True)),
+    refuses("sort", RuntimeError, "Sort does not support complex dtypes on CPU", *complexes().args),
+    refuses("topk", RuntimeError, "topk does not support bool dtypes on CPU", mask(True), 1),
     refuses("topk", RuntimeError, "selected index k out of range", t(3), 5),
     refuses("kthvalue", RuntimeError, "out of range for dimension 0", t(3), 5),
     refuses("cumsum", IndexError, "Dimension out of range", t(3), 1),
