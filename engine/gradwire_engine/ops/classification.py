@@ -236,7 +236,8 @@ def _uniform_targets(
     if reduction != "mean":
         return spread
     weights = targets.weights(xp, weight, logs.dtype)
-    return spread / logs.dtype.type(targets.classes.size if weights is None else weights.sum())
+    total_weight = logs.dtype.type(targets.classes.size if weights is None else weights.sum())
+    return xp.where(spread == 0, spread, spread / total_weight)  # 0 too where all are ignored
 
 
 def _smoothing(logs: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> Any:

@@ -413,7 +413,15 @@ def _conv_transpose(
             "Output size is too small",
             input,
         )
-    result = convolution_transpose(batched, weight, bias, stride, padding, dilation, groups, size)
+    if any(more >= step for more, step in zip(extra, stride, strict=True)):
+        # More than the size whose windows are as many as the input's elements: all that they reach, then cut or padded.
+        full = tuple(length + 2 * pad - more for length, pad, more in zip(size, padding, extra, strict=True))
+        result = convolution_transpose(batched, weight, None, stride, (0,) * spatial, dilation, groups, full)
+        sides = zip(reversed(padding), reversed(extra), strict=True)
+        result = constant_pad(result, tuple(side for pad, more in sides for side in (-pad, more - pad)), 0)
+        result = result if bias is None else result + spread_channels(bias, result.ndim)
+    else:
+        result = convolution_transpose(batched, weight, bias, stride, padding, dilation, groups, size)
     return result if result.ndim == input.ndim else squeeze(result, 0)
 
 

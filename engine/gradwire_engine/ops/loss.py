@@ -16,8 +16,9 @@ from gradwire_engine.context import CURRENT
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
-from gradwire_engine.ops.basic import cast, neg
+from gradwire_engine.ops.basic import cast, expand, neg
 from gradwire_engine.ops.binary import xlogy
+from gradwire_engine.ops.checks import broadcast_shape
 from gradwire_engine.ops.fill import where
 from gradwire_engine.ops.precision import is_half
 from gradwire_engine.ops.reduce import mean
@@ -128,9 +129,18 @@ def mse_loss(
     Raises EngineError: SHAPE, ARGUMENT_VALUE, NOT_SUPPORTED for whole numbers.
     """
     wanted = reduction_of(size_average, reduce, reduction)
+    input, target = _stretched(input, target)
     if weight is None:
         return _mse_loss(input, target, wanted)
     return _weighted(_mse_loss(input, target, "none"), weight, wanted)
+
+
+def _stretched(input: Any, target: Any) -> tuple[Any, Any]:
+    """One of zero dimensions in the other's shape, as PyTorch has it before it promotes: then its dtype counts too."""
+    if input.dtype == target.dtype or (input.ndim and target.ndim):
+        return input, target
+    shape = broadcast_shape(input.shape, target.shape)
+    return expand(input, shape), expand(target, shape)
 
 
 def _weighted(values: Any, weight: Any, reduction: str) -> Any:
@@ -154,6 +164,7 @@ def l1_loss(
     input, target: shapes that broadcast; weight: per element. Raises EngineError: SHAPE, ARGUMENT_VALUE.
     """
     wanted = reduction_of(size_average, reduce, reduction)
+    input, target = _stretched(input, target)
     values = absolute(input - target)
     return reduce_op(values, wanted) if weight is None else _weighted(values, weight, wanted)
 
@@ -193,6 +204,7 @@ def smooth_l1_loss(
     if beta < 0:
         raise EngineError(Reason.RUNTIME, "smooth_l1_loss does not support negative values for beta.")
     wanted = reduction_of(size_average, reduce, reduction)
+    input, target = _stretched(input, target)
     return _smooth_l1_loss(input, target, wanted, beta) if beta else l1_loss(input, target, reduction=wanted)
 
 
@@ -256,8 +268,7 @@ def _bce_grad(g: Any, input: Any, target: Any, weight: Any, reduction: str) -> A
 
 
 def _bce_target_grad(g: Any, input: Any, weight: Any, reduction: str) -> Any:
-    certain, against = log(input), log(1 - input)
-    slope = where(against < -100, -100, against) - where(certain < -100, -100, certain)
+    slope = log(1 - input) - log(input)  # not held above -100 as the loss is: so it is in PyTorch
     slope = slope if weight is None else slope * weight
     return slope * spread(g, input, reduction)
 

@@ -55,6 +55,13 @@ case(
     order=1,
     tolerance=30,
 )
+case(  # more output padding than stride
+    "conv_transpose2d",
+    s(t(2, 3, 4, 3), t(3, 2, 2, 2), t(2), dilation=2, output_padding=1),
+    s(t(2, 3, 4, 3), t(3, 2, 3, 2), stride=(1, 2), padding=(2, 0), dilation=(2, 1), output_padding=1),
+    node=False,
+    half=False,
+)
 case(
     "pad",
     s(t(2, 3, 4), (1, 2)),

@@ -41,6 +41,7 @@ case(
     each(t(4, 6), classes(4), label_smoothing=0.2),
     each(t(4, 6, 3), classes(4, 3, ignored=True), WEIGHT, label_smoothing=0.2),
     each(t(4, 6), classes(4, ignored=True), label_smoothing=0.2),
+    once(t(2, 6), ints(-100, -100), label_smoothing=0.2),
     each(t(4, 6), t(4, 6, low=0, high=1)),
     each(t(4, 6, 3), t(4, 6, 3, low=0, high=1), WEIGHT, label_smoothing=0.3),
     node=False,
@@ -58,6 +59,8 @@ def between(**kwargs: Any) -> list[Any]:
     ]
 
 
+for _loss in ("mse_loss", "l1_loss", "smooth_l1_loss"):  # stretched before they are promoted
+    case(_loss, once(t(3, dtype="float32"), t(dtype="float64")), node=False, half=False)
 PAIR_WEIGHT = t(3, 4, low=0.2, high=2, grad=False)
 case("mse_loss", between(), each(t(3, 4), t(3, 4), weight=PAIR_WEIGHT))
 case(
@@ -77,6 +80,7 @@ case(
     each(t(3, 4, **INSIDE), t(3, 4, **INSIDE), t(4, low=0.2, high=2, grad=False)),
     tolerance=100,
 )
+case("binary_cross_entropy", once(of(0.0, 1.0, 0.5, grad=False), of(0.0, 1.0, 1.0)), half=False)
 SPREAD = t(4, low=0.2, high=2, grad=False)
 case(
     "binary_cross_entropy_with_logits",
