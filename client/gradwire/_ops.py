@@ -1570,7 +1570,7 @@ def log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tenso
 
 
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
-    """log(exp(input) + exp(other)), of real numbers (torch.logaddexp)."""
+    """log(exp(input) + exp(other)) (torch.logaddexp)."""
     return _call("logaddexp", (input, other))
 
 
@@ -3359,7 +3359,7 @@ class TensorMethods:
         return _call("log_softmax", (self, dim), (("dtype", dtype),))
 
     def logaddexp(self, other: Tensor) -> Tensor:
-        """See `gradwire.logaddexp`: log(exp(input) + exp(other)), of real numbers (torch.logaddexp)."""
+        """See `gradwire.logaddexp`: log(exp(input) + exp(other)) (torch.logaddexp)."""
         return _call("logaddexp", (self, other))
 
     def logaddexp2(self, other: Tensor) -> Tensor:
