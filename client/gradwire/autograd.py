@@ -52,6 +52,8 @@ def backward(
     if inputs is not None and not targets:
         raise refuse("`inputs` argument to `backward()` cannot be empty.")
     _check_inputs(targets)
+    for target in targets:
+        target.retain_grad()  # as PyTorch has it: a non-leaf receives its gradient by retaining it, from now on
     if create_graph and not _cycle_warned:
         _cycle_warned = True
         warnings.warn(_CYCLE, UserWarning, stacklevel=3)

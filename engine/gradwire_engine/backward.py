@@ -19,7 +19,7 @@ from gradwire_engine.context import CURRENT, Context, grad_mode
 from gradwire_engine.device import module_for, module_of
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import AccumulateGrad, Edge, Fit, Meta, Node, Saved
-from gradwire_engine.ops.basic import cast, real, sum_to_size
+from gradwire_engine.ops.basic import cast, copied, real, sum_to_size
 from gradwire_engine.ops.shape import clone
 from gradwire_engine.refusals import check_writable
 from gradwire_engine.tensor import Tensor, edge_of, retain_grad
@@ -306,7 +306,8 @@ class _Backward:
         held: Any = tensor.grad
         if self.create_graph:
             # A tensor of its own: the same gradient may go to several, and may be the user's.
-            tensor.grad = clone(gradient) if held is None else held + gradient
+            own = copied if tensor.node is None else clone
+            tensor.grad = own(gradient) if held is None else held + gradient
         elif held is None:
             tensor.grad = gradient if type(gradient) is Tensor else Tensor(gradient)
         elif tensor.node is not None or not held.array.flags.writeable:

@@ -320,6 +320,48 @@ def test_backward_with_inputs_accumulates_into_those_only():
     refuse(lambda t: leaf(t).sum().backward(inputs=[]), RuntimeError, "cannot be empty")
 
 
+def test_a_non_leaf_among_the_inputs_retains_its_gradient_and_one_named_twice_counts_once():
+    def story(t):
+        x = leaf(t)
+        y = x * x
+        (y * 3.0).sum().backward(inputs=[x, y, x])
+        found = [x.grad.clone(), y.grad, y.retains_grad, x.retains_grad]
+        z = (x * 2.0).sum()
+        z.backward(inputs=[x])
+        return [*found, x.grad]
+
+    agree(story)
+
+
+def test_the_gradients_of_a_recorded_pass_are_tensors_of_their_own():
+    def story(t):
+        x, w, seed = leaf(t), leaf(t, 4.0, 5.0, 6.0), t.ones(3)
+        y = x + w
+        y.retain_grad()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            y.backward(seed, create_graph=True)
+            (x * x).sum().backward(create_graph=True)
+            first = (w**3).sum()
+            w.grad = None
+            first.backward(create_graph=True)
+        y.grad.mul_(5.0)
+        return x.grad.requires_grad, w.grad, y.grad, seed
+
+    agree(story)
+
+
+def test_a_view_made_under_no_grad_receives_no_gradient():
+    def story(t):
+        x, w = leaf(t), leaf(t, 4.0, 5.0)
+        with t.no_grad():
+            view = x[0:2]
+        (view * w).sum().backward()
+        return view.requires_grad, view.is_leaf, view.grad, x.grad, w.grad
+
+    agree(story)
+
+
 def test_backward_takes_several_roots():
     def story(t):
         x = leaf(t)

@@ -124,6 +124,15 @@ def cast(xp: Any, input: Array, dtype: DType) -> Array:
 cast.grad(input=lambda g: g)  # fit() casts it back
 
 
+@op(name="_copied", node="CopyBackwards")
+def copied(xp: Any, input: Array) -> Array:
+    """A copy in row order: a leaf's own first gradient, of a backward that is recorded."""
+    return xp.array(input, order="C")
+
+
+copied.grad(input=lambda g: g)
+
+
 @op(name="_to_device", node="ToCopyBackward0")
 def to_device(xp: Any, input: Array, device: Device) -> Array:
     """The values on another device."""
