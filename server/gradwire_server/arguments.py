@@ -4,7 +4,7 @@ What a parameter takes is decided once per op, from its kind: a table from the w
 float where a whole number belongs finds no reader and is refused, whatever the op.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from gradwire.v1 import service_pb2, types_pb2
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Argument: TypeAlias = types_pb2.Argument
 Reader: TypeAlias = "Callable[[Argument, Session], Any]"
 
+# More than any tensor can be indexed with: 64 dimensions, as many new ones, and masks of none in between.
+MAX_INDEX_ITEMS = 256
 _ARTICLES = {
     "tensor": "a tensor", "float": "a float", "integer": "an int", "boolean": "a bool", "string": "a str",
     "dtype": "a dtype", "integers": "a list of ints", "tensors": "a list of tensors", "index": "an index",
@@ -31,6 +33,9 @@ def _read_dtype(argument: Argument, session: "Session") -> Any:
 
 
 def _read_index(argument: Argument, session: "Session") -> tuple[Any, ...]:
+    given = len(argument.index.items)
+    if given > MAX_INDEX_ITEMS:
+        raise Refusal("ARGUMENT_VALUE", f"an index has at most {MAX_INDEX_ITEMS} items, not {given}", argument="index")
     return tuple([_read_item(item, session) for item in argument.index.items])
 
 
@@ -119,7 +124,7 @@ class Call:
         self.data_dependent: Callable[..., bool] | None = flag if callable(flag) else None
         self.always_data_dependent = flag is True
 
-    def decode(self, arguments: "Iterable[Argument]", session: "Session") -> tuple[Any, ...]:
+    def decode(self, arguments: "Sequence[Argument]", session: "Session") -> tuple[Any, ...]:
         """The arguments, complete and in order. Raises Refusal: ARGUMENT_TYPE, TENSOR_NOT_FOUND, DTYPE, MALFORMED."""
         values = self.defaults.copy()
         store = session.store
@@ -128,7 +133,7 @@ class Call:
             if argument.name:
                 return self._decode_named(arguments, session)
             if place >= self.positional:
-                self._refuse_count(sum(1 for _ in arguments))
+                self._refuse_count(len(arguments))
             kind = argument.WhichOneof("kind")
             if kind == "tensor" and self.takes_tensor[place]:
                 found = store.get(argument.tensor)
@@ -141,7 +146,7 @@ class Call:
             self._check_complete(values)
         return tuple(values)
 
-    def _decode_named(self, arguments: "Iterable[Argument]", session: "Session") -> tuple[Any, ...]:
+    def _decode_named(self, arguments: "Sequence[Argument]", session: "Session") -> tuple[Any, ...]:
         values = self.defaults.copy()
         given: set[int] = set()
         named = False

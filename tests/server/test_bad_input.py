@@ -239,6 +239,15 @@ BAD_OPS: dict[str, tuple[Any, str, str]] = {
         "INVALID_ARGUMENT",
         "MALFORMED",
     ),
+    "an index of absurd length": (
+        op(
+            "getitem",
+            Id(X),
+            types_pb2.Argument(index=types_pb2.Index(items=[types_pb2.IndexItem(boolean=True)] * 9999)),
+        ),
+        "INVALID_ARGUMENT",
+        "ARGUMENT_VALUE",
+    ),
     "an absurd shape": (op("zeros", [1 << 31, 1 << 31]), "RESOURCE_EXHAUSTED", "MEMORY_LIMIT"),
     "a leaf in place": (op("add_", Id(X), 1.0), "FAILED_PRECONDITION", "LEAF_IN_PLACE"),
 }
