@@ -32,7 +32,7 @@ def run_unary(call: Pending) -> bytes:
     request: Any = request_type.FromString(call.raw)
     request_id = getattr(request, "request_id", "")
     if request_id:
-        held = session.memory.find(request_id, call.method)
+        held = session.memory.find(request_id, call.method, call.raw)
         if held is not None:
             return held
     answer = response_type()
@@ -52,7 +52,7 @@ def run_unary(call: Pending) -> bytes:
     if len(response) > session.limits.max_message_bytes:
         raise _too_large(len(response), session.limits.max_message_bytes)
     if request_id:
-        session.memory.keep(request_id, call.method, response)
+        session.memory.keep(request_id, call.method, call.raw, response)
     return response
 
 

@@ -4,10 +4,13 @@
 seq until the client says that it has them.
 """
 
+import hashlib
 from collections import OrderedDict, deque
 
 from gradwire.v1 import service_pb2
 from gradwire_server.errors import Refusal
+
+_QUOTED = 100  # characters of an id in a message
 
 
 class Memory:
@@ -17,25 +20,28 @@ class Memory:
         self.max_bytes = max_bytes
         self.max_count = max_count
         self.bytes = 0
-        self.held: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        self.held: OrderedDict[str, tuple[str, bytes, bytes]] = OrderedDict()
 
-    def find(self, request_id: str, method: str) -> bytes | None:
-        """The response that this request had. Raises Refusal: ARGUMENT_VALUE if another method had the id."""
+    def find(self, request_id: str, method: str, request: bytes) -> bytes | None:
+        """The response that this request had. Raises Refusal: ARGUMENT_VALUE if another request had the id."""
         found = self.held.get(request_id)
         if found is None:
             return None
-        if found[0] != method:
+        if found[:2] != (method, _digest(request)):
+            other = "another" if found[0] == method else "a"
             raise Refusal(
-                "ARGUMENT_VALUE", f"request_id {request_id!r} was used for {found[0]} already", argument="request_id"
+                "ARGUMENT_VALUE",
+                f"request_id {request_id[:_QUOTED]!r} was used for {other} {found[0]} already",
+                argument="request_id",
             )
-        return found[1]
+        return found[2]
 
-    def keep(self, request_id: str, method: str, response: bytes) -> None:
+    def keep(self, request_id: str, method: str, request: bytes, response: bytes) -> None:
         """Remember a response."""
-        self.held[request_id] = (method, response)
+        self.held[request_id] = (method, _digest(request), response)
         self.bytes += len(response) + len(request_id)
         while self.bytes > self.max_bytes or len(self.held) > self.max_count:
-            old, (_, forgotten) = self.held.popitem(last=False)
+            old, (_, _, forgotten) = self.held.popitem(last=False)
             self.bytes -= len(forgotten) + len(old)
 
     def clear(self) -> None:
@@ -86,3 +92,7 @@ class Recall:
         last, response = self.held.popleft()
         self.bytes -= len(response)
         self.start = last + 1
+
+
+def _digest(request: bytes) -> bytes:
+    return hashlib.blake2b(request, digest_size=16).digest()

@@ -224,6 +224,9 @@ def test_a_retried_unary_request_applies_once(session: Remote) -> None:
     np.testing.assert_array_equal(session.read(x), [2.0])
     misuse = c.ReleaseRequest(session_id=session.id, request_id="r1", tensors=[x])
     assert refused(session.stub.Release, misuse)[1] == "ARGUMENT_VALUE"
+    request.args[1].float = 5.0
+    assert refused(session.stub.Op, request)[1] == "ARGUMENT_VALUE"
+    request.args[1].float = 1.0
     request.request_id = "r2"
     session.stub.Op(request)
     np.testing.assert_array_equal(session.read(x), [3.0])
