@@ -5,6 +5,7 @@ nor keeps alive what the client meanwhile drops; nodes that are gone by then are
 """
 
 import itertools
+import re
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -24,6 +25,7 @@ AnyNode: TypeAlias = "Node | AccumulateGrad"
 DEFAULT_PAGE = 1000
 MAX_PAGE = 10_000
 MAX_SNAPSHOTS = 4
+_DIGITS = re.compile(r"[0-9]{1,18}").fullmatch
 _LEAF_IDS = 1 << 52  # above any op's number, below what a JavaScript number holds
 
 
@@ -67,7 +69,7 @@ class Snapshots:
         """The walk that a page token goes on with, and where. Raises Refusal: ARGUMENT_VALUE."""
         key, _, place = token.partition(".")
         snapshot = self.held.get(key)
-        if snapshot is None or not place.isdecimal() or int(place) > len(snapshot.nodes):
+        if snapshot is None or not _DIGITS(place) or int(place) > len(snapshot.nodes):
             raise Refusal(
                 "ARGUMENT_VALUE", "the page token is not of this session, or too old; ask for the first page again",
                 argument="page_token",

@@ -75,6 +75,16 @@ def test_paging_keeps_nothing_alive(session: Remote) -> None:
     assert not session.stub.Graph(request).nodes
 
 
+@pytest.mark.parametrize("place", ["", "-1", "²", "9" * 5000, "1.1", "99"])
+def test_a_forged_page_token_is_refused(session: Remote, place: str) -> None:
+    x = session.create([1.0], requires_grad=True)
+    last = session.op("mul", Id(session.op("mul", Id(x), Id(x)).id), 2.0).id
+    request = c.GraphRequest(session_id=session.id, tensors=[last], page_size=1)
+    walk = session.stub.Graph(request).next_page_token.partition(".")[0]
+    request.page_token = f"{walk}.{place}"
+    assert refused(session.stub.Graph, request)[:2] == ("INVALID_ARGUMENT", "ARGUMENT_VALUE")
+
+
 def test_an_old_page_token_is_refused(session: Remote) -> None:
     end = chain(session, 25)
     request = c.GraphRequest(session_id=session.id, tensors=[end], page_size=10)
