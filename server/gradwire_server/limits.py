@@ -11,6 +11,9 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 # No response passes this unless asked for more: it is what a gRPC client takes when nobody told it otherwise.
 RESPONSE_BYTES = 4 * MIB
 MIN_SLACK = GIB
+# What goes around a payload in its message: ids, a shape of 64 dimensions.
+ENVELOPE_BYTES = 4 * KIB
+MAX_CAP = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,17 @@ class Limits:
     writers: int = 256
 
     def resolved(self) -> "Limits":
-        """With the memory shares filled in: half of it for a session, four fifths for all."""
+        """With the memory shares filled in, half for a session, four fifths for all; what a message holds fits it."""
         memory = memory_bytes()
         total = self.max_bytes or memory * 4 // 5
-        return replace(self, max_bytes=total, max_session_bytes=min(self.max_session_bytes or memory // 2, total))
+        fitting = self.max_message_bytes - ENVELOPE_BYTES
+        return replace(
+            self,
+            max_bytes=total,
+            max_session_bytes=min(self.max_session_bytes or memory // 2, total),
+            max_inline_bytes=min(self.max_inline_bytes, fitting),
+            chunk_bytes=min(self.chunk_bytes, fitting),
+        )
 
     def message(self) -> service_pb2.Limits:
         """As ServerInfo and OpenSession tell it."""
@@ -74,7 +84,7 @@ def cap_process(max_bytes: int) -> None:
     held = _data_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     cap = held + max_bytes + max(MIN_SLACK, max_bytes // 8)
-    if held and (soft == resource.RLIM_INFINITY or cap < soft):
+    if held and cap < MAX_CAP and (soft == resource.RLIM_INFINITY or cap < soft):
         resource.setrlimit(resource.RLIMIT_DATA, (cap, hard))
 
 

@@ -9,6 +9,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from gradwire_server.limits import Limits
 
 _DEFAULT = Limits()
+_MOST_BYTES = (1 << 29) - 1  # of a message: gRPC is told four times as much, in 31 bits
+_MOST = 1 << 62
+_LONGEST = 4_000_000.0  # seconds; leases travel as milliseconds in 32 bits
 
 
 class Settings(BaseSettings):
@@ -24,33 +27,52 @@ class Settings(BaseSettings):
     )
     log_format: Literal["plain", "json"] = Field("plain", description="How log lines look.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe lines to log.")
-    grace_seconds: float = Field(10.0, ge=0, description="How long running calls may take to finish at shutdown.")
+    grace_seconds: float = Field(
+        10.0, ge=0, le=_LONGEST, description="How long running calls may take to finish at shutdown."
+    )
     blas_threads: int = Field(
         0, ge=0, description="BLAS threads; 0 leaves it to OPENBLAS_NUM_THREADS and its like, else takes all cores."
     )
-    max_message_bytes: int = Field(_DEFAULT.max_message_bytes, ge=1 << 16, description="Bytes of one message.")
-    max_inline_bytes: int = Field(
-        _DEFAULT.max_inline_bytes, ge=1 << 10, description="Bytes of a payload in a message; larger ones are chunked."
+    max_message_bytes: int = Field(
+        _DEFAULT.max_message_bytes, ge=1 << 16, le=_MOST_BYTES, description="Bytes of one message."
     )
-    max_tensor_bytes: int = Field(_DEFAULT.max_tensor_bytes, ge=1 << 10, description="Bytes of one tensor sent in.")
+    max_inline_bytes: int = Field(
+        _DEFAULT.max_inline_bytes,
+        ge=1 << 10,
+        le=_MOST,
+        description="Bytes of a payload in a message; larger ones are chunked.",
+    )
+    max_tensor_bytes: int = Field(
+        _DEFAULT.max_tensor_bytes, ge=1 << 10, le=_MOST, description="Bytes of one tensor sent in."
+    )
     max_session_bytes: int = Field(
-        _DEFAULT.max_session_bytes, ge=0, description="Bytes one session may hold; 0 is half of the memory."
+        _DEFAULT.max_session_bytes, ge=0, le=_MOST, description="Bytes one session may hold; 0 is half of the memory."
     )
     max_bytes: int = Field(
-        _DEFAULT.max_bytes, ge=0, description="Bytes all sessions may hold; 0 is four fifths of the memory."
+        _DEFAULT.max_bytes, ge=0, le=_MOST, description="Bytes all sessions may hold; 0 is four fifths of the memory."
     )
-    max_session_tensors: int = Field(_DEFAULT.max_session_tensors, ge=1, description="Tensors one session may name.")
-    max_sessions: int = Field(_DEFAULT.max_sessions, ge=1, description="Sessions open at once.")
-    max_batch_commands: int = Field(_DEFAULT.max_batch_commands, ge=1, description="Commands of one batch.")
-    chunk_bytes: int = Field(_DEFAULT.chunk_bytes, ge=1 << 10, description="Bytes of one chunk of Upload and Download.")
+    max_session_tensors: int = Field(
+        _DEFAULT.max_session_tensors, ge=1, le=_MOST, description="Tensors one session may name."
+    )
+    max_sessions: int = Field(_DEFAULT.max_sessions, ge=1, le=_MOST, description="Sessions open at once.")
+    max_batch_commands: int = Field(_DEFAULT.max_batch_commands, ge=1, le=_MOST, description="Commands of one batch.")
+    chunk_bytes: int = Field(
+        _DEFAULT.chunk_bytes, ge=1 << 10, le=_MOST, description="Bytes of one chunk of Upload and Download."
+    )
     lease_seconds: float = Field(
-        _DEFAULT.lease_seconds, gt=0, description="How long a session lives without traffic, unless it asks otherwise."
+        _DEFAULT.lease_seconds,
+        gt=0,
+        le=_LONGEST,
+        description="How long a session lives without traffic, unless it asks otherwise.",
     )
     max_lease_seconds: float = Field(
-        _DEFAULT.max_lease_seconds, gt=0, description="The longest lease a session may ask for."
+        _DEFAULT.max_lease_seconds, gt=0, le=_LONGEST, description="The longest lease a session may ask for."
     )
     gap_seconds: float = Field(
-        _DEFAULT.gap_seconds, ge=0, description="How long a batch waits for one before it that has not arrived."
+        _DEFAULT.gap_seconds,
+        ge=0,
+        le=_LONGEST,
+        description="How long a batch waits for one before it that has not arrived.",
     )
 
     def limits(self) -> Limits:
