@@ -5,7 +5,9 @@ gives nothing away; the stack goes to the log.
 """
 
 import logging
+from string import printable
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import grpc
 from google.protobuf import any_pb2
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
 
 DOMAIN = "gradwire"
 PREFIX = "REASON_"
-# HTTP/2 peers commonly refuse trailers over 8 KiB, and the text travels in them twice, once in base64.
+# HTTP/2 peers commonly refuse trailers over 8 KiB, and the text travels in them twice, once percent-encoded and
+# once in base64. So these count the bytes of the percent-encoded text.
 MAX_TEXT = 1500
 MAX_DETAIL = 300
 MAX_DETAILS = 8
+_UNQUOTED = "".join(set(printable[:95]) - {"%"})  # what gRPC sends as it is
 
 log = logging.getLogger("gradwire.server")
 _Code = grpc.StatusCode
@@ -141,7 +145,14 @@ def refusal_of(error: BaseException, doing: str) -> Refusal:
 
 
 def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    if len(text) <= limit and len(quote(text, _UNQUOTED)) <= limit:
+        return text
+    left = limit - len(quote("…"))
+    for place, character in enumerate(text):
+        left -= len(quote(character, _UNQUOTED))
+        if left < 0:
+            return text[:place] + "…"
+    return text
 
 
 def _packed(detail: "Message") -> any_pb2.Any:

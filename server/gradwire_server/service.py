@@ -22,6 +22,7 @@ from gradwire_server.wire import peek_data, peek_session
 SERVICE = service_pb2.DESCRIPTOR.services_by_name["AutogradService"].full_name
 UPLOAD_ID_HEADER = "gradwire-transfer-id"
 _MAX_CONTROL = 1 << 16  # bytes of a request that is parsed on the event loop
+_MOST_WAITING = 64  # times the largest message: so much may wait while the backend computes
 _DATA_FIELD = service_pb2.UploadRequest.DATA_FIELD_NUMBER
 _ALLOWED_IN_DRAIN = frozenset(("KeepAlive", "CloseSession", "Cancel", "ServerInfo", "ListOps"))
 
@@ -32,12 +33,13 @@ Answer: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
 
 
 class Front:
-    """The RPCs. `draining` refuses new work; `active` counts calls that are being answered."""
+    """The RPCs. `draining` refuses new work; `active` counts calls that are being answered, `waiting` their bytes."""
 
     def __init__(self, backend: SessionBackend) -> None:
         self.backend = backend
         self.draining = False
         self.active = 0
+        self.waiting = 0  # bytes of requests that are being answered
         self.idle = asyncio.Event()
         self.idle.set()
 
@@ -67,14 +69,19 @@ class Front:
 
         async def handle(raw: bytes, context: Context) -> bytes:
             self._enter()
+            size = len(raw)
+            self.waiting += size
             try:
                 self._admit(method)
-                if len(raw) > cap:
-                    raise _over_cap(len(raw), cap)
+                if size > cap:
+                    raise _over_cap(size, cap)
+                if size > _MAX_CONTROL and self.waiting > _MOST_WAITING * cap:
+                    raise Refusal("UNAVAILABLE", "too many large requests wait to be answered; try again")
                 return await answer(raw, context)
             except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
                 await _abort(context, error, method)
             finally:
+                self.waiting -= size
                 self._leave()
 
         return handle

@@ -17,7 +17,7 @@ from gradwire_server import batch, commands
 from gradwire_server.errors import CODES, Refusal
 from gradwire_server.server import address_of, is_loopback
 from gradwire_server.wire import peek_data, peek_run, peek_session
-from tests.server.harness import Id, Remote, Running, refused, running
+from tests.server.harness import Id, Remote, Running, command, op, refused, running
 
 SERVICE = "gradwire.v1.AutogradService"
 
@@ -38,6 +38,27 @@ def test_a_refusals_status_is_cut_to_what_trailers_hold() -> None:
     status = refusal.status()
     assert status.ByteSize() < 7000
     assert status.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+
+
+@pytest.mark.parametrize("character", ["☃", "\n", "%", "𝄞", "é"])
+def test_a_refusal_of_any_text_reaches_the_client(session: Remote, character: str) -> None:
+    x = session.create([1.0])
+    named = {character * 10_000: 1}
+    assert refused(session.op, "exp", Id(x), named=named)[:2] == ("INVALID_ARGUMENT", "ARGUMENT_TYPE")
+    assert refused(session.op, character * 10_000, Id(x))[:2] == ("UNIMPLEMENTED", "OP_UNKNOWN")
+
+
+def test_requests_that_wait_are_bounded_in_bytes(session: Remote, server: Running) -> None:
+    large = session.batch(command(op("exp", Id(1)), quiet=True), first=1)
+    raw = large.SerializeToString() + b"\xfa\x07\x80\x80\x08" + bytes(1 << 17)  # field 127, unknown
+    server.server.front.waiting += 64 * server.limits.max_message_bytes
+    try:
+        assert refused(session.stub_bytes("Run"), raw)[:2] == ("UNAVAILABLE", "UNAVAILABLE")
+        assert session.read(session.create([1.0])).tolist() == [1.0]
+    finally:
+        server.server.front.waiting -= 64 * server.limits.max_message_bytes
+    assert service_pb2.RunResponse.FromString(session.stub_bytes("Run")(raw)).applied_seq == 1
+    assert server.server.front.waiting == 0
 
 
 def test_a_long_message_reaches_the_client(session: Remote) -> None:
