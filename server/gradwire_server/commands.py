@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from gradwire.v1 import commands_pb2, types_pb2
 from gradwire_engine import (
+    Generator,
     Tensor,
     backward,
     gradients,
@@ -108,11 +109,26 @@ def op(session: "Session", request: commands_pb2.OpRequest, answer: commands_pb2
         return
     if count > len(result):
         raise _too_many(name, len(result), ids)
-    flag = answer is not None and _flag(call, args)
-    for number, item in enumerate(result):
-        tensor_id = session.bind(ids[number] if number < count else 0, item)
-        if answer is not None:
+    session.check_room(len(result))
+    names = session.allot(ids, len(result))
+    if answer is not None:
+        flag = _flag(call, args)
+        for tensor_id, item in zip(names, result, strict=True):
             fill_spec(answer.outputs.add(), item, tensor_id, flag)
+        _check_answer(session, name, answer)
+    for tensor_id, item in zip(names, result, strict=True):
+        session.bind(tensor_id, item)
+
+
+def _check_answer(session: "Session", name: str, answer: commands_pb2.OpResponse) -> None:
+    """Whether the descriptions of many results fit a message, before ids are given that the client would not learn."""
+    size, limit = answer.ByteSize(), session.limits.max_message_bytes
+    if size > limit:
+        raise Refusal(
+            "MESSAGE_TOO_LARGE",
+            f"{name}() has {len(answer.outputs)} results, described in {size} bytes, but {limit} are the cap",
+            limit=limit,
+        )
 
 
 def _apply_in_place(
@@ -164,6 +180,7 @@ def run_gradients(
     session.check_all_new(ids)
     if len(ids) > len(request.inputs):
         raise _too_many("gradients", len(request.inputs), ids)
+    session.check_room(len(request.inputs))
     made, received = gradients(
         session.tensors(request.outputs),
         session.tensors(request.inputs),
@@ -248,13 +265,22 @@ def manual_seed(
     if which == "seed":
         generator.manual_seed(request.seed)
     elif which == "state":
-        try:
-            generator.set_state(request.state)
-        except (ValueError, TypeError, KeyError, OverflowError) as error:
-            raise Refusal("ARGUMENT_VALUE", "these bytes are no generator state", argument="state") from error
+        _restore(generator, request.state)
     if answer is not None:
         answer.seed = generator.seed
         answer.state = generator.get_state()
+
+
+def _restore(generator: Generator, state: bytes) -> None:
+    before = generator.get_state()
+    refusal = Refusal("ARGUMENT_VALUE", "these bytes are no generator state", argument="state")
+    try:
+        generator.set_state(state)
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        raise refusal from None
+    if not 0 <= generator.seed < 1 << 64:
+        generator.set_state(before)
+        raise refusal
 
 
 def describe(

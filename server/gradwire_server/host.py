@@ -47,7 +47,9 @@ class Host:
         self.tombstones: OrderedDict[str, None] = OrderedDict()
         self.tickets = itertools.count(1)
         self.last_ticket = 0
-        self.bytes = 0  # of all sessions, as of the last call of each
+        self.closing: set[Session] = set()  # taken out, and not dropped yet
+        # Of all sessions, as of the last call of each: what is collected between calls is found by `tidy`.
+        self.bytes = 0
         self._lock = threading.Lock()
         self._ops: dict[str, bytes] = {}
 
@@ -142,6 +144,7 @@ class Host:
             session = self.sessions.pop(session_id, None)
         if session is not None:
             session.closed = True
+            self.closing.add(session)
             session.brake.cancel_ticket = self.last_ticket
         return session
 
@@ -153,6 +156,7 @@ class Host:
             for session in expired:
                 del self.sessions[session.id]
                 session.closed = True
+                self.closing.add(session)
                 self.tombstones[session.id] = None
                 log.info("session expired", extra={"session": session.id[:_ID_SHOWN], "bytes": session.account.bytes})
             while len(self.tombstones) > self.limits.tombstones:
@@ -201,9 +205,7 @@ class Host:
         try:
             if session.closed:
                 raise Refusal("SESSION_NOT_FOUND", "the session was closed")
-            # What the server has left is a session's limit too, where that is less than its own.
-            left = self.limits.max_bytes - self.bytes + before
-            session.account.limit = max(1, min(self.limits.max_session_bytes, left))
+            self._limit(session)
             return run_batch(call) if call.method == "Run" else run_unary(call)
         except (Refusal, OutOfOrder):
             raise
@@ -219,12 +221,19 @@ class Host:
         if session.account.bytes:  # cycles of released tensors, which `create_graph` made
             gc.collect()
         self.bytes -= held
+        self.closing.discard(session)
         return held - session.account.bytes
+
+    def _limit(self, session: Session) -> None:
+        """What the server has left is a session's limit too, where that is less than its own."""
+        left = self.limits.max_bytes - self.bytes + session.account.bytes
+        session.account.limit = max(1, min(self.limits.max_session_bytes, left))
 
     def begin_upload(self, session_id: str, start: service_pb2.UploadStart) -> "Arrival":
         """Begin an upload or go on with one. Raises Refusal: TRANSFER_NOT_FOUND, PAYLOAD_SIZE, MEMORY_LIMIT."""
         session = self.find(session_id)
         transfers = session.transfers
+        self._limit(session)
         transfer_id = start.transfer_id or transfers.begin(start.total_bytes, self.limits.max_tensor_bytes)
         upload, taker = transfers.resume(transfer_id)
         if not start.transfer_id:
@@ -240,12 +249,12 @@ class Host:
             self.bytes += session.account.bytes - before
 
     def tidy(self) -> None:
-        """Drop what downloads left behind."""
+        """Drop the transfers that nobody goes on with, and count all bytes anew."""
         for session in list(self.sessions.values()):
             if session.transfers.held:
-                before = session.account.bytes
                 session.transfers.tidy()
-                self.bytes += session.account.bytes - before
+        held = [*self.sessions.values(), *self.closing]
+        self.bytes = sum(session.account.bytes for session in held)
 
     # Transfers: copying one chunk, from either thread
 

@@ -6,7 +6,7 @@ leases need from outside: those are written whole and only grow.
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gradwire_engine import Account, Context, Generator, Tensor
@@ -168,13 +168,22 @@ class Session:
             raise Refusal(
                 "ARGUMENT_VALUE", f"a client chooses ids below 2^52, not {tensor_id}", argument="id", tensor=tensor_id
             )
-        limit = self.max_tensors
-        raise Refusal("TENSOR_LIMIT", f"the session names {limit} tensors, its limit", limit=limit)
+        self.check_room(1)
 
-    def check_all_new(self, ids: Iterable[int]) -> None:
+    def check_room(self, count: int) -> None:
+        """Whether so many more tensors can be named. Raises Refusal: TENSOR_LIMIT."""
+        limit, held = self.max_tensors, len(self.store)
+        if held + count > limit:
+            raise Refusal(
+                "TENSOR_LIMIT",
+                f"a session names at most {limit} tensors; {held} and {count} more are over it",
+                limit=limit,
+            )
+
+    def check_all_new(self, ids: Sequence[int]) -> None:
         """As `check_new`, for several or none that are to be given at once; 0 is left to the server."""
         seen: set[int] = set()
-        self.check_new(0)
+        self.check_room(max(1, len(ids)))
         for tensor_id in ids:
             if tensor_id and tensor_id in seen:
                 raise Refusal("TENSOR_EXISTS", f"id {tensor_id} is given to two results", tensor=tensor_id)
@@ -192,6 +201,15 @@ class Session:
         if self.poison:
             self.poison.pop(tensor_id, None)
         return tensor_id
+
+    def allot(self, ids: Sequence[int], count: int) -> list[int]:
+        """Ids for so many new tensors: the client's, and where it gave none or 0 the server's."""
+        allotted = list(ids) + [0] * (count - len(ids))
+        for place, tensor_id in enumerate(allotted):
+            if not tensor_id:
+                allotted[place] = self.next_id
+                self.next_id += 1
+        return allotted
 
     def release(self, tensor_id: int) -> bool:
         """Forget an id; tells whether it was known."""

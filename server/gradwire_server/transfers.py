@@ -14,7 +14,7 @@ from gradwire_engine import Account
 from gradwire_server.errors import Refusal
 
 MAX_TRANSFERS = 1024
-ABANDONED_SECONDS = 900.0  # a pinned copy nobody fetches makes room for the next
+ABANDONED_SECONDS = 900.0  # a copy that nobody fetches, or an upload that nobody finishes or uses, makes room
 # The last chunks may be lost after they were sent, with the connection: a copy sent to its end can still be asked for.
 LINGER_SECONDS = 10.0
 
@@ -27,6 +27,8 @@ class Upload:
         self.total = total
         self.received = 0
         self.taker = 0
+        self.touched = time.monotonic()
+        self.finished = False
 
 
 class Download:
@@ -91,6 +93,7 @@ class Transfers:
                 expected=upload.total,
                 given=end,
             )
+        upload.touched = time.monotonic()
         upload.buffer[offset:end] = np.frombuffer(data, np.uint8)
         upload.received = end
 
@@ -120,16 +123,16 @@ class Transfers:
             self.account.bytes -= download.total
 
     def tidy(self, linger: float = LINGER_SECONDS) -> None:
-        """Drop downloads that were sent to their end so many seconds ago, or that nobody fetches."""
+        """Drop downloads that were sent to their end so many seconds ago, and transfers that nobody goes on with."""
         now = time.monotonic()
         for transfer_id, held in list(self.held.items()):
-            if isinstance(held, Download) and now - held.touched >= (linger if held.finished else ABANDONED_SECONDS):
+            if now - held.touched >= (linger if held.finished else ABANDONED_SECONDS):
                 self.forget(transfer_id)
 
     def forget(self, transfer_id: str) -> None:
         """Drop a transfer, if it is held."""
         transfer = self.held.pop(transfer_id, None)
-        if transfer is not None and not (isinstance(transfer, Download) and transfer.finished):
+        if transfer is not None and not transfer.finished:
             self.account.bytes -= transfer.total
 
     def clear(self) -> None:

@@ -76,6 +76,10 @@ class Running:
 
         return self.do(sweep())
 
+    async def tidy(self) -> None:
+        """What the server does every second."""
+        await self.backend._compute.submit(self.backend.host.tidy)
+
     def stop(self) -> None:
         """Drain and end."""
         self.channel.close()

@@ -1,11 +1,13 @@
 """What each command promises, sent alone."""
 
+import json
+
 import numpy as np
 import pytest
 
 from gradwire.v1 import commands_pb2, service_pb2, types_pb2
 from gradwire_engine import dtypes
-from tests.server.harness import Id, Remote, Running, op, payload, refused
+from tests.server.harness import Id, Remote, Running, op, payload, refused, running
 
 SERVER_IDS = 1 << 52
 
@@ -86,6 +88,15 @@ def test_a_list_of_results_takes_ids_in_order(session: Remote) -> None:
     assert [made[0].id, made[2].id] == [70, 72]
     assert made[1].id >= SERVER_IDS
     np.testing.assert_array_equal(session.read(72), [4.0, 5.0])
+
+
+def test_results_whose_descriptions_pass_the_cap_are_not_named() -> None:
+    with running(max_message_bytes=128 << 10) as server:
+        small = server.open()
+        x = small.create(np.zeros(1900), dtype="uint8")
+        deep = small.op("reshape", Id(x), [1900] + [1] * 60).id
+        assert refused(small.op, "unbind", Id(deep))[:2] == ("RESOURCE_EXHAUSTED", "MESSAGE_TOO_LARGE")
+        assert small.describe().tensor_count == 2
 
 
 def test_more_ids_than_results_are_refused(session: Remote) -> None:
@@ -222,8 +233,22 @@ def test_the_generator_is_seeded_saved_and_restored(session: Remote) -> None:
     restore = commands_pb2.ManualSeedRequest(session_id=session.id, state=state.state)
     assert session.stub.ManualSeed(restore).state == state.state
     np.testing.assert_array_equal(session.read(session.op("rand", [4]).id), first)
-    restore.state = b"nonsense"
-    assert refused(session.stub.ManualSeed, restore)[1] == "ARGUMENT_VALUE"
+
+
+@pytest.mark.parametrize("change", ["nonsense", "deep", "negative", "large"])
+def test_a_generator_state_that_is_none_changes_nothing(session: Remote, change: str) -> None:
+    read = commands_pb2.ManualSeedRequest(session_id=session.id)
+    before = session.stub.ManualSeed(read)
+    state = json.loads(before.state)
+    states = {
+        "nonsense": b"nonsense",
+        "deep": b"[" * 100_000,
+        "negative": json.dumps({**state, "seed": -1}).encode(),
+        "large": json.dumps({**state, "seed": 1 << 64}).encode(),
+    }
+    restore = commands_pb2.ManualSeedRequest(session_id=session.id, state=states[change])
+    assert refused(session.stub.ManualSeed, restore)[:2] == ("INVALID_ARGUMENT", "ARGUMENT_VALUE")
+    assert session.stub.ManualSeed(read) == before
 
 
 def test_sessions_draw_their_own_numbers(server: Running) -> None:

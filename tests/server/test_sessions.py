@@ -101,6 +101,19 @@ def test_as_many_tensors_as_allowed() -> None:
         session.create([1.0])
 
 
+def test_many_results_count_before_they_are_named() -> None:
+    with running(max_session_tensors=5) as server:
+        session = server.open()
+        x = session.create([1.0, 2.0, 3.0, 4.0, 5.0], requires_grad=True)
+        total = session.op("sum", Id(x)).id
+        assert refused(session.op, "unbind", Id(x))[1] == "TENSOR_LIMIT"
+        request = c.GradientsRequest(session_id=session.id, outputs=[total], inputs=[x] * 4)
+        assert refused(session.stub.Gradients, request)[1] == "TENSOR_LIMIT"
+        assert session.describe().tensor_count == 2
+        request.inputs[:] = [x]
+        session.stub.Gradients(request)
+
+
 def test_a_session_holds_as_many_bytes_as_allowed() -> None:
     with running(max_session_bytes=100_000) as server:
         session = server.open()
@@ -132,6 +145,21 @@ def test_memory_that_only_a_cycle_holds_is_found_before_refusing() -> None:
             session.backward(total.id, create_graph=True)
             session.release(*range(1, 1000), total.id, total.id - 1)
         assert session.describe().tensor_count == 0
+
+
+def test_bytes_that_another_sessions_work_gives_back_are_the_servers_again() -> None:
+    with running() as server:
+        one, two = server.open(), server.open()
+        x = one.create(np.ones(4000), requires_grad=True)
+        total = one.op("sum", Id(one.op("mul", Id(x), Id(x)).id))
+        one.backward(total.id, create_graph=True)
+        one.release(x, total.id, total.id - 1)
+        assert one.describe().bytes > 0  # a cycle holds them, until somebody's work has them collected
+        gc.collect()
+        two.create([1.0])
+        server.sweep()
+        server.do(server.tidy())
+        assert server.backend.host.bytes == one.describe().bytes + two.describe().bytes == 4
 
 
 def test_bytes_are_counted_once_and_given_back(session: Remote) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2, types_pb2
+from gradwire_server import transfers
 from tests.server.harness import KIB, Id, Remote, refused, running, upload_parts
 
 VALUES = np.random.default_rng(0).standard_normal((500, 100)).astype(np.float32)
@@ -164,3 +165,25 @@ def test_transfers_count_and_go_with_the_session() -> None:
         assert refused(session.upload, DATA)[:2] == ("RESOURCE_EXHAUSTED", "MEMORY_LIMIT")
         assert session.close() == len(DATA)
         assert server.backend.host.bytes == 0
+
+
+def test_an_upload_that_nobody_goes_on_with_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(max_session_bytes=300_000) as server:
+        session = server.open()
+        partial = session.upload(DATA[:1000], total=len(DATA))
+        server.do(server.tidy())
+        assert session.describe().bytes == len(DATA)
+        monkeypatch.setattr(transfers, "ABANDONED_SECONDS", 0.0)
+        server.do(server.tidy())
+        assert (session.describe().bytes, server.backend.host.bytes) == (0, 0)
+        assert refused(session.upload, DATA, start=1000, transfer_id=partial)[1] == "TRANSFER_NOT_FOUND"
+
+
+def test_chunks_and_payloads_fit_a_message_however_small() -> None:
+    with running(max_message_bytes=1 << 16, chunk_bytes=1 << 20, max_inline_bytes=1 << 20) as server:
+        session = server.open()
+        limits = session.opened.limits
+        made = session.stub.Create(create_of(session, session.upload(DATA, chunk=limits.chunk_bytes))).tensor.id
+        np.testing.assert_array_equal(session.read(made), VALUES)
+        values = np.arange(limits.max_inline_bytes, dtype=np.uint8)
+        np.testing.assert_array_equal(session.read(session.create(values, dtype="uint8")), values)
