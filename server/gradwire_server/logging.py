@@ -13,13 +13,19 @@ def _extras(record: logging.LogRecord) -> dict[str, Any]:
     return {key: value for key, value in vars(record).items() if key not in _STANDARD}
 
 
+def _on_one_line(value: Any) -> str:
+    """What a client sent must not look like a line of the log."""
+    text = str(value)
+    return text if text.isprintable() else repr(text)
+
+
 class PlainFormatter(logging.Formatter):
     """Time, level, message and details as key=value."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, and the stack if there is one."""
         line = super().format(record)
-        details = " ".join(f"{key}={value}" for key, value in _extras(record).items())
+        details = " ".join(f"{key}={_on_one_line(value)}" for key, value in _extras(record).items())
         head, newline, stack = line.partition("\n")
         return f"{head} {details}{newline}{stack}" if details else line
 
