@@ -78,7 +78,13 @@ case("mul", pair(), edge(t(3), 2), complexes(2), whole(2), whole(2.5), edge(of(*
 case("div", pair(0.5, 2), edge(t(3), 2), edge(of(1.0, 0.0, -1.0), of(0.0, 0.0, 0.0)), complexes(2), whole(2))
 case("div", edge(t(3, 4), t(4), rounding_mode="floor"), edge(t(3), 0.7, rounding_mode="trunc"), half=False)
 case("div", whole(-2, dtypes=("uint8", "int64")), in_place=False)
-case("mul", edge(t(3), t(dtype="complex128")), edge(t(3, dtype="complex64"), t(dtype="float64")), half=False, in_place=False)
+case(
+    "mul",
+    edge(t(3), t(dtype="complex128")),
+    edge(t(3, dtype="complex64"), t(dtype="float64")),
+    half=False,
+    in_place=False,
+)
 case("rsub", pair(), s(t(3), 2.5), s(t(3), t(3), alpha=2.0), in_place=False)
 case("pow", pair(0.3, 2, -2, 2), complexes(2, low=0.3), once(of(0.0, 0.0, 0.0, -1.0), of(0.0, 2.0, -1.0, 2.0)))
 case("pow", s(ints(1, -1, 2, 0, -3), ints(-1, -3, -2, 2, 3)), s(0, complexes().args[0]), in_place=False, half=False)
