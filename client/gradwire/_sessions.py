@@ -140,7 +140,8 @@ def _tend(renewed: weakref.WeakKeyDictionary[Session, float]) -> None:
 
 def _close_all() -> None:
     ORPHANS.end()
-    for session in _opened():
+    # A session that started a server ends it, so those that only use one go first.
+    for session in sorted(_opened(), key=lambda session: session._embedded is not None):
         # One whose server is gone needs no closing.
         with contextlib.suppress(GradwireError):
             session.close()
