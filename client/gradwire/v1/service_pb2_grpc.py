@@ -277,7 +277,8 @@ class AutogradServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Upload(self, request_iterator, context):
-        """Sends a large tensor's bytes in chunks, for a Create to consume.
+        """Sends a large tensor's bytes in chunks, for a Create to consume. The transfer's id comes with the response
+        headers too, as "gradwire-transfer-id", so that an upload whose call broke can be gone on with.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -291,7 +292,7 @@ class AutogradServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Run(self, request, context):
-        """Runs a batch of commands in order.
+        """Runs a batch of commands in order. A deadline of the call ends the wait, not the batch: see Command.timeout_ms.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
