@@ -37,7 +37,13 @@ def _options(command: Any) -> Any:
     return command
 
 
-@click.command()
+class _Serve(click.Command):
+    def main(self, *args: Any, prog_name: str | None = None, **extra: Any) -> Any:
+        """Run under the name that the user typed, also where another program's command line leads here."""
+        return super().main(*args, prog_name=prog_name or "gradwire serve", **extra)
+
+
+@click.command(cls=_Serve)
 @_options
 def serve(**given: Any) -> None:
     """Serve tensors and gradients over gRPC, until SIGTERM or SIGINT.
