@@ -38,9 +38,11 @@ def _options(command: Any) -> Any:
 
 
 class _Serve(click.Command):
-    def main(self, *args: Any, prog_name: str | None = None, **extra: Any) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
         """Run under the name that the user typed, also where another program's command line leads here."""
-        return super().main(*args, prog_name=prog_name or "gradwire serve", **extra)
+        return super().make_context("gradwire serve", args, parent, **extra)
 
 
 @click.command(cls=_Serve)
