@@ -74,7 +74,7 @@ def check_result(name: str, target: Tensor, result: Any) -> None:
 
 def explain(op: Op | Composite, args: tuple[Any, ...], error: Exception) -> EngineError:
     """PyTorch's refusal for what the array module refused."""
-    given = [value for value in args if hasattr(value, "shape")]
+    given = [value for value in args if hasattr(value, "shape") and not isinstance(value, np.dtype)]
     shapes = [list(value.shape) for value in given]
     details: dict[str, object] = {"op": op.name, "shapes": shapes}
     if isinstance(error, MemoryError):

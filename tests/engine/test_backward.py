@@ -423,3 +423,13 @@ def test_batch_norm_of_no_samples_leaves_the_running_statistics() -> None:
     mean, variance = leaf(1.0, 2.0, grad=False), leaf(3.0, 4.0, grad=False)
     call("batch_norm", (tensor(np.zeros((0, 2))), mean, variance), {"training": True})
     assert (mean.array.tolist(), variance.array.tolist()) == ([1.0, 2.0], [3.0, 4.0])
+
+
+@pytest.mark.parametrize("offset", [-(2**31), 2**31, -(2**62), 4, -4])
+def test_a_diagonal_far_outside_is_empty(offset: int) -> None:
+    x = tensor(np.ones((3, 4)), True)
+    far = call("diagonal", (x, offset))
+    assert far.shape == (0,)
+    backward([call("sum", (far,))])
+    assert not x.grad.array.any()
+    assert call("diag", (x, offset)).shape == (0,)

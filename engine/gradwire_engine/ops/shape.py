@@ -417,6 +417,8 @@ def diagonal(xp: Any, input: Array, offset: int = 0, dim1: int = 0, dim2: int = 
     a, b = normalize_dim(dim1, input.ndim), normalize_dim(dim2, input.ndim)
     if a == b:
         raise EngineError(Reason.RUNTIME, f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    # Beyond the corners every diagonal is empty; NumPy computes addresses with offsets that far, and overflows.
+    offset = max(-input.shape[a], min(offset, input.shape[b]))
     shown = input.diagonal(offset, a, b)
     if isinstance(shown, np.ndarray) and input.flags.writeable:
         shown.flags.writeable = True  # NumPy shows diagonals read-only, though nothing in them overlaps
