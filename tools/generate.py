@@ -77,7 +77,7 @@ def result_of(op: AnyOp) -> tuple[str, str]:
     """The annotation of what it returns, and the `result` argument of `_call`."""
     if op.name in BOOL_RESULTS:
         return "bool", '"bool"'
-    if op.outputs == ("...",) or getattr(op, "view", None) == "multiple":
+    if op.outputs == ("...",):
         return "tuple[Tensor, ...]", '"tuple"'
     if op.outputs:
         return "Any", repr(op.outputs)

@@ -134,7 +134,7 @@ class Op(Signature):
         self.promotes = promote
         self.view = view
         self.data_dependent = data_dependent
-        self.outputs = outputs
+        self.outputs = outputs or (("...",) if view == "multiple" else ())
         self.differentiable_outputs = differentiable_outputs
         self.node_name = node or "".join(part.capitalize() for part in self.name.split("_")) + "Backward0"
         self.tensor_places = tuple(i for i, param in enumerate(self.params) if param.kind in TENSOR_KINDS)
