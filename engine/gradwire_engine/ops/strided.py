@@ -98,22 +98,29 @@ _as_strided.grad(input=lambda g, source, target: _restride(g, target, source))
 
 def _line(xp: Any, input: Array, whole: Ints) -> Array:
     """The input's memory as a vector."""
-    owner = input
-    while isinstance(owner.base, type(input)):
-        owner = owner.base
-    return xp.lib.stride_tricks.as_strided(owner, whole, (input.itemsize,))
+    if isinstance(input, np.ndarray):
+        return np.lib.stride_tricks.as_strided(_owner(input), whole, (input.itemsize,))
+    memory = input.data.mem
+    return xp.ndarray(whole, input.dtype, xp.cuda.MemoryPointer(memory, 0))
 
 
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr)
+def _owner(array: Array) -> Array:
+    """The NumPy array that allocated the memory of this one: `as_strided` puts an object of its own in between."""
+    while True:
+        base = getattr(array.base, "base", None) if type(array.base).__name__ == "DummyArray" else array.base
+        if not isinstance(base, np.ndarray):
+            return array
+        array = base
 
 
 def _memory(array: Array) -> tuple[int, int]:
     """The array's offset into the memory it is a part of, and that memory's size, in elements."""
-    owner = array
-    while isinstance(owner.base, type(array)):
-        owner = owner.base
-    return (_address(array) - _address(owner)) // array.itemsize, owner.nbytes // array.itemsize
+    if isinstance(array, np.ndarray):
+        owner = _owner(array)
+        start, size = owner.__array_interface__["data"][0], owner.nbytes
+        return (array.__array_interface__["data"][0] - start) // array.itemsize, size // array.itemsize
+    memory = array.data.mem
+    return (array.data.ptr - memory.ptr) // array.itemsize, memory.size // array.itemsize
 
 
 @composite
