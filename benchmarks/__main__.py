@@ -1,89 +1,103 @@
-"""`make bench`: gradwire over a real connection against PyTorch in the same process and run.
+"""`python -m benchmarks`: the commands. Imports no NumPy before BLAS's environment is set."""
 
-The two take turns, so that a drift of the machine's speed hits both; what counts is the ratio of the medians.
-Prints a Markdown table; `--address` measures a server that is running already.
-"""
+from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
-import platform
-import statistics
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import date
-from typing import Any
+import sys
+from pathlib import Path
 
-import torch
+from gradwire_server import blas
 
-import gradwire
-from benchmarks.workloads import Run, chain, round_trip, training
-
-THREADS = min(2, os.cpu_count() or 1)
+OUTPUT = Path("benchmarks/results")
 
 
-@dataclass(frozen=True)
-class Workload:
-    """A row of the table: how it is built for a module, runs per turn, and what one run counts as."""
-
-    name: str
-    build: Callable[[Any], Run]
-    repeats: int
-    per: int
-    must: float | None
+def environment(threads: int) -> None:
+    """As many threads for NumPy's BLAS as for PyTorch, and the kernels that the server would take."""
+    os.environ.update(blas.wanted(threads))
 
 
-SMALL, LARGE = (64, 256, 10), (1024, 1024, 1024, 10)
-WORKLOADS = [
-    Workload("W1 eager: 1,000 ops + backward", chain, 9, 1, 4.0),
-    Workload("W2 eager: step of a 64-256-10 MLP, batch 128", lambda t: training(t, 128, SMALL, 200), 5, 200, 6.0),
-    Workload(
-        "W3 eager: step of a 1024-1024-1024-10 MLP, batch 512", lambda t: training(t, 512, LARGE, 10), 5, 10, None
-    ),
-    Workload("RTT: one tiny op and the read of its value", round_trip, 200, 1, None),
-]
+def has_torch(threads: int) -> bool:
+    """Whether PyTorch can be compared with; sets its threads."""
+    if importlib.util.find_spec("torch") is None:
+        print("PyTorch is not installed, and it is what this is compared with: pip install torch")
+        return False
+    import torch
+
+    torch.set_num_threads(threads)
+    return True
 
 
-def seconds(run: Run) -> float:
-    """How long one run takes."""
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+def suite(options: argparse.Namespace) -> int:
+    """W1 to W4, round trips, sessions and memory: the default."""
+    from benchmarks import report
+    from benchmarks.suite import measure
 
-
-def measure(workload: Workload) -> tuple[float, float]:
-    """Median milliseconds of PyTorch and of gradwire, taking turns."""
-    local, remote = workload.build(torch), workload.build(gradwire)
-    expected, answer = local(), remote()
-    if abs(expected - answer) > 1e-3 * max(1.0, abs(expected)):
-        raise SystemExit(f"{workload.name}: PyTorch computed {expected}, gradwire {answer}")
-    remote()
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(workload.repeats):
-        times[0].append(seconds(local))
-        times[1].append(seconds(remote))
-    local_ms, remote_ms = (statistics.median(each) / workload.per * 1e3 for each in times)
-    return local_ms, remote_ms
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--address", help="a running server; else the embedded one")
-    parser.add_argument("--only", default="", help="only workloads whose name begins so")
-    options = parser.parse_args()
-    torch.set_num_threads(THREADS)
+    if not has_torch(options.threads):
+        return 1
     if options.address:
+        import gradwire
+
         gradwire.connect(options.address)
-    cores = f"{platform.machine()}, {os.cpu_count()} cores"
-    print(f"{date.today()}, {cores}, PyTorch {torch.__version__} with {THREADS} threads; medians of turns\n")
-    print("| workload | PyTorch in process | gradwire | ratio | must |")
-    print("| --- | --- | --- | --- | --- |")
-    for workload in WORKLOADS:
-        if workload.name.startswith(options.only):
-            local, remote = measure(workload)
-            must = "" if workload.must is None else f"≤ {workload.must:g} ×"
-            print(f"| {workload.name} | {local:.3f} ms | {remote:.3f} ms | {remote / local:.2f} × | {must} |")
+    about = report.surroundings()
+    print(report.heading(about))
+    print(report.header(), flush=True)
+    results = []
+    for result in measure(options.only, options.turns):
+        results.append(result)
+        print(report.row(result), flush=True)
+    report.save(options.json or OUTPUT / "suite.json", results, about)
+    return 0
+
+
+def ops(options: argparse.Namespace) -> int:
+    """The table of ops."""
+    from benchmarks import report
+    from benchmarks.ops import measure, rows, summary
+
+    if not has_torch(options.threads):
+        return 1
+    about = report.surroundings()
+    print(report.heading(about))
+    print(report.header(), flush=True)
+    results = []
+    for case, what, wrt in rows(options.only):
+        results.append(measure(case, what, wrt, turns=options.turns))
+        print(report.row(results[-1]), flush=True)
+    if not results:
+        print(f"no op's row contains {options.only!r}")
+        return 1
+    print(f"\n{summary(results)}")
+    report.save(options.json or OUTPUT / "ops.json", results, about)
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--only", default="", help="only rows whose name contains this")
+    common.add_argument("--turns", type=int, default=9, help="pairs of turns per row")
+    common.add_argument("--threads", type=int, default=min(2, blas.cores()), help="threads of PyTorch and of BLAS")
+    common.add_argument("--json", type=Path, help=f"where to write the results; else in {OUTPUT}")
+    made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = made.add_subparsers(dest="command")
+    added = commands.add_parser("suite", parents=[common], help=suite.__doc__)
+    added.add_argument("--address", help="a server that is running; else the embedded one")
+    added.set_defaults(run=suite)
+    commands.add_parser("ops", parents=[common], help=ops.__doc__).set_defaults(run=ops)
+    return made
+
+
+def main() -> int:
+    """Run the command that was asked for."""
+    given = sys.argv[1:]
+    if not given or (given[0].startswith("--") and given[0] != "--help"):
+        given = ["suite", *given]
+    options = parser().parse_args(given)
+    environment(options.threads)
+    return int(options.run(options))
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
