@@ -15,6 +15,7 @@ if _TYPE_CHECKING:
     from gradwire import nn as nn
     from gradwire import optim as optim
     from gradwire import special as special
+    from gradwire._bulk import progress as progress
     from gradwire._create import *  # noqa: F403
     from gradwire._dtypes import *  # noqa: F403
     from gradwire._errors import *  # noqa: F403
@@ -36,6 +37,7 @@ if _TYPE_CHECKING:
 _MODULES = ("autograd", "cuda", "fft", "linalg", "nn", "optim", "special")
 _NAMES = {
     "_version": "__version__",
+    "_bulk": "progress",
     "_sessions": "connect current_session server_info sync",
     "_session": "Session",
     "_tensor": "Tensor",

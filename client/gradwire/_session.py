@@ -16,6 +16,7 @@ from collections import deque
 from typing import Any
 
 from gradwire import _wire
+from gradwire._bulk import Bulk
 from gradwire._ending import ORPHANS, Ending
 from gradwire._errors import GradwireError, make_error
 from gradwire._late import LateErrors
@@ -78,6 +79,7 @@ class Session:
         self._session_bytes = answer.session_id.encode()
         self._writer = answer.writer
         self.limits = answer.limits
+        self._bulk = Bulk(transport, answer)
         self.lease_seconds = max(answer.lease_ms, 1) / 1000
 
         self.memo: dict[tuple[object, ...], Entry] = {}
@@ -354,9 +356,9 @@ class Session:
     def upload(self, data: memoryview) -> str:
         """Bring a large tensor's bytes to the server; the answer is the transfer's id."""
         self._refuse_if_unusable()
-        return self._transport.upload(self.session_id, data, self.limits.chunk_bytes or 1 << 20)
+        return self._bulk.upload(data)
 
     def download(self, transfer_id: str, into: memoryview) -> None:
         """Fetch a large tensor's bytes."""
         self._refuse_if_unusable()
-        self._transport.download(self.session_id, transfer_id, into)
+        self._bulk.download(transfer_id, into)

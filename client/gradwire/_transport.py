@@ -1,4 +1,4 @@
-"""The one module that talks gRPC: calls in, typed errors out.
+"""What talks gRPC, but for the chunks of large tensors (_bulk.py): calls in, typed errors out.
 
 Requests and responses of `Run` travel as bytes, for the session packs them itself; the rare calls use the generated
 messages. Every wait here can be interrupted by Ctrl-C.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from gradwire._errors import GradwireError, make_error, reason_of_code
 from gradwire._version import __version__
 from gradwire._wire import Details
-from gradwire.v1 import errors_pb2, service_pb2
+from gradwire.v1 import errors_pb2
 
 PROTOCOL = 1
 _SERVICE = "/gradwire.v1.AutogradService/"
@@ -118,56 +118,22 @@ class Transport:
             future = restart()
         raise AssertionError("the last try raises")
 
-    def upload(self, session_id: str, data: memoryview, chunk: int) -> str:
-        """Send a large tensor's bytes; the answer is the transfer's id. Raises GradwireError."""
-        method = self._channel.stream_unary(
-            _SERVICE + "Upload",
-            request_serializer=service_pb2.UploadRequest.SerializeToString,
-            response_deserializer=service_pb2.UploadResponse.FromString,
-        )
-
-        def parts() -> Iterator[service_pb2.UploadRequest]:
-            start = service_pb2.UploadStart(session_id=session_id, total_bytes=data.nbytes)
-            yield service_pb2.UploadRequest(start=start)
-            for begin in range(0, data.nbytes, chunk):
-                yield service_pb2.UploadRequest(data=bytes(data[begin : begin + chunk]))
-
+    def start_stream(self, kind: str, name: str, request: Any) -> Any:
+        """Call a streaming method ("stream_unary", …) whose messages are bytes. Raises GradwireError when closed."""
+        method = getattr(self._channel, kind)(_SERVICE + name)
         try:
-            answer: service_pb2.UploadResponse = method.future(parts()).result()
-        except grpc.RpcError as error:
-            raise to_error(error, self.address) from None
-        if answer.received_bytes != data.nbytes:
-            self._broken(f"the server received {answer.received_bytes} of {data.nbytes} bytes")
-        return answer.transfer_id
+            return method.future(request) if kind == "stream_unary" else method(request)
+        except ValueError:  # another thread has closed the channel
+            raise self._closed_error() from None
 
-    def download(self, session_id: str, transfer_id: str, into: memoryview) -> None:
-        """Fetch a large tensor's bytes; goes on where a broken call stopped. Raises GradwireError."""
-        method = self._channel.unary_stream(
-            _SERVICE + "Download",
-            request_serializer=service_pb2.DownloadRequest.SerializeToString,
-            response_deserializer=service_pb2.DownloadResponse.FromString,
-        )
-        received = 0
-        for wait in (*_RETRY_WAITS, None):
-            request = service_pb2.DownloadRequest(session_id=session_id, transfer_id=transfer_id, offset=received)
-            try:
-                for part in method(request):
-                    data = part.data
-                    into[part.offset : part.offset + len(data)] = data
-                    received = part.offset + len(data)
-            except grpc.RpcError as error:
-                self._refuse_unless_retriable(error, wait)
-            else:
-                break
-            time.sleep((wait or 0.0) * random.uniform(0.7, 1.3))
-        if received != into.nbytes:
-            self._broken(f"the server sent {received} of {into.nbytes} bytes")
+    def explain(self, error: Exception) -> GradwireError:
+        """What a broken call says, of what gRPC raises."""
+        if self._closed or not isinstance(error, grpc.RpcError):  # cancelled with the channel
+            return self._closed_error()
+        return to_error(error, self.address)
 
     def _closed_error(self) -> GradwireError:
         return make_error(errors_pb2.REASON_UNAVAILABLE, "the session was closed", 14)
-
-    def _broken(self, message: str) -> NoReturn:
-        raise make_error(errors_pb2.REASON_INTERNAL, message, 13)
 
     def close(self) -> None:
         """Close the channel; calls under way are cancelled."""

@@ -23,17 +23,17 @@ def read_array(source: Handle) -> Array:
     session = source._session
     answer = session.wait(service_pb2.Command(read=commands_pb2.ReadRequest(tensor=source._id))).read
     if answer.HasField("payload"):
-        data = bytearray(answer.payload.data)
         described: Any = answer.payload
+        data = np.array(np.frombuffer(described.data, np.uint8))
     else:
         described = answer.transfer
-        data = bytearray(described.total_bytes)
-        session.download(described.transfer_id, memoryview(data))
+        data = np.empty(described.total_bytes, np.uint8)
+        session.download(described.transfer_id, data.data)
     dtype = _dtypes.BY_CODE[described.dtype]
     if dtype.numpy is None:
-        wide = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
+        wide = np.left_shift(data.view(np.uint16), 16, dtype=np.uint32)
         return wide.view(np.float32).reshape(tuple(described.shape))
-    return np.frombuffer(data, dtype.numpy).reshape(tuple(described.shape))
+    return data.view(dtype.numpy).reshape(tuple(described.shape))
 
 
 def read_item(source: Handle) -> Any:

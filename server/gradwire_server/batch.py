@@ -41,6 +41,7 @@ def run_unary(call: Pending) -> bytes:
     refusal = None
     with _surroundings(session):
         try:
+            session.transfers.settle()
             if session.brake.stopping():
                 raise session.brake.refusal()
             HANDLERS[which](session, request, answer)
@@ -115,6 +116,7 @@ def _run_commands(
     handlers = HANDLERS
     session.inline_left = min(RESPONSE_BYTES, session.limits.max_message_bytes) * 3 // 4
     brake = session.brake
+    transfers = session.transfers
     brake.begin(call.ticket, writer=writer)
     seq = writer.applied
     with _surroundings(session):
@@ -124,6 +126,8 @@ def _run_commands(
             answer = result = request = None
             which = command.WhichOneof("command")
             try:
+                if transfers.borrowed:
+                    transfers.settle()
                 if brake.cancel_ticket >= brake.ticket or writer.cancel_through >= seq:
                     raise brake.refusal()
                 if which is None:
@@ -159,6 +163,7 @@ def _settle(session: Session, which: str | None, request: Any, answer: Any, erro
             answer.Clear()
             answer.SetInParent()
         try:
+            session.transfers.settle()
             HANDLERS[which](session, request, answer)
             failed = None
         except Exception as again:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged

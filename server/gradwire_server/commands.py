@@ -26,7 +26,7 @@ from gradwire_engine.device import canonical, selected, to_device
 from gradwire_server.arguments import CALLS, call_of
 from gradwire_server.errors import Refusal
 from gradwire_server.graphs import graph
-from gradwire_server.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, contiguous_copy, dtype_of
+from gradwire_server.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, travelling
 from gradwire_server.specs import fill_spec
 
 if TYPE_CHECKING:
@@ -316,8 +316,8 @@ def read(session: "Session", request: commands_pb2.ReadRequest, answer: commands
         session.account.admit(array.nbytes)
         payload = answer.transfer  # type: ignore[assignment]
         with selected(source.device):
-            pinned = contiguous_copy(array)
-        answer.transfer.transfer_id = session.transfers.pin(pinned)
+            pinned, borrowed = travelling(array)
+        answer.transfer.transfer_id = session.transfers.pin(pinned, borrowed)
         answer.transfer.total_bytes = pinned.nbytes
     payload.dtype = TO_WIRE[array.dtype]  # type: ignore[assignment]
     payload.shape.extend(array.shape)

@@ -233,11 +233,13 @@ class Host:
         """Begin an upload or go on with one. Raises Refusal: TRANSFER_NOT_FOUND, PAYLOAD_SIZE, MEMORY_LIMIT."""
         session = self.find(session_id)
         transfers = session.transfers
+        before = session.account.bytes
         self._limit(session)
-        transfer_id = start.transfer_id or transfers.begin(start.total_bytes, self.limits.max_tensor_bytes)
+        transfer_id = start.transfer_id or transfers.begin(
+            start.total_bytes, self.limits.max_tensor_bytes, start.request_id
+        )
         upload, taker = transfers.resume(transfer_id)
-        if not start.transfer_id:
-            self.bytes += upload.total
+        self.bytes += session.account.bytes - before
         return Arrival(session, transfer_id, upload, taker, start.offset)
 
     def finish_download(self, session_id: str, transfer_id: str) -> None:
@@ -280,10 +282,10 @@ class Host:
                 argument="offset",
                 total_bytes=download.total,
             )
-        data = download.data[offset : offset + self.limits.chunk_bytes]
         head = service_pb2.DownloadResponse(offset=offset).SerializeToString()
-        end = offset + data.nbytes
-        message = b"".join((head, bytes_field(_DATA_FIELD, data.nbytes), data))
+        with download.copying(offset, self.limits.chunk_bytes) as data:
+            end = offset + data.nbytes
+            message = b"".join((head, bytes_field(_DATA_FIELD, data.nbytes), data))
         return message, 0 if end == download.total else end
 
 

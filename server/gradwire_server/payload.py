@@ -78,8 +78,9 @@ def bytes_of(array: Array) -> bytes:
     return values.tobytes()
 
 
-def contiguous_copy(array: Array) -> memoryview:
-    """A read-only copy of an array's values, as they travel, without passing through bytes."""
+def travelling(array: Array) -> tuple[memoryview, bool]:
+    """An array's values as they travel, read-only, and whether they are the array's own bytes and no copy."""
     values = host(array)
-    copied = np.array(values, dtype=values.dtype.newbyteorder("<") if _SWAPPED else values.dtype, order="C")
-    return copied.reshape(-1).view(np.uint8).data.toreadonly()
+    as_sent = values.dtype.newbyteorder("<") if _SWAPPED else values.dtype
+    sent = np.ascontiguousarray(values, as_sent)
+    return sent.reshape(-1).view(np.uint8).data.toreadonly(), values is array and np.may_share_memory(sent, values)

@@ -1,11 +1,16 @@
 """Transfers: bytes on their way between a large tensor and the chunks of Upload and Download.
 
-An upload's bytes land in one buffer, which the tensor made of it takes over. A download's are a copy made by
-Read, so that they stay what they were. Both count as bytes of the session while they are held.
+An upload's bytes land in one buffer, which the tensor made of it takes over. A download's are the tensor's own
+until the session's next command, which first makes a copy of them: so they stay what they were when they were read,
+and a client that only waits for them costs no second tensor. The copy is counted from the start, so there is room for
+it. Both kinds count as bytes of the session while they are held.
 """
 
 import secrets
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,9 +27,10 @@ LINGER_SECONDS = 10.0
 class Upload:
     """Bytes arriving. `taker` is the call that may append: a new call takes over from a broken one."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, request_id: str) -> None:
         self.buffer: np.ndarray[Any, Any] = np.empty(total, np.uint8)
         self.total = total
+        self.request_id = request_id
         self.received = 0
         self.taker = 0
         self.touched = time.monotonic()
@@ -32,13 +38,26 @@ class Upload:
 
 
 class Download:
-    """Bytes leaving."""
+    """Bytes leaving. `settle` and `copying` are called by different threads."""
 
     def __init__(self, data: memoryview) -> None:
-        self.data = data
         self.total = data.nbytes
         self.touched = time.monotonic()
         self.finished = False
+        self._data = data
+        self._lock = threading.Lock()
+
+    def settle(self) -> None:
+        """Go on with a copy: after this nobody reads the tensor's own bytes."""
+        copied = np.array(np.frombuffer(self._data, np.uint8))
+        with self._lock:  # waits for one chunk at most; whoever copies chunks waits for nothing
+            self._data = copied.data
+
+    @contextmanager
+    def copying(self, offset: int, most: int) -> Iterator[memoryview]:
+        """The bytes from `offset` on, `most` at most, which stay what they are inside the block."""
+        with self._lock:
+            yield self._data[offset : offset + most]
 
 
 class Transfers:
@@ -47,18 +66,52 @@ class Transfers:
     def __init__(self, account: Account) -> None:
         self.account = account
         self.held: dict[str, Upload | Download] = {}
+        self.begun: dict[str, str] = {}  # transfer ids of uploads by request_id
+        self.borrowed: list[Download] = []  # downloads of tensors' own bytes
 
-    def begin(self, total: int, limit: int) -> str:
-        """Start an upload. Raises Refusal: PAYLOAD_SIZE over the tensor limit; EngineError: MEMORY_LIMIT."""
+    def begin(self, total: int, limit: int, request_id: str = "") -> str:
+        """Start an upload, or find the one begun under this request_id.
+
+        Raises Refusal: PAYLOAD_SIZE over the tensor limit, ARGUMENT_VALUE; EngineError: MEMORY_LIMIT.
+        """
+        known = self.begun.get(request_id)
+        if known is not None:
+            return self._same(known, total)
         if total > limit:
             raise Refusal("PAYLOAD_SIZE", f"a tensor has at most {limit} bytes, not {total}", limit=limit, given=total)
         self.account.admit(total)
-        return self._hold(Upload(total))
+        transfer_id = self._hold(Upload(total, request_id))
+        if request_id:
+            self.begun[request_id] = transfer_id
+        return transfer_id
 
-    def pin(self, data: memoryview) -> str:
-        """Keep bytes for Download. Raises EngineError: MEMORY_LIMIT, which is also asked before they are copied."""
+    def _same(self, transfer_id: str, total: int) -> str:
+        begun = self._find(transfer_id, Upload).total
+        if begun != total:
+            raise Refusal(
+                "ARGUMENT_VALUE",
+                f"an upload of {begun} bytes was begun under this request_id, not of {total}",
+                argument="request_id",
+            )
+        return transfer_id
+
+    def pin(self, data: memoryview, borrowed: bool = False) -> str:
+        """Keep bytes for Download; `borrowed` ones may change with the session's next command, unless it settles them.
+
+        Raises EngineError: MEMORY_LIMIT, which is also asked before they are copied.
+        """
         self.tidy(0.0)
-        return self._hold(Download(data))
+        download = Download(data)
+        transfer_id = self._hold(download)
+        if borrowed:
+            self.borrowed.append(download)
+        return transfer_id
+
+    def settle(self) -> None:
+        """Before a command runs: let no download depend on what it may change."""
+        while self.borrowed:
+            self.borrowed[-1].settle()  # before it is taken off: there may be no memory for it
+            self.borrowed.pop()
 
     def _hold(self, transfer: Upload | Download) -> str:
         if len(self.held) >= MAX_TRANSFERS:
@@ -134,6 +187,10 @@ class Transfers:
         transfer = self.held.pop(transfer_id, None)
         if transfer is not None and not transfer.finished:
             self.account.bytes -= transfer.total
+        if isinstance(transfer, Upload):
+            self.begun.pop(transfer.request_id, None)
+        elif transfer in self.borrowed:
+            self.borrowed.remove(transfer)
 
     def clear(self) -> None:
         """Drop them all."""

@@ -6,7 +6,7 @@ import pytest
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2, types_pb2
 from gradwire_server import transfers
-from tests.server.harness import KIB, Id, Remote, refused, running, upload_parts
+from tests.server.harness import KIB, Id, Remote, command, op, refused, running, upload_parts
 
 VALUES = np.random.default_rng(0).standard_normal((500, 100)).astype(np.float32)
 DATA = VALUES.tobytes()
@@ -87,6 +87,24 @@ def test_an_upload_goes_on_where_it_broke(session: Remote) -> None:
     np.testing.assert_array_equal(session.read(session.stub.Create(create_of(session, transfer_id)).tensor.id), VALUES)
 
 
+def test_an_upload_is_found_by_its_request_id_until_it_is_consumed(session: Remote) -> None:
+    def begin(**fields: object) -> service_pb2.UploadResponse:
+        start = service_pb2.UploadStart(session_id=session.id, request_id="mine", **fields)
+        rest = [service_pb2.UploadRequest(data=DATA[place : place + 1000]) for place in range(0, 3000, 1000)]
+        return session.stub.Upload(
+            iter([service_pb2.UploadRequest(start=start), *(rest if "offset" in fields else [])])
+        )
+
+    begun = begin(total_bytes=6000, offset=0)
+    assert begun.received_bytes == 3000
+    assert begin(total_bytes=6000) == begun
+    assert refused(begin, total_bytes=5000)[1] == "ARGUMENT_VALUE"
+    assert session.describe().bytes == 6000
+    assert begin(total_bytes=6000, offset=3000).received_bytes == 6000
+    session.stub.Create(create_of(session, begun.transfer_id, (1500,)))
+    assert begin(total_bytes=6000).transfer_id != begun.transfer_id
+
+
 def test_the_transfers_id_comes_before_the_bytes_are_sent(session: Remote) -> None:
     call = session.stub.Upload(iter(upload_parts(session.id, DATA)))
     assert isinstance(call, service_pb2.UploadResponse)
@@ -143,6 +161,15 @@ def test_pinned_values_stay_what_they_were(session: Remote, large: int) -> None:
     session.release(large)
     parts = session.stub.Download(download(session, transfer.transfer_id))
     assert b"".join(part.data for part in parts) == DATA
+
+
+def test_a_command_of_the_same_batch_does_not_change_what_was_read_before_it(session: Remote, large: int) -> None:
+    session.stub.SetRequiresGrad(c.SetRequiresGradRequest(session_id=session.id, tensor=large, requires_grad=False))
+    read = command(c.ReadRequest(tensor=large))
+    answers = session.run(read, command(op("mul_", Id(large), 0.0)), read).results
+    for answer, expected in ((answers[0], VALUES), (answers[2], VALUES * 0)):
+        parts = session.stub.Download(download(session, answer.read.transfer.transfer_id))
+        assert b"".join(part.data for part in parts) == expected.tobytes()
 
 
 def test_a_large_view_comes_out_row_major(session: Remote, large: int) -> None:

@@ -228,16 +228,18 @@ class UploadRequest(_message.Message):
     def __init__(self, start: _Optional[_Union[UploadStart, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class UploadStart(_message.Message):
-    __slots__ = ("session_id", "transfer_id", "total_bytes", "offset")
+    __slots__ = ("session_id", "transfer_id", "total_bytes", "offset", "request_id")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
     TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     transfer_id: str
     total_bytes: int
     offset: int
-    def __init__(self, session_id: _Optional[str] = ..., transfer_id: _Optional[str] = ..., total_bytes: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+    request_id: str
+    def __init__(self, session_id: _Optional[str] = ..., transfer_id: _Optional[str] = ..., total_bytes: _Optional[int] = ..., offset: _Optional[int] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class UploadResponse(_message.Message):
     __slots__ = ("transfer_id", "received_bytes")

@@ -278,7 +278,8 @@ class AutogradServiceServicer(object):
 
     def Upload(self, request_iterator, context):
         """Sends a large tensor's bytes in chunks, for a Create to consume. The transfer's id comes with the response
-        headers too, as "gradwire-transfer-id", so that an upload whose call broke can be gone on with.
+        headers too, as "gradwire-transfer-id", so that an upload whose call broke can be gone on with. A call of a start
+        alone tells how far the transfer is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

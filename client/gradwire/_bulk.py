@@ -1,0 +1,226 @@
+"""Large tensors' bytes, to the server and back, in chunks; a transfer goes on where a broken connection stopped it.
+
+Chunks are framed by hand: protobuf would copy each twice. An upload reads the array where it is, a download writes
+where the result will be, so neither end holds a tensor twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+import grpc
+import numpy as np
+
+from gradwire._errors import GradwireError, make_error
+from gradwire._transport import Transport
+from gradwire._wire import varint
+from gradwire.v1 import errors_pb2, service_pb2
+
+#: Called with "upload" or "download", the bytes that are through, and the bytes in all.
+Callback: TypeAlias = Callable[[str, int, int], object]
+
+_CHUNK_BYTES = 1 << 20
+_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)  # seconds between tries that bring nothing
+_DATA_TAG = b"\x7a"  # UploadRequest.data and DownloadResponse.data = 15
+_OFFSET_TAG = b"\x08"  # DownloadResponse.offset = 1
+_CALLBACK: ContextVar[Callback | None] = ContextVar("gradwire_progress", default=None)
+
+
+@contextlib.contextmanager
+def progress(callback: Callback) -> Iterator[None]:
+    """Inside the block, hear of the progress of tensors too large for one message.
+
+    `callback("upload" or "download", bytes through, bytes in all)` is called in the thread that waits for the
+    transfer, for each chunk or so, with all bytes through at the end. What it raises ends the transfer:
+
+        with gradwire.progress(lambda kind, done, total: print(kind, done, total)):
+            x = gradwire.tensor(array)
+            y = x.numpy()
+    """
+    token = _CALLBACK.set(callback)
+    try:
+        yield
+    finally:
+        _CALLBACK.reset(token)
+
+
+class Patience:
+    """How long a broken transfer is tried again: a while without progress."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._waits = iter(_WAITS)
+
+    def renew(self) -> None:
+        """There was progress."""
+        self._waits = iter(_WAITS)
+
+    def wait(self, error: Exception) -> None:
+        """Wait after a broken call. Raises GradwireError for one that makes no sense to repeat or failed too often."""
+        found = self._transport.explain(error)
+        wait = next(self._waits, None) if found.reason == "UNAVAILABLE" else None
+        if wait is None:
+            raise found from None
+        time.sleep(wait * random.uniform(0.7, 1.3))
+
+
+# What gRPC raises where a call broke, or where another thread has closed the channel.
+BROKEN = (grpc.RpcError, grpc.FutureCancelledError)
+
+
+class Bulk:
+    """A session's large transfers."""
+
+    def __init__(self, transport: Transport, opened: service_pb2.OpenSessionResponse) -> None:
+        self._transport = transport
+        self._session_id = opened.session_id
+        self._chunk = opened.limits.chunk_bytes or _CHUNK_BYTES
+
+    def upload(self, data: memoryview) -> str:
+        """Bring bytes to the server; the answer is the transfer's id. Raises GradwireError."""
+        start = service_pb2.UploadStart(
+            session_id=self._session_id, total_bytes=data.nbytes, request_id=secrets.token_urlsafe(12)
+        )
+        patience = Patience(self._transport)
+        call, received = self._send, 0
+        while True:
+            try:
+                answer = call(start, data, received)
+            except BROKEN as error:
+                patience.wait(error)
+                call = self._ask
+                continue
+            if answer.received_bytes == data.nbytes:
+                return answer.transfer_id
+            if call == self._send:
+                raise _disagreement(f"the server received {answer.received_bytes} of {data.nbytes} bytes")
+            if answer.received_bytes > received:
+                patience.renew()
+            call, received = self._send, answer.received_bytes
+
+    def _ask(self, start: service_pb2.UploadStart, data: memoryview, received: int) -> service_pb2.UploadResponse:
+        """How far an upload is whose call broke; from now on that call adds nothing."""
+        return _answer(self._transport.start_stream("stream_unary", "Upload", iter([_first(start, 0)])))
+
+    def _send(self, start: service_pb2.UploadStart, data: memoryview, received: int) -> service_pb2.UploadResponse:
+        """Send the bytes from `received` on."""
+        callback = _CALLBACK.get()
+        sent: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+
+        def parts() -> Iterator[bytes]:
+            yield _first(start, received)
+            for begin in range(received, data.nbytes, self._chunk):
+                part = data[begin : begin + self._chunk]
+                yield b"".join((_DATA_TAG, varint(part.nbytes), part))
+                if callback is not None:
+                    sent.put(begin + part.nbytes)
+
+        future = self._transport.start_stream("stream_unary", "Upload", parts())
+        if callback is not None:
+            future.add_done_callback(lambda _: sent.put(None))
+            try:
+                for done in iter(sent.get, None):
+                    callback("upload", done, data.nbytes)
+            except BaseException:
+                future.cancel()
+                raise
+        return _answer(future)
+
+    def download(self, transfer_id: str, into: memoryview) -> None:
+        """Fetch a transfer's bytes. Raises GradwireError."""
+        patience = Patience(self._transport)
+        landing = Landing(into)
+        while landing.received < landing.total:
+            begun = landing.received
+            try:
+                self._receive(transfer_id, landing)
+            except BROKEN as error:
+                if landing.received > begun:
+                    patience.renew()
+                if landing.received < landing.total:
+                    patience.wait(error)
+            else:
+                if landing.received != landing.total:
+                    raise _disagreement(f"the server sent {landing.received} of {landing.total} bytes")
+
+    def _receive(self, transfer_id: str, landing: Landing) -> None:
+        """Fetch what is missing."""
+        callback = _CALLBACK.get()
+        request = service_pb2.DownloadRequest(
+            session_id=self._session_id, transfer_id=transfer_id, offset=landing.received
+        )
+        call = self._transport.start_stream("unary_stream", "Download", request.SerializeToString())
+        try:
+            for raw in call:
+                landing.take(raw)
+                if callback is not None:
+                    callback("download", landing.received, landing.total)
+        finally:
+            call.cancel()  # without effect on one that has ended
+
+
+class Landing:
+    """Where a download's bytes go, in order."""
+
+    def __init__(self, into: memoryview) -> None:
+        self._target = np.frombuffer(into, np.uint8)
+        self.total = into.nbytes
+        self.received = 0
+
+    def take(self, raw: bytes) -> None:
+        """Put a DownloadResponse's bytes in their place."""
+        begin, data = _part(raw)
+        end = begin + data.nbytes
+        if begin != self.received or end > self.total:
+            raise _disagreement(f"the server sent bytes {begin} to {end}, not those from {self.received} on")
+        self._target[begin:end] = np.frombuffer(data, np.uint8)  # unlike a memoryview's, lets other threads run
+        self.received = end
+
+
+def _answer(future: Any) -> service_pb2.UploadResponse:
+    try:
+        return service_pb2.UploadResponse.FromString(future.result())
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def _first(start: service_pb2.UploadStart, offset: int) -> bytes:
+    begin = service_pb2.UploadStart()
+    begin.CopyFrom(start)
+    begin.offset = offset
+    return service_pb2.UploadRequest(start=begin).SerializeToString()
+
+
+def _part(raw: bytes) -> tuple[int, memoryview]:
+    """Where a DownloadResponse's bytes begin, and the bytes, not copied."""
+    offset = place = 0
+    if raw[:1] == _OFFSET_TAG:
+        offset, place = _varint(raw, 1)
+    if raw[place : place + 1] == _DATA_TAG:
+        size, place = _varint(raw, place + 1)
+        if place + size == len(raw):
+            return offset, memoryview(raw)[place:]
+    part = service_pb2.DownloadResponse.FromString(raw)
+    return part.offset, memoryview(part.data)
+
+
+def _varint(raw: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    for byte in raw[place : place + 10]:
+        value |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            break
+    return value, place
+
+
+def _disagreement(message: str) -> GradwireError:
+    return make_error(errors_pb2.REASON_INTERNAL, message, 13)

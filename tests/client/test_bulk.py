@@ -1,0 +1,148 @@
+"""Large tensors: whole again after any broken connection, with progress told, and never twice in memory."""
+
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import gradwire
+from gradwire.v1 import commands_pb2, service_pb2
+from tests.client.proxy import cutting
+
+MIB = 1 << 20
+VALUES = np.random.default_rng(0).standard_normal(2 * MIB + 76, dtype=np.float32)  # 8 MiB and a bit
+
+
+# Runs in a process of its own, whose peak is its own; prints how far each end's peak rose, in payloads.
+MEMORY = """
+import numpy as np, gradwire
+from pathlib import Path
+
+def memory(pid, word):
+    return next(int(line.split()[1]) << 10 for line in open(f"/proc/{pid}/status") if line.startswith(word))
+
+def rises(work):
+    before = [memory(pid, "VmRSS") for pid in pids]
+    for pid in pids:
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+    kept.append(work())
+    print(*((memory(pid, "VmHWM") - was) / values.nbytes for pid, was in zip(pids, before)))
+
+session, kept = gradwire.connect(), []
+pids = "self", session._embedded._process.pid
+gradwire.tensor(np.ones(4 << 20, np.uint8)).numpy()
+values = np.ones(64 << 20, np.float32)
+rises(lambda: gradwire.tensor(values))
+rises(lambda: kept[0].numpy())
+assert (kept[1] == 1).all()
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_upload_goes_on_where_connections_break(server_address: str, seed: int) -> None:
+    rng = random.Random(seed)
+    with cutting(server_address, [rng.randrange(20_000, 3 * MIB) for _ in range(5)]) as proxy:
+        with gradwire.connect(proxy.address) as session:
+            x = gradwire.tensor(VALUES)
+            assert proxy.broken >= 3
+            np.testing.assert_array_equal(x.numpy(), VALUES)
+        session.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_download_goes_on_where_connections_break(server_address: str, seed: int) -> None:
+    rng = random.Random(seed)
+    cuts = [VALUES.nbytes * 3 // 2, *(rng.randrange(20_000, 3 * MIB) for _ in range(5))]
+    with cutting(server_address, cuts) as proxy:  # the first connection lets the upload through
+        with gradwire.connect(proxy.address) as session:
+            x = gradwire.tensor(VALUES)
+            assert proxy.broken == 0
+            np.testing.assert_array_equal(x.numpy(), VALUES)
+            assert proxy.broken >= 3
+        session.close()
+
+
+def test_a_connection_that_stays_away_is_an_error_and_not_a_wait(server_address: str) -> None:
+    with (
+        cutting(server_address, [2 * MIB, *[0] * 1000]) as proxy,
+        gradwire.connect(proxy.address),
+        pytest.raises(gradwire.GradwireConnectionError),
+    ):
+        gradwire.tensor(VALUES)
+
+
+def test_what_is_read_is_what_was_there_whatever_comes_next(session: gradwire.Session) -> None:
+    x = gradwire.tensor(VALUES)
+    answer = session.wait(service_pb2.Command(read=commands_pb2.ReadRequest(tensor=x._id))).read.transfer
+    x.mul_(0.0)
+    gradwire.sync()
+    got = np.empty(answer.total_bytes, np.uint8)
+    session.download(answer.transfer_id, got.data)
+    np.testing.assert_array_equal(got.view(np.float32), VALUES)
+    assert x.sum().item() == 0.0
+
+
+def test_every_dtype_and_layout_comes_through(session: gradwire.Session) -> None:
+    for values in (
+        VALUES.reshape(3, -1).T,
+        VALUES[::2],
+        VALUES.astype(np.float64)[: 1 << 19].reshape(16, -1),
+        VALUES[: 1 << 19].astype(np.complex64),
+        (VALUES > 0)[:3_000_001],
+        np.arange(1_500_000).astype(np.int16),
+    ):
+        x = gradwire.tensor(values)
+        np.testing.assert_array_equal(x.numpy(), values)
+        np.testing.assert_array_equal(
+            x.t().numpy() if x.dim() == 2 else x[::3].numpy(), values.T if x.dim() == 2 else values[::3]
+        )
+    half = gradwire.tensor(VALUES).to(gradwire.bfloat16)
+    np.testing.assert_allclose(np.array(half.tolist()), VALUES, rtol=1 / 128)
+
+
+def test_progress_is_told_in_order_up_to_the_end(session: gradwire.Session) -> None:
+    told: list[tuple[str, int, int]] = []
+    with gradwire.progress(lambda *args: told.append(args)):
+        gradwire.tensor(VALUES).numpy()
+        gradwire.tensor([1.0]).numpy()
+    gradwire.tensor(VALUES)
+    for kind in ("upload", "download"):
+        done = [through for what, through, total in told if what == kind and total == VALUES.nbytes]
+        assert done == sorted(set(done))
+        assert done[-1] == VALUES.nbytes
+        assert len(done) >= 3
+    assert {what for what, _, _ in told} == {"upload", "download"}
+
+
+def test_what_the_callback_raises_ends_the_transfer(session: gradwire.Session) -> None:
+    def stop(kind: str, done: int, total: int) -> None:
+        raise ValueError(f"enough of that {kind}")
+
+    x = gradwire.tensor(VALUES)
+    with gradwire.progress(stop):
+        with pytest.raises(ValueError, match="enough of that upload"):
+            gradwire.tensor(VALUES)
+        with pytest.raises(ValueError, match="enough of that download"):
+            x.numpy()
+    np.testing.assert_array_equal(x.numpy(), VALUES)
+
+
+def test_what_the_server_refuses_is_refused_by_name(session: gradwire.Session) -> None:
+    with pytest.raises(gradwire.GradwireError, match="no download 'unknown'") as refused:
+        session.download("unknown", memoryview(bytearray(10)))
+    assert refused.value.reason == "TRANSFER_NOT_FOUND"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peaks are read from /proc")
+def test_neither_end_holds_a_tensor_twice() -> None:
+    answer = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, timeout=100)
+    assert answer.returncode == 0, answer.stderr
+    (up_client, up_server), (down_client, down_server) = (
+        map(float, line.split()) for line in answer.stdout.splitlines()
+    )
+    assert up_client < 0.1
+    assert up_server < 1.1
+    assert down_client < 1.1
+    assert down_server < 0.1
