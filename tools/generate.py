@@ -34,6 +34,7 @@ ANNOTATIONS = {
     Kind.INTEGERS: "int | Sequence[int]",
     Kind.FLOATS: "Sequence[float]",
     Kind.INDEX: "Index",
+    Kind.NUMBER_OR_STRING: "Number | str",
 }
 # Results that are Python bools in PyTorch, where the op's answer is a tensor of one bool.
 BOOL_RESULTS = {"equal", "allclose"}

@@ -50,6 +50,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "cat": {"dim": 0},
     "cdist": {"p": 2.0, "compute_mode": None},
     "celu": {"alpha": 1.0},
+    "cholesky_inverse": {"upper": False},
     "cholesky_solve": {"upper": False},
     "chunk": {"dim": 0},
     "clamp": {"min": None, "max": None},
@@ -123,14 +124,27 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "layer_norm": {"weight": None, "bias": None, "eps": 1e-05},
     "leaky_relu": {"negative_slope": 0.01},
     "linalg.cholesky": {"upper": False},
+    "linalg.cond": {"p": None},
     "linalg.cross": {"dim": -1},
+    "linalg.diagonal": {"offset": 0, "dim1": -2, "dim2": -1},
     "linalg.eigh": {"UPLO": 'L'},
     "linalg.eigvalsh": {"UPLO": 'L'},
+    "linalg.lstsq": {"rcond": None, "driver": None},
+    "linalg.lu": {"pivot": True},
+    "linalg.lu_factor": {"pivot": True},
+    "linalg.lu_solve": {"left": True, "adjoint": False},
+    "linalg.matrix_norm": {"ord": 'fro', "dim": (-2, -1), "keepdim": False, "dtype": None},
+    "linalg.matrix_rank": {"atol": None, "rtol": None, "hermitian": False},
+    "linalg.norm": {"ord": None, "dim": None, "keepdim": False, "dtype": None},
     "linalg.pinv": {"atol": None, "rtol": None, "hermitian": False},
     "linalg.qr": {"mode": 'reduced'},
     "linalg.solve": {"left": True},
     "linalg.solve_triangular": {"left": True, "unitriangular": False},
     "linalg.svd": {"full_matrices": True},
+    "linalg.tensorinv": {"ind": 2},
+    "linalg.tensorsolve": {"dims": None},
+    "linalg.vander": {"N": None},
+    "linalg.vecdot": {"dim": -1},
     "linalg.vector_norm": {"ord": 2, "dim": None, "keepdim": False, "dtype": None},
     "linear": {"bias": None},
     "linspace": {"dtype": None, "device": None, "requires_grad": False},
@@ -158,7 +172,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "nll_loss": {"weight": None, "size_average": None, "ignore_index": -100, "reduce": None, "reduction": 'mean'},
     "nn.functional.unfold": {"dilation": 1, "padding": 0, "stride": 1},
     "nonzero": {"as_tuple": False},
-    "norm": {"p": 2, "dim": None, "keepdim": False, "dtype": None},
+    "norm": {"p": 'fro', "dim": None, "keepdim": False, "dtype": None},
     "normal": {"std": 1.0, "size": None, "dtype": None, "device": None, "requires_grad": False},
     "normal_": {"mean": 0.0, "std": 1.0},
     "normalize": {"p": 2.0, "dim": 1, "eps": 1e-12},
@@ -254,6 +268,8 @@ NUMBERS: dict[str, frozenset[str]] = {
     "isin": frozenset({'elements', 'test_elements'}),
     "le": frozenset({'other'}),
     "lerp": frozenset({'weight'}),
+    "linalg.matrix_rank": frozenset({'atol', 'rtol'}),
+    "linalg.pinv": frozenset({'atol', 'rtol'}),
     "linalg.vector_norm": frozenset({'ord'}),
     "linspace": frozenset({'start', 'end'}),
     "logspace": frozenset({'start', 'end'}),
@@ -262,7 +278,6 @@ NUMBERS: dict[str, frozenset[str]] = {
     "mul": frozenset({'input', 'other'}),
     "ne": frozenset({'other'}),
     "new_full": frozenset({'fill_value'}),
-    "norm": frozenset({'p'}),
     "normal": frozenset({'mean', 'std'}),
     "pow": frozenset({'input', 'exponent'}),
     "quantile": frozenset({'q'}),
@@ -281,7 +296,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "where": frozenset({'input', 'other'}),
     "xlogy": frozenset({'input', 'other'}),
 }
-TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cat', 'cdist', 'ceil', 'celu', 'cholesky_solve', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'cosine_similarity', 'count_nonzero', 'cross', 'cross_entropy', 'cummax', 'cummin', 'cumprod', 'cumsum', 'deg2rad', 'det', 'detach', 'diag', 'diag_embed', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'div', 'dot', 'dstack', 'einsum', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fft.fft', 'fft.fft2', 'fft.fftn', 'fft.fftshift', 'fft.hfft', 'fft.ifft', 'fft.ifft2', 'fft.ifftn', 'fft.ifftshift', 'fft.ihfft', 'fft.irfft', 'fft.irfft2', 'fft.irfftn', 'fft.rfft', 'fft.rfft2', 'fft.rfftn', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'inner', 'inverse', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.cholesky', 'linalg.cross', 'linalg.det', 'linalg.eigh', 'linalg.eigvalsh', 'linalg.inv', 'linalg.matrix_exp', 'linalg.matrix_power', 'linalg.multi_dot', 'linalg.pinv', 'linalg.qr', 'linalg.slogdet', 'linalg.solve', 'linalg.solve_triangular', 'linalg.svd', 'linalg.svdvals', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'nansum', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'normalize', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scaled_dot_product_attention', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice_scatter', 'slogdet', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'unfold', 'uniform', 'unique', 'unsqueeze', 'var', 'var_mean', 'vdot', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
+TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cat', 'cdist', 'ceil', 'celu', 'cholesky_inverse', 'cholesky_solve', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'cosine_similarity', 'count_nonzero', 'cross', 'cross_entropy', 'cummax', 'cummin', 'cumprod', 'cumsum', 'deg2rad', 'det', 'detach', 'diag', 'diag_embed', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'div', 'dot', 'dstack', 'einsum', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fft.fft', 'fft.fft2', 'fft.fftn', 'fft.fftshift', 'fft.hfft', 'fft.ifft', 'fft.ifft2', 'fft.ifftn', 'fft.ifftshift', 'fft.ihfft', 'fft.irfft', 'fft.irfft2', 'fft.irfftn', 'fft.rfft', 'fft.rfft2', 'fft.rfftn', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'inner', 'inverse', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.cholesky', 'linalg.cond', 'linalg.cross', 'linalg.det', 'linalg.diagonal', 'linalg.eig', 'linalg.eigh', 'linalg.eigvals', 'linalg.eigvalsh', 'linalg.householder_product', 'linalg.inv', 'linalg.lstsq', 'linalg.lu', 'linalg.lu_factor', 'linalg.lu_solve', 'linalg.matrix_exp', 'linalg.matrix_norm', 'linalg.matrix_power', 'linalg.matrix_rank', 'linalg.multi_dot', 'linalg.norm', 'linalg.pinv', 'linalg.qr', 'linalg.slogdet', 'linalg.solve', 'linalg.solve_triangular', 'linalg.svd', 'linalg.svdvals', 'linalg.tensorinv', 'linalg.tensorsolve', 'linalg.vander', 'linalg.vecdot', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'nansum', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'normalize', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scaled_dot_product_attention', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice_scatter', 'slogdet', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'unfold', 'uniform', 'unique', 'unsqueeze', 'var', 'var_mean', 'vdot', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
 
 
 def H(input: Tensor) -> Tensor:
@@ -622,6 +637,14 @@ def ceil(input: Tensor) -> Tensor:
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """input where positive, alpha * (exp(input / alpha) - 1) elsewhere (torch.nn.functional.celu)."""
     return _call("celu", (input, alpha))
+
+
+def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
+    """The inverse of A, given its Cholesky factor (torch.cholesky_inverse).
+
+    input: (..., n, n), of which the lower half is read, or the upper. Raises EngineError: RUNTIME, SHAPE.
+    """
+    return _call("cholesky_inverse", (input, upper))
 
 
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
@@ -1410,6 +1433,15 @@ def linalg_cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     return _call("linalg.cholesky", (A,), (("upper", upper),))
 
 
+def linalg_cond(A: Tensor, p: Number | str | None = None) -> Tensor:
+    """The condition numbers of matrices: a norm of each times that of its inverse (torch.linalg.cond).
+
+    A: (..., m, n); p: a `linalg.matrix_norm` order, of square matrices; by default 2, or -2: the ratio of the largest
+    and the smallest singular value. inf where there is no inverse. Raises EngineError: RUNTIME, SHAPE.
+    """
+    return _call("linalg.cond", (A, p))
+
+
 def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """The vectors perpendicular to two, along a dim of size 3 (torch.linalg.cross).
 
@@ -1423,12 +1455,33 @@ def linalg_det(A: Tensor) -> Tensor:
     return _call("linalg.det", (A,))
 
 
+def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonals of matrices, a view (torch.linalg.diagonal). Raises EngineError: DIM_OUT_OF_RANGE."""
+    return _call("linalg.diagonal", (A,), (("offset", offset), ("dim1", dim1), ("dim2", dim2),))
+
+
+def linalg_eig(A: Tensor) -> Any:
+    """The eigenvalues and, as columns of norm 1, eigenvectors of square matrices, always complex (torch.linalg.eig).
+
+    A: (..., n, n). Not in any order. Raises EngineError: SHAPE, RUNTIME for infinities and nan, NOT_SUPPORTED.
+    """
+    return _call("linalg.eig", (A,), (), ('eigenvalues', 'eigenvectors'))
+
+
 def linalg_eigh(A: Tensor, UPLO: str = 'L') -> Any:
     """Eigenvalues of Hermitian matrices in ascending order, and their vectors as columns (torch.linalg.eigh).
 
     A: (..., n, n), of which one half is read: the lower ("L") or the upper ("U"). Raises EngineError: RUNTIME, SHAPE.
     """
     return _call("linalg.eigh", (A, UPLO), (), ('eigenvalues', 'eigenvectors'))
+
+
+def linalg_eigvals(A: Tensor) -> Tensor:
+    """The eigenvalues of square matrices, always complex, not in any order (torch.linalg.eigvals).
+
+    A: (..., n, n). Raises EngineError: SHAPE, RUNTIME for infinities and nan, NOT_SUPPORTED.
+    """
+    return _call("linalg.eigvals", (A,))
 
 
 def linalg_eigvalsh(A: Tensor, UPLO: str = 'L') -> Tensor:
@@ -1439,6 +1492,15 @@ def linalg_eigvalsh(A: Tensor, UPLO: str = 'L') -> Tensor:
     return _call("linalg.eigvalsh", (A, UPLO))
 
 
+def linalg_householder_product(input: Tensor, tau: Tensor) -> Tensor:
+    """The first n columns of a product of reflections 1 - tau_i v_i v_i^H (torch.linalg.householder_product).
+
+    input: (..., m, n) with n <= m, the v_i below its diagonal, where each has a one; tau: (..., k) with k <= n.
+    As one product 1 - V T V^H (Schreiber & Van Loan, 1989). Raises EngineError: SHAPE, DTYPE, NOT_SUPPORTED.
+    """
+    return _call("linalg.householder_product", (input, tau))
+
+
 def linalg_inv(A: Tensor) -> Tensor:
     """The inverses of square matrices (torch.linalg.inv).
 
@@ -1447,14 +1509,72 @@ def linalg_inv(A: Tensor) -> Tensor:
     return _call("linalg.inv", (A,))
 
 
+def linalg_lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+    """X with the least |A @ X - B|, of several the shortest (torch.linalg.lstsq).
+
+    A: (..., m, n); B: (..., m, k), or (..., m) for one right-hand side each; solution: (..., n, k). rcond: singular
+    values up to rcond times the largest count as zero, by default the dtype's eps times the larger size.
+    driver: "gels" answers no rank, "gelsd" and "gelss" the singular values too, "gelsy" (the default) neither them nor
+    residuals, which are the squared lengths of the columns of A @ X - B where m > n and A has full rank, else empty.
+    It is always computed by singular values. Raises EngineError: RUNTIME, SHAPE, DTYPE.
+    """
+    return _call("linalg.lstsq", (A, B, rcond), (("driver", driver),), ('solution', 'residuals', 'rank', 'singular_values'))
+
+
+def linalg_lu(A: Tensor, *, pivot: bool = True) -> Any:
+    """P, L, U with P @ L @ U = A: rows exchanged, a lower and an upper triangle (torch.linalg.lu).
+
+    A: (..., m, n); P: (..., m, m); L: (..., m, k) with ones on its diagonal; U: (..., k, n); k = min(m, n).
+    Raises EngineError: SHAPE, NOT_SUPPORTED, RUNTIME without `pivot`.
+    """
+    return _call("linalg.lu", (A,), (("pivot", pivot),), ('P', 'L', 'U'))
+
+
+def linalg_lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
+    """Both triangles of `linalg.lu` in one matrix, and which rows were exchanged (torch.linalg.lu_factor).
+
+    A: (..., m, n); LU: as A, without the lower triangle's ones; pivots: (..., min(m, n)), int32, counted from 1.
+    Raises EngineError: RUNTIME for a zero pivot and without `pivot`, SHAPE, NOT_SUPPORTED.
+    """
+    return _call("linalg.lu_factor", (A,), (("pivot", pivot),), ('LU', 'pivots'))
+
+
+def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
+    """X with A @ X = B, or X @ A = B where not `left`, given A's lu_factor (torch.linalg.lu_solve).
+
+    adjoint: A^H instead of A. LU: (..., n, n); pivots: (..., n), int32; B: (..., n, k); batches broadcast.
+    Raises EngineError: SHAPE, DTYPE.
+    """
+    return _call("linalg.lu_solve", (LU, pivots, B), (("left", left), ("adjoint", adjoint),))
+
+
 def linalg_matrix_exp(A: Tensor) -> Tensor:
     """The exponentials of square matrices (torch.linalg.matrix_exp). A: (..., n, n). Raises EngineError: SHAPE."""
     return _call("linalg.matrix_exp", (A,))
 
 
+def linalg_matrix_norm(A: Tensor, ord: Number | str = 'fro', dim: int | Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+    """A norm of the matrices along two dims (torch.linalg.matrix_norm).
+
+    ord: "fro", the root of the sum of squares; "nuc", the sum of the singular values; 2 or -2, the largest or smallest
+    of them; 1 or -1, the largest or smallest sum of a column's sizes; inf or -inf, of a row's.
+    Raises EngineError: RUNTIME for another order, SHAPE, DTYPE.
+    """
+    return _call("linalg.matrix_norm", (A, ord, dim, keepdim), (("dtype", dtype),))
+
+
 def linalg_matrix_power(A: Tensor, n: int) -> Tensor:
     """Products of square matrices with themselves; of their inverses for a negative n (torch.linalg.matrix_power)."""
     return _call("linalg.matrix_power", (A, n))
+
+
+def linalg_matrix_rank(A: Tensor, *, atol: Tensor | Number | None = None, rtol: Tensor | Number | None = None, hermitian: bool = False) -> Tensor:
+    """How many singular values of each matrix are above max(atol, rtol * the largest) (torch.linalg.matrix_rank).
+
+    A: (..., m, n); rtol is the dtype's eps times the larger size by default, 0 where atol is positive; both may be
+    tensors, a limit for each matrix. hermitian: A equals its conjugate transpose. Raises EngineError: RUNTIME, SHAPE.
+    """
+    return _call("linalg.matrix_rank", (A,), (("atol", atol), ("rtol", rtol), ("hermitian", hermitian),))
 
 
 def linalg_multi_dot(tensors: Sequence[Tensor]) -> Tensor:
@@ -1465,7 +1585,16 @@ def linalg_multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     return _call("linalg.multi_dot", (tensors,))
 
 
-def linalg_pinv(A: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Tensor:
+def linalg_norm(A: Tensor, ord: Number | str | None = None, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+    """A norm of vectors or matrices (torch.linalg.norm).
+
+    Over one dim, or of a vector, `linalg.vector_norm`; over two, or of a matrix, `linalg.matrix_norm`; without `ord`
+    the root of the sum of all squares. Raises EngineError: RUNTIME, SHAPE, DTYPE.
+    """
+    return _call("linalg.norm", (A, ord, dim, keepdim), (("dtype", dtype),))
+
+
+def linalg_pinv(A: Tensor, *, atol: Tensor | Number | None = None, rtol: Tensor | Number | None = None, hermitian: bool = False) -> Tensor:
     """The Moore-Penrose pseudo-inverses (torch.linalg.pinv).
 
     A: (..., m, n). Singular values up to max(atol, rtol * the largest) count as zero; rtol is the dtype's eps times the
@@ -1521,6 +1650,38 @@ def linalg_svd(A: Tensor, full_matrices: bool = True) -> Any:
 def linalg_svdvals(A: Tensor) -> Tensor:
     """The singular values in descending order (torch.linalg.svdvals). A: (..., m, n). Raises EngineError: SHAPE."""
     return _call("linalg.svdvals", (A,))
+
+
+def linalg_tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+    """The inverse of A taken as a matrix, its first `ind` dims by the others (torch.linalg.tensorinv).
+
+    Raises EngineError: RUNTIME for a matrix that is not square or has no inverse.
+    """
+    return _call("linalg.tensorinv", (A, ind))
+
+
+def linalg_tensorsolve(A: Tensor, B: Tensor, dims: int | Sequence[int] | None = None) -> Tensor:
+    """X with tensordot(A, X, X.ndim) = B (torch.linalg.tensorsolve). dims: dims of A that are first moved to its end.
+
+    Raises EngineError: RUNTIME for a matrix that is not square or singular.
+    """
+    return _call("linalg.tensorsolve", (A, B, dims))
+
+
+def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
+    """The powers 0 to N - 1 of each element, along a new last dim (torch.linalg.vander).
+
+    N: the last size unless given. x: (..., n), whole numbers, float32, float64 or complex. Raises EngineError: RUNTIME.
+    """
+    return _call("linalg.vander", (x,), (("N", N),))
+
+
+def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    """The sums of conj(x) * y along dim (torch.linalg.vecdot).
+
+    x, y: broadcast, of one floating or complex dtype. Raises EngineError: DTYPE, SHAPE, DIM_OUT_OF_RANGE.
+    """
+    return _call("linalg.vecdot", (x, y), (("dim", dim),))
 
 
 def linalg_vector_norm(x: Tensor, ord: Number = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
@@ -1866,8 +2027,12 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Tensor:
     return _call("nonzero", (input,), (("as_tuple", as_tuple),))
 
 
-def norm(input: Tensor, p: Number = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
-    """The p-norm over dim, or all of them; the Frobenius norm is p = 2 (torch.norm)."""
+def norm(input: Tensor, p: Number | str | None = 'fro', dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+    """The p-norm of the elements over dim, or all of them (torch.norm).
+
+    p: a number; "fro" for 2; "nuc" for the sum of the singular values of the matrices along two dims.
+    Raises EngineError: RUNTIME for another word, SHAPE, DTYPE.
+    """
     return _call("norm", (input, p, dim, keepdim), (("dtype", dtype),))
 
 
@@ -2810,6 +2975,10 @@ class TensorMethods:
         """In-place form of `celu`."""
         return _call("celu_", (self, alpha))
 
+    def cholesky_inverse(self, upper: bool = False) -> Tensor:
+        """See `gradwire.cholesky_inverse`: The inverse of A, given its Cholesky factor (torch.cholesky_inverse)."""
+        return _call("cholesky_inverse", (self, upper))
+
     def cholesky_solve(self, L: Tensor, upper: bool = False) -> Tensor:
         """See `gradwire.cholesky_solve`: X with A @ X = B, given A's Cholesky factor (torch.cholesky_solve)."""
         return _call("cholesky_solve", (self, L, upper))
@@ -3578,8 +3747,8 @@ class TensorMethods:
         """See `gradwire.nonzero`: The positions of nonzero elements, one a row; or a tuple of one vector a dimension (torch.nonzero)."""
         return _call("nonzero", (self,), (("as_tuple", as_tuple),))
 
-    def norm(self, p: Number = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
-        """See `gradwire.norm`: The p-norm over dim, or all of them; the Frobenius norm is p = 2 (torch.norm)."""
+    def norm(self, p: Number | str | None = 'fro', dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+        """See `gradwire.norm`: The p-norm of the elements over dim, or all of them (torch.norm)."""
         return _call("norm", (self, p, dim, keepdim), (("dtype", dtype),))
 
     def normal(self, std: Tensor | Number = 1.0, size: int | Sequence[int] | None = None, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:

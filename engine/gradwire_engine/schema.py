@@ -23,6 +23,7 @@ class Kind(Enum):
     INTEGERS = "Ints"
     FLOATS = "list[float]"
     INDEX = "Index"
+    NUMBER_OR_STRING = "Number | str"
 
 
 TENSOR_KINDS = (Kind.TENSOR, Kind.TENSOR_OR_NUMBER, Kind.TENSORS)

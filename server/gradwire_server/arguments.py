@@ -93,6 +93,7 @@ _READERS: dict[Kind, dict[str, Reader]] = {
         "integers": lambda argument, session: [float(value) for value in argument.integers.values],
     },
     Kind.INDEX: {"index": _read_index},
+    Kind.NUMBER_OR_STRING: {**_NUMBER, **_STRING},
 }
 _NONE: dict[str, Reader] = {"none": lambda argument, session: None}
 

@@ -486,6 +486,7 @@ def check_by_differences(made: Case) -> None:
 def _differences(made: Case, call: _Call, what: str) -> None:
     leaves = call.ours()
     wanted = [place for place, spec in enumerate(call.specs) if spec.differentiable]
+    flows = [out.requires_grad for out in call.call_ours(leaves)]
     outs = [out for out in call.call_ours(leaves) if out.requires_grad]
     if not outs or not wanted:
         return
@@ -494,7 +495,7 @@ def _differences(made: Case, call: _Call, what: str) -> None:
 
     def value(step: float) -> float:
         moved = _moved(call, ways, step, grad=False)
-        found = [out for out in call.call_ours(moved) if dtypes.is_differentiable(out.dtype)]
+        found = [out for out, flow in zip(call.call_ours(moved), flows, strict=True) if flow]
         return sum((_inner(out, seed.array) for out, seed in zip(found, seeds, strict=True)), 0.0)
 
     def slope(step: float) -> float:

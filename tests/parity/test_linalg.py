@@ -108,10 +108,36 @@ def test_eigenvectors_agree_up_to_their_phases(half: str, complex_: bool) -> Non
     _compare(drawn + drawn.conj().swapaxes(-1, -2), _eigh_ours, _eigh_theirs, half)
 
 
+def _eig_ours(leaf: engine.Tensor, _: Any) -> list[engine.Tensor]:
+    """In the order of the real parts; of the vectors their moduli, and the products that undo the decomposition."""
+    values, vectors = engine.call("linalg.eig", [leaf])
+    order = engine.tensor(np.argsort(values.array.real + 1e-3 * values.array.imag, -1))
+    moduli = engine.call("abs", [vectors])
+    kept = engine.call("take_along_dim", [moduli, engine.call("unsqueeze", [order, -2]), -1])
+    return [engine.call("take_along_dim", [values, order, -1]), kept]
+
+
+def _eig_theirs(leaf: Any, _: Any) -> list[Any]:
+    values, vectors = torch.linalg.eig(leaf)
+    order = torch.argsort(values.real + 1e-3 * values.imag, -1)
+    return [values.take_along_dim(order, -1), vectors.abs().take_along_dim(order.unsqueeze(-2), -1)]
+
+
+@pytest.mark.parametrize("complex_", [False, True])
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4, 4), (1, 1), (0, 0)])
+def test_eigenvectors_of_any_matrix_agree_up_to_order_and_phase(shape: tuple[int, ...], complex_: bool) -> None:
+    """Eigenvalues and moduli: value, first and second derivative."""
+    _compare(_drawn(shape, complex_), _eig_ours, _eig_theirs, None)
+    ours = engine.call("linalg.eigvals", [engine.tensor(_drawn(shape, complex_))])
+    np.testing.assert_allclose(
+        np.sort_complex(ours.array), np.sort_complex(np.linalg.eigvals(_drawn(shape, complex_))), rtol=1e-9
+    )
+
+
 def test_loss_that_depends_on_a_phase_is_refused() -> None:
     """Complex vectors are unique up to a phase, so a derivative by it means nothing."""
     drawn = _drawn((3, 3), True)
-    for name in ("linalg.svd", "linalg.eigh"):
+    for name in ("linalg.svd", "linalg.eigh", "linalg.eig"):
         leaf = engine.tensor(drawn + drawn.conj().T, True)
         vectors = engine.call(name, [leaf])[0 if name == "linalg.svd" else 1]
         with pytest.raises(EngineError, match="specified up to multiplication by"):

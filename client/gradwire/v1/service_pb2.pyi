@@ -26,6 +26,7 @@ class ParameterKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PARAMETER_KIND_INTEGERS: _ClassVar[ParameterKind]
     PARAMETER_KIND_FLOATS: _ClassVar[ParameterKind]
     PARAMETER_KIND_INDEX: _ClassVar[ParameterKind]
+    PARAMETER_KIND_NUMBER_OR_STRING: _ClassVar[ParameterKind]
 PARAMETER_KIND_UNSPECIFIED: ParameterKind
 PARAMETER_KIND_TENSOR: ParameterKind
 PARAMETER_KIND_TENSOR_OR_NUMBER: ParameterKind
@@ -40,6 +41,7 @@ PARAMETER_KIND_DEVICE: ParameterKind
 PARAMETER_KIND_INTEGERS: ParameterKind
 PARAMETER_KIND_FLOATS: ParameterKind
 PARAMETER_KIND_INDEX: ParameterKind
+PARAMETER_KIND_NUMBER_OR_STRING: ParameterKind
 
 class OpenSessionRequest(_message.Message):
     __slots__ = ("session_id", "min_protocol", "max_protocol", "lease_ms", "client")

@@ -24,15 +24,18 @@ from gradwire_engine.ops.shape import diagonal, narrow
 from gradwire_engine.tensor import Tensor
 
 
-def _column(values: Any) -> Any:
+def column(values: Any) -> Any:
+    """Vectors as matrices of one column."""
     return fold(values, (*values.shape, 1))
 
 
-def _row(values: Any) -> Any:
+def row(values: Any) -> Any:
+    """Vectors as matrices of one row."""
     return fold(values, (*values.shape[:-1], 1, values.shape[-1]))
 
 
-def _real_part(value: Any) -> Any:
+def real_part(value: Any) -> Any:
+    """The real part of complex numbers; real ones themselves."""
     return real(value) if value.dtype.kind == "c" else value
 
 
@@ -86,7 +89,8 @@ def _cholesky_A(g: Any, out: Any, upper: bool) -> Any:
     return solve_triangular(lower, inner, upper=False, left=False)
 
 
-def _diagonal(value: Any) -> Any:
+def diagonals(value: Any) -> Any:
+    """The diagonals of matrices."""
     return diagonal(value, 0, -2, -1)
 
 
@@ -116,11 +120,12 @@ def _qr_A(gs: Any, out0: Any, out1: Any, mode: str) -> Any:
     inner = g @ adjoint(out1)  # the part of it above the diagonal, mirrored below
     inner = inner - adjoint(out0) @ turned
     strict = triu(inner, 1)
-    mirrored = strict + adjoint(strict) + diag_embed(_as(_real_part(_diagonal(inner)), inner.dtype))
+    mirrored = strict + adjoint(strict) + diag_embed(as_dtype(real_part(diagonals(inner)), inner.dtype))
     return solve_triangular(adjoint(out1), turned + out0 @ mirrored, upper=False, left=False)
 
 
-def _as(value: Any, dtype: Any) -> Any:
+def as_dtype(value: Any, dtype: Any) -> Any:
+    """Real numbers as complex ones, where that is the dtype."""
     return value if value.dtype == dtype else value * np.ones((), dtype)
 
 
@@ -164,13 +169,14 @@ def _skewed(value: Any) -> Any:
     return value - adjoint(value)
 
 
-def _gaps(values: Any) -> Any:
+def gaps(values: Any) -> Any:
     """values_j - values_i, with ones on the diagonal, which is not divided."""
     xp = module_of(_array(values))
-    return _row(values) - _column(values) + xp.eye(values.shape[-1], dtype=values.dtype)
+    return row(values) - column(values) + xp.eye(values.shape[-1], dtype=values.dtype)
 
 
-def _off_diagonal(value: Any) -> Any:
+def off_diagonal(value: Any) -> Any:
+    """Matrices with zeros on their diagonals."""
     return triu(value, 1) + tril(value, -1)
 
 
@@ -184,22 +190,22 @@ def _svd_A(gs: Any, out0: Any, out1: Any, out2: Any) -> Any:
         right, g_right = narrow(right, -2, 0, count), narrow(g_right, -2, 0, count)
     turn_left, turn_right = _skewed(adjoint(left) @ g_left), _skewed(right @ adjoint(g_right))
     if left.dtype.kind == "c":
-        _check_phase("svd_backward", "singular vectors", turn_left + turn_right)
-    core = (turn_left * _row(values) + _column(values) * turn_right) / _gaps(values * values)
-    core = _off_diagonal(core) + diag_embed(_as(g_values, left.dtype))
+        check_phase("svd_backward", "singular vectors", turn_left + turn_right)
+    core = (turn_left * row(values) + column(values) * turn_right) / gaps(values * values)
+    core = off_diagonal(core) + diag_embed(as_dtype(g_values, left.dtype))
     if left.dtype.kind == "c":
-        core = core + diag_embed(_diagonal(turn_left) / (values * 2))
+        core = core + diag_embed(diagonals(turn_left) / (values * 2))
     found = left @ core @ right
     if rows > count:
-        outside = g_left / _row(values)
+        outside = g_left / row(values)
         found = found + (outside - left @ (adjoint(left) @ outside)) @ right
     if columns > count:
-        outside = g_right / _column(values)
+        outside = g_right / column(values)
         found = found + left @ (outside - (outside @ adjoint(right)) @ right)
     return found
 
 
-def _check_phase(name: str, what: str, turned: Any) -> None:
+def check_phase(name: str, what: str, turned: Any) -> None:
     """Refuse a loss that depends on the vectors' phases, which are arbitrary. Raises EngineError: RUNTIME."""
     array = _array(turned)
     xp = module_of(array)
@@ -235,7 +241,7 @@ def svdvals(xp: Any, A: Array) -> Array:
 
 def _svdvals_A(g: Any, A: Any) -> Any:
     left, _, right = _svd(A, False)
-    return (left * _row(g)) @ right
+    return (left * row(g)) @ right
 
 
 svdvals.grad(A=_svdvals_A)
@@ -265,8 +271,8 @@ def _eigh_A(gs: Any, out0: Any, out1: Any) -> Any:
     g_values, g_vectors = gs
     turned = _skewed(adjoint(out1) @ g_vectors) * 0.5
     if out1.dtype.kind == "c":
-        _check_phase("linalg_eigh_backward", "eigenvectors", turned)
-    core = _off_diagonal(turned / _gaps(out0)) + diag_embed(_as(g_values, out1.dtype))
+        check_phase("linalg_eigh_backward", "eigenvectors", turned)
+    core = off_diagonal(turned / gaps(out0)) + diag_embed(as_dtype(g_values, out1.dtype))
     return out1 @ core @ adjoint(out1)
 
 
@@ -286,7 +292,7 @@ def eigvalsh(xp: Any, A: Array, UPLO: str = "L") -> Array:
 
 def _eigvalsh_A(g: Any, A: Any, UPLO: str) -> Any:
     _, vectors = eigh(A, UPLO)
-    return (vectors * _row(g)) @ adjoint(vectors)
+    return (vectors * row(g)) @ adjoint(vectors)
 
 
 eigvalsh.grad(A=_eigvalsh_A)

@@ -17,7 +17,8 @@ import numpy as np
 import scipy.linalg
 
 from gradwire_engine import dtypes
-from gradwire_engine.device import Array
+from gradwire_engine.device import Array, module_of
+from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import conj, neg
@@ -92,6 +93,16 @@ def _zero_pivot(matrices: Array) -> tuple[Shape, int] | None:
     return None
 
 
+def singular_ones(matrices: Array) -> Array:
+    """Which of the matrices have no inverse."""
+    xp = module_of(matrices)
+    host = matrices if xp is np else matrices.get()
+    found = np.zeros(host.shape[:-2], bool)
+    for place in np.ndindex(host.shape[:-2]):
+        found[place] = _zero_pivot(host[place]) is not None
+    return xp.asarray(found)
+
+
 def _singular(name: str, matrices: Array) -> EngineError | None:
     """PyTorch's refusal for the first singular matrix, if one is."""
     found = _zero_pivot(matrices)
@@ -148,16 +159,24 @@ def inverse(input: Array) -> Any:
     return inv(input)
 
 
-def _rank_limit(xp: Any, A: Array, values: Array, atol: Any, rtol: Any) -> Any:
+def rank_limit(xp: Any, A: Array, values: Array, atol: Any, rtol: Any) -> Any:
     """Singular values up to this count as zero, one limit for each matrix."""
-    if rtol is None:
-        rtol = 0.0 if atol is not None and atol > 0 else float(xp.finfo(A.dtype).eps) * max(A.shape[-2:])
+    absolute = xp.asarray(0 if atol is None else atol, values.dtype)[..., None]
+    default = float(xp.finfo(A.dtype).eps) * max(A.shape[-2:])
+    relative = xp.where(absolute > 0, 0, default) if rtol is None else xp.asarray(rtol, values.dtype)[..., None]
     largest = xp.abs(values).max(-1, keepdims=True, initial=0)
-    return xp.maximum(largest * rtol, 0 if atol is None else atol)
+    return xp.maximum(largest * relative.astype(values.dtype), absolute)
 
 
 @op(name="linalg.pinv", node="LinalgPinvBackward0")
-def pinv(xp: Any, A: Array, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Array:
+def pinv(
+    xp: Any,
+    A: Array,
+    *,
+    atol: Array | Number | None = None,
+    rtol: Array | Number | None = None,
+    hermitian: bool = False,
+) -> Array:
     """The Moore-Penrose pseudo-inverses (torch.linalg.pinv).
 
     A: (..., m, n). Singular values up to max(atol, rtol * the largest) count as zero; rtol is the dtype's eps times the
@@ -171,12 +190,13 @@ def pinv(xp: Any, A: Array, *, atol: float | None = None, rtol: float | None = N
         right = left.conj().swapaxes(-1, -2)
     else:
         left, values, right = xp.linalg.svd(A, full_matrices=False)
-    kept = xp.abs(values) > _rank_limit(xp, A, values, atol, rtol)
+    kept = xp.abs(values) > rank_limit(xp, A, values, atol, rtol)
     inverted = xp.where(kept, 1 / xp.where(kept, values, 1), 0).astype(values.dtype)
     return (right.conj().swapaxes(-1, -2) * inverted[..., None, :]) @ left.conj().swapaxes(-1, -2)
 
 
-def _pinv_input(g: Any, A: Any, out: Any) -> Any:
+def pinv_backward(g: Any, A: Any, out: Any) -> Any:
+    """The gradient of A, given that of its pseudo-inverse `out`."""
     turned, back = adjoint(g), adjoint(out)
     if A.shape[-2] <= A.shape[-1]:
         k = turned @ out
@@ -187,7 +207,7 @@ def _pinv_input(g: Any, A: Any, out: Any) -> Any:
     return through - adjoint(k @ out) + (turned - A @ k) @ out @ back - (through @ out) @ A
 
 
-pinv.grad(A=_pinv_input)
+pinv.grad(A=pinv_backward)
 
 
 # Determinants.
@@ -288,7 +308,7 @@ def solve(xp: Any, A: Array, B: Array, *, left: bool = True) -> Array:
     """
     name = "linalg.solve"
     needs_matrices(name, A, square=True, kernel="lu_cpu")
-    _check_dtypes(name, A, B)
+    check_same_dtype(name, A, B)
     vector = is_vector(A, B)
     if vector and not left:
         raise EngineError(
@@ -297,7 +317,7 @@ def solve(xp: Any, A: Array, B: Array, *, left: bool = True) -> Array:
             f"linalg.solve is equivalent to B / A.squeeze(-1) (shapes {list(A.shape)} and {list(B.shape)})",
         )
     matrix = B[..., None] if vector else B
-    _check_sides(name, A, matrix, left)
+    check_sides(name, A, matrix, left)
     if not left:
         A, matrix = A.swapaxes(-1, -2), matrix.swapaxes(-1, -2)
     batch = broadcast_shape(A.shape[:-2], matrix.shape[:-2])
@@ -308,16 +328,19 @@ def solve(xp: Any, A: Array, B: Array, *, left: bool = True) -> Array:
     return found if left else found.swapaxes(-1, -2)
 
 
-def _check_dtypes(name: str, A: Array, B: Array) -> None:
+def check_same_dtype(name: str, A: Array, B: Array, names: tuple[str, str] = ("A", "B")) -> None:
+    """Refuse two operands of different dtypes. Raises EngineError: DTYPE."""
     if A.dtype != B.dtype:
-        a, b = dtypes.TITLES[A.dtype], dtypes.TITLES[B.dtype]
+        (first, second), a, b = names, dtypes.TITLES[A.dtype], dtypes.TITLES[B.dtype]
         raise EngineError(
             Reason.DTYPE,
-            f"{name}: Expected A and B to have the same dtype, but found A of type {a} and B of type {b} instead",
+            f"{name}: Expected {first} and {second} to have the same dtype, but found {first} of type {a} and {second} "
+            f"of type {b} instead",
         )
 
 
-def _check_sides(name: str, A: Array, B: Array, left: bool) -> None:
+def check_sides(name: str, A: Array, B: Array, left: bool) -> None:
+    """Refuse a right-hand side that does not fit the matrices. Raises EngineError: SHAPE."""
     if B.ndim < 2:
         raise EngineError(Reason.SHAPE, f"{name}: The input tensor B must have at least 2 dimensions.")
     if A.shape[-2] != B.shape[-2 if left else -1]:
@@ -350,8 +373,8 @@ def solve_triangular(
     """
     name = "linalg.solve_triangular"
     needs_matrices(name, A, square=True, kernel="triangular_solve_cpu")
-    _check_dtypes(name, A, B)
-    _check_sides(name, A, B, left)
+    check_same_dtype(name, A, B)
+    check_sides(name, A, B, left)
     batch = broadcast_shape(A.shape[:-2], B.shape[:-2])
     found = xp.array(xp.broadcast_to(B, (*batch, *B.shape[-2:])))
     matrices = xp.broadcast_to(A, (*batch, *A.shape[-2:]))

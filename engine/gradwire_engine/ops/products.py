@@ -6,20 +6,22 @@ import itertools
 from typing import Any
 
 from gradwire_engine import dtypes
-from gradwire_engine.device import Array
+from gradwire_engine.device import Array, module_of
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
-from gradwire_engine.ops.basic import conj
+from gradwire_engine.ops.basic import conj, expand
 from gradwire_engine.ops.checks import normalize_dim
 from gradwire_engine.ops.contract import tensordot
 from gradwire_engine.ops.join import cat
-from gradwire_engine.ops.linalg import adjoint, needs_float, needs_square, solvers
+from gradwire_engine.ops.linalg import adjoint, check_same_dtype, needs_float, needs_square, solvers
 from gradwire_engine.ops.matrix import bmm, dot, fold, mv
 from gradwire_engine.ops.precision import is_half
 from gradwire_engine.ops.reduce import sum as total
 from gradwire_engine.ops.reduce import vector_norm
-from gradwire_engine.ops.shape import narrow, unsqueeze
+from gradwire_engine.ops.scan import cumprod
+from gradwire_engine.ops.shape import diagonal, narrow, unsqueeze
+from gradwire_engine.tensor import Tensor
 
 # Of vectors.
 
@@ -57,13 +59,60 @@ def cross_(input: Array, other: Array, dim: int | None = None) -> Any:
     return cross(input, other, dim=dim)
 
 
-@composite
-def vdot(input: Array, other: Array) -> Any:
+@op
+def vdot(xp: Any, input: Array, other: Array) -> Array:
     """The sum of the products of a vector's conjugates and another vector (torch.vdot).
 
     input, other: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
-    return dot(conj(input), other)
+    return dot(input.conj(), other)
+
+
+vdot.grad(input=lambda g, other: conj(g) * other, other=lambda g, input: g * input)
+
+
+@composite(name="linalg.vecdot")
+def vecdot(x: Array, y: Array, *, dim: int = -1) -> Any:
+    """The sums of conj(x) * y along dim (torch.linalg.vecdot).
+
+    x, y: broadcast, of one floating or complex dtype. Raises EngineError: DTYPE, SHAPE, DIM_OUT_OF_RANGE.
+    """
+    name = "linalg.vecdot"
+    if dtypes.category(x.dtype) < dtypes.FLOAT:
+        title = dtypes.TITLES[x.dtype]
+        raise EngineError(Reason.RUNTIME, f"{name}: Expected a floating point or complex tensor as input. Got {title}")
+    check_same_dtype(name, x, y, ("x", "y"))
+    if x.ndim == y.ndim == 1 and x.shape == y.shape and x.dtype.kind == "c":
+        normalize_dim(dim, 1)
+        return vdot(x, y)
+    return total(conj(x) * y, dim)
+
+
+@composite(name="linalg.vander")
+def vander(x: Array, *, N: int | None = None) -> Any:
+    """The powers 0 to N - 1 of each element, along a new last dim (torch.linalg.vander).
+
+    N: the last size unless given. x: (..., n), whole numbers, float32, float64 or complex. Raises EngineError: RUNTIME.
+    """
+    if x.dtype == dtypes.bool_ or is_half(x.dtype):
+        title = dtypes.TITLES[x.dtype]
+        raise EngineError(
+            Reason.RUNTIME, f"linalg.vander supports floating point, complex, and integer tensors, but got {title}"
+        )
+    x = x if x.ndim else unsqueeze(x, 0)
+    count = x.shape[-1] if N is None else N
+    if count <= 1:
+        raise EngineError(Reason.RUNTIME, f"N must be greater than 1. (linalg.vander was given {count})")
+    powers = cumprod(expand(unsqueeze(x, -1), (*x.shape, count - 1)), -1)
+    array = powers.array if type(powers) is Tensor else powers
+    ones = module_of(array).ones((*array.shape[:-1], 1), array.dtype)
+    return cat([Tensor(ones) if type(powers) is Tensor else ones, powers], -1)
+
+
+@composite(name="linalg.diagonal")
+def linalg_diagonal(A: Array, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    """The diagonals of matrices, a view (torch.linalg.diagonal). Raises EngineError: DIM_OUT_OF_RANGE."""
+    return diagonal(A, offset, dim1, dim2)
 
 
 @composite

@@ -237,9 +237,14 @@ def std_mean(
 def _extreme(xp: Any, name: str, input: Array, dim: Any, keepdim: bool) -> Array:
     needs_order(f"{name[-3:]}_values_cpu", input.dtype)
     dims = normalize_dims(dim, input.ndim)
-    if builtins.any(not input.shape[axis] for axis in dims):
+    empty = [axis for axis in dims if not input.shape[axis]]
+    if empty and dim is not None:
         raise EngineError(
-            Reason.INDEX_OUT_OF_RANGE if dim is not None else Reason.RUNTIME,
+            Reason.INDEX_OUT_OF_RANGE, f"{name}(): Expected reduction dim {empty[0]} to have non-zero size."
+        )
+    if empty:
+        raise EngineError(
+            Reason.RUNTIME,
             f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
             "the 'dim' argument.",
         )
@@ -435,6 +440,10 @@ def vector_norm(
     xp: Any, x: Array, ord: Number = 2, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Array:
     """(sum |x|**ord)**(1/ord) over dim, or all of them; inf and 0 as limits (torch.linalg.vector_norm)."""
+    if isinstance(ord, complex):
+        raise EngineError(
+            Reason.RUNTIME, f"linalg.vector_norm: Expected a non-complex scalar as the order of norm. Got {ord}"
+        )
     if dtypes.category(x.dtype) < dtypes.FLOAT:
         raise EngineError(
             Reason.RUNTIME,
@@ -485,14 +494,6 @@ def _norm_x(g: Any, x: Any, out: Any, ord: Any, dim: Any, keepdim: bool) -> Any:
 
 
 vector_norm.grad(x=_norm_x)
-
-
-@composite
-def norm(
-    input: Array, p: Number = 2, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None
-) -> Array:
-    """The p-norm over dim, or all of them; the Frobenius norm is p = 2 (torch.norm)."""
-    return vector_norm(input, p, dim, keepdim, dtype=dtype)
 
 
 @op(name="_median", node="MedianBackward0")

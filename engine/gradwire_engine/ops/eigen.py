@@ -1,0 +1,70 @@
+"""Eigenvalues of matrices of any kind, and their vectors.
+
+The formula is that of Giles, "Collected matrix derivative results" (2008), for vectors of norm 1: their length is
+fixed, their phase is not, so a loss that depends on the phase is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import conj
+from gradwire_engine.ops.decompose import as_dtype, check_phase, diagonals, gaps, off_diagonal, real_part, row
+from gradwire_engine.ops.join import diag_embed
+from gradwire_engine.ops.linalg import adjoint, needs_square, solve
+
+
+@op(name="linalg.eig", node="LinalgEigBackward0", outputs=("eigenvalues", "eigenvectors"))
+def eig(xp: Any, A: Array) -> Array:
+    """The eigenvalues and, as columns of norm 1, eigenvectors of square matrices, always complex (torch.linalg.eig).
+
+    A: (..., n, n). Not in any order. Raises EngineError: SHAPE, RUNTIME for infinities and nan, NOT_SUPPORTED.
+    """
+    _check("linalg.eig", A)
+    host = A if xp is np else A.get()  # cuSOLVER has none
+    values, vectors = np.linalg.eig(host)
+    dtype = dtypes.to_complex(A.dtype)
+    return xp.asarray(values.astype(dtype, copy=False)), xp.asarray(vectors.astype(dtype, copy=False))
+
+
+def _check(name: str, A: Array) -> None:
+    needs_square(name, A)
+    title = dtypes.TITLES[A.dtype]
+    if dtypes.category(A.dtype) < dtypes.FLOAT:
+        raise EngineError(
+            Reason.RUNTIME, f"{name}: Expected a floating point or complex tensor as input. Unknown Complex ScalarType "
+            f"for {title}"
+        )  # fmt: skip
+    if A.dtype.itemsize == 2:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"linalg_eig_out_cpu\" not implemented for '{title}'", op=name)
+    array = A if isinstance(A, np.ndarray) else A.get()
+    if not np.isfinite(array).all():
+        raise EngineError(Reason.RUNTIME, f"torch.{name}: input tensor should not contain infs or NaNs.", op=name)
+
+
+def _eig_A(gs: Any, out0: Any, out1: Any) -> Any:
+    g_values, g_vectors = gs
+    turned = adjoint(out1) @ g_vectors
+    check_phase("linalg_eig_backward", "eigenvectors", turned)
+    # What would lengthen a vector does not count: its norm is 1.
+    inner = turned - (adjoint(out1) @ out1) * row(as_dtype(real_part(diagonals(turned)), turned.dtype))
+    core = off_diagonal(inner / conj(gaps(out0))) + diag_embed(g_values)
+    return solve(adjoint(out1), core @ adjoint(out1))
+
+
+eig.grad(A=_eig_A)
+
+
+@composite(name="linalg.eigvals")
+def eigvals(A: Array) -> Any:
+    """The eigenvalues of square matrices, always complex, not in any order (torch.linalg.eigvals).
+
+    A: (..., n, n). Raises EngineError: SHAPE, RUNTIME for infinities and nan, NOT_SUPPORTED.
+    """
+    return eig(A)[0]

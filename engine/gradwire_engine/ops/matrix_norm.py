@@ -1,0 +1,210 @@
+"""Norms of matrices, and what is told by their singular values: condition numbers and ranks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array, module_of
+from gradwire_engine.dtypes import DType, Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import cast
+from gradwire_engine.ops.checks import ints, normalize_dim
+from gradwire_engine.ops.decompose import eigvalsh, svdvals
+from gradwire_engine.ops.fill import where
+from gradwire_engine.ops.linalg import inv, needs_square, rank_limit, singular_ones
+from gradwire_engine.ops.reduce import amax, amin, vector_norm
+from gradwire_engine.ops.reduce import sum as total
+from gradwire_engine.ops.shape import movedim, narrow, squeeze, unsqueeze
+from gradwire_engine.tensor import Tensor
+
+Ints = Any
+_NUMBERED = (1, 2, math.inf)
+
+
+@composite(name="linalg.matrix_norm")
+def matrix_norm(
+    A: Array, ord: Number | str = "fro", dim: Ints = (-2, -1), keepdim: bool = False, *, dtype: DType | None = None
+) -> Any:
+    """A norm of the matrices along two dims (torch.linalg.matrix_norm).
+
+    ord: "fro", the root of the sum of squares; "nuc", the sum of the singular values; 2 or -2, the largest or smallest
+    of them; 1 or -1, the largest or smallest sum of a column's sizes; inf or -inf, of a row's.
+    Raises EngineError: RUNTIME for another order, SHAPE, DTYPE.
+    """
+    name = "linalg.matrix_norm"
+    if A.ndim < 2:
+        raise EngineError(Reason.SHAPE, f"{name}: The input tensor A must have at least 2 dimensions.")
+    if isinstance(ord, complex):
+        raise EngineError(Reason.RUNTIME, f"{name}: Expected a non-complex scalar as the order of norm.")
+    known = ord in ("fro", "nuc") if isinstance(ord, str) else abs(ord) in _NUMBERED
+    if not known:
+        raise EngineError(Reason.RUNTIME, f"{name}: Order {ord} not supported.", op=name)
+    rows, columns = _two_dims(name, A, dim)
+    _check_dtype(name, A, dtype, ord)
+    if ord == "fro":
+        return vector_norm(A, 2, (rows, columns), keepdim, dtype=dtype)
+    A = cast(A, dtype) if dtype is not None and dtype != A.dtype else A
+    if ord in ("nuc", 2, -2):
+        return _by_singular_values(A, ord, rows, columns, keepdim)
+    summed, chosen = (rows, columns) if abs(ord) == 1 else (columns, rows)  # type: ignore[arg-type]
+    sums = vector_norm(A, 1, (summed,), keepdim)
+    return _extreme(sums, ord, chosen - (not keepdim and chosen > summed), keepdim)
+
+
+def _two_dims(name: str, A: Any, dim: Any) -> tuple[int, int]:
+    given = ints(dim)
+    if len(given) != 2:
+        raise EngineError(Reason.RUNTIME, f"{name}: dim must be a 2-tuple. Got {' '.join(map(str, given))}")
+    rows, columns = (normalize_dim(axis, A.ndim) for axis in given)
+    if rows == columns:
+        raise EngineError(Reason.RUNTIME, f"{name}: dims must be different. Got ({given[0]}, {given[1]})")
+    return rows, columns
+
+
+def _check_dtype(name: str, A: Any, dtype: Any, ord: Any) -> None:
+    if dtypes.category(A.dtype) < dtypes.FLOAT:
+        title = dtypes.TITLES[A.dtype]
+        raise EngineError(Reason.RUNTIME, f"{name}: Expected a floating point or complex tensor as input. Got {title}")
+    if dtype is not None:
+        title = dtypes.TITLES[dtype]
+        if dtypes.category(dtype) < dtypes.FLOAT:
+            raise EngineError(Reason.RUNTIME, f"{name}: dtype should be floating point or complex, but got {title}")
+        if (dtype.kind == "c") != (A.dtype.kind == "c"):
+            kind, wanted = ("complex", "complex") if A.dtype.kind == "c" else ("real", "floating point")
+            raise EngineError(Reason.RUNTIME, f"{name}: dtype should be {wanted} for {kind} inputs, but got {title}")
+    if ord in ("nuc", 2, -2) and (dtype or A.dtype).itemsize == 2:
+        title = dtypes.TITLES[dtype or A.dtype]
+        raise EngineError(Reason.RUNTIME, f"{name}: Low precision dtypes not supported. Got {title}")
+
+
+def _extreme(values: Any, ord: Any, axis: int, keepdim: bool) -> Any:
+    """The largest or smallest along a dimension; the largest of none is 0, a constant."""
+    if not values.shape[axis] and ord > 0:
+        return total(_detached(values), (axis,), keepdim)
+    return (amax if ord > 0 else amin)(values, (axis,), keepdim)
+
+
+def _by_singular_values(A: Any, ord: Any, rows: int, columns: int, keepdim: bool) -> Any:
+    values = svdvals(movedim(A, (rows, columns), (-2, -1)))
+    found = total(values, (-1,), keepdim) if ord == "nuc" else _extreme(values, ord, -1, keepdim)
+    return movedim(unsqueeze(found, -1), (-2, -1), (rows, columns)) if keepdim else found
+
+
+@composite(name="linalg.norm")
+def linalg_norm(
+    A: Array, ord: Number | str | None = None, dim: Ints | None = None, keepdim: bool = False,
+    *, dtype: DType | None = None,
+) -> Any:  # fmt: skip
+    """A norm of vectors or matrices (torch.linalg.norm).
+
+    Over one dim, or of a vector, `linalg.vector_norm`; over two, or of a matrix, `linalg.matrix_norm`; without `ord`
+    the root of the sum of all squares. Raises EngineError: RUNTIME, SHAPE, DTYPE.
+    """
+    if dim is not None:
+        if len(ints(dim)) not in (1, 2):
+            raise EngineError(
+                Reason.RUNTIME,
+                f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(ints(dim))}",
+            )
+    elif ord is not None and A.ndim not in (1, 2):
+        raise EngineError(
+            Reason.RUNTIME,
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D.",
+        )
+    if isinstance(ord, str):
+        return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+    if ord is None or (A.ndim == 1 if dim is None else len(ints(dim)) == 1):
+        return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
+    return matrix_norm(A, ord, (0, 1) if dim is None else dim, keepdim, dtype=dtype)
+
+
+@composite
+def norm(
+    input: Array, p: Number | str | None = "fro", dim: Ints | None = None, keepdim: bool = False,
+    *, dtype: DType | None = None,
+) -> Any:  # fmt: skip
+    """The p-norm of the elements over dim, or all of them (torch.norm).
+
+    p: a number; "fro" for 2; "nuc" for the sum of the singular values of the matrices along two dims.
+    Raises EngineError: RUNTIME for another word, SHAPE, DTYPE.
+    """
+    if not isinstance(p, str):
+        return vector_norm(input, 2 if p is None else p, dim, keepdim, dtype=dtype)
+    if p == "fro" and (dim is None or len(ints(dim)) <= 2):
+        return vector_norm(input, 2, dim, keepdim, dtype=dtype)
+    dims = tuple(range(input.ndim)) if dim is None else ints(dim)
+    return matrix_norm(input, p, dims, keepdim, dtype=dtype)
+
+
+@composite(name="linalg.cond")
+def cond(A: Array, p: Number | str | None = None) -> Any:
+    """The condition numbers of matrices: a norm of each times that of its inverse (torch.linalg.cond).
+
+    A: (..., m, n); p: a `linalg.matrix_norm` order, of square matrices; by default 2, or -2: the ratio of the largest
+    and the smallest singular value. inf where there is no inverse. Raises EngineError: RUNTIME, SHAPE.
+    """
+    if A.ndim < 2:
+        raise EngineError(Reason.SHAPE, "linalg.cond: The input tensor must have at least 2 dimensions.")
+    if p is None or p in (2, -2):
+        values = svdvals(A)
+        if not values.shape[-1]:
+            return total(_detached(values), (-1,))
+        largest = squeeze(narrow(values, -1, 0, 1), -1)
+        smallest = squeeze(narrow(values, -1, values.shape[-1] - 1, 1), -1)
+        return smallest / largest if p == -2 else largest / smallest
+    if not (p in ("fro", "nuc") if isinstance(p, str) else not isinstance(p, complex) and abs(p) in (1, math.inf)):
+        raise EngineError(Reason.RUNTIME, f"linalg.cond got an invalid norm type: {p}")
+    needs_square(f"linalg.cond(ord={p})", A)
+    if not A.size:
+        return total(_detached(A), (-2, -1))
+    array = A.array if type(A) is Tensor else A
+    singular = singular_ones(array)[..., None, None]
+    identity = module_of(array).eye(A.shape[-1], dtype=A.dtype)
+    inverse = where(_as_is(A, singular), float("inf"), inv(where(_as_is(A, singular), _as_is(A, identity), A)))
+    return matrix_norm(A, p) * matrix_norm(inverse, p)
+
+
+def _as_is(source: Any, array: Any) -> Any:
+    """A constant beside a Tensor or an array."""
+    return Tensor(array) if type(source) is Tensor else array
+
+
+def _detached(value: Any) -> Any:
+    return Tensor(value.array) if type(value) is Tensor else value
+
+
+@op(name="_matrix_rank")
+def _matrix_rank(xp: Any, A: Array, values: Array, atol: Array | Number | None, rtol: Array | Number | None) -> Array:
+    """How many (singular) values of each matrix are above its limit."""
+    return (xp.abs(values) > rank_limit(xp, A, values, atol, rtol)).sum(-1, dtype=dtypes.int64)
+
+
+@composite(name="linalg.matrix_rank", differentiable=False)
+def matrix_rank(
+    A: Array, *, atol: Array | Number | None = None, rtol: Array | Number | None = None, hermitian: bool = False
+) -> Any:
+    """How many singular values of each matrix are above max(atol, rtol * the largest) (torch.linalg.matrix_rank).
+
+    A: (..., m, n); rtol is the dtype's eps times the larger size by default, 0 where atol is positive; both may be
+    tensors, a limit for each matrix. hermitian: A equals its conjugate transpose. Raises EngineError: RUNTIME, SHAPE.
+    """
+    name = "torch.linalg.matrix_rank"
+    if A.ndim < 2:
+        raise EngineError(Reason.SHAPE, f"{name}: The input tensor input must have at least 2 dimensions.")
+    for which, limit in (("atol", atol), ("rtol", rtol)):
+        given = getattr(limit, "dtype", None)
+        if given is not None and given.kind == "c":
+            title = dtypes.TITLES[given]
+            raise EngineError(Reason.RUNTIME, f"{name}: {which} tensor of complex type is not supported. Got {title}")
+    if dtypes.category(A.dtype) < dtypes.FLOAT or A.dtype.itemsize == 2:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"{name}: This function doesn't handle types other than float and double: {dtypes.TITLES[A.dtype]}",
+        )
+    if not A.shape[-1] or not A.shape[-2]:
+        return total(A != A if type(A) is not Tensor else _as_is(A, A.array != A.array), (-2, -1))
+    values = eigvalsh(A) if hermitian else svdvals(A)
+    return _matrix_rank(A, values, atol, rtol)
