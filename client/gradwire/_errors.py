@@ -101,6 +101,7 @@ EXCEPTIONS: dict[int, type[GradwireError]] = {
     pb.REASON_RUNTIME: GradwireRuntimeError,
     pb.REASON_UNAUTHENTICATED: GradwirePermissionError,
     pb.REASON_PERMISSION_DENIED: GradwirePermissionError,
+    pb.REASON_STREAM_TAKEN: GradwireRuntimeError,
 }
 
 # For a refusal that carries no reason (a proxy's, gRPC's own): its status code decides.

@@ -1,9 +1,10 @@
 """A session: commands out in batches, answers back in order, and who waits for what.
 
-A command enters `buffer` (appending is atomic, so that is all the common path does) and leaves in a batch, one `Run`
-call of many commands. At most two batches are under way; a third waits, which is the backpressure. A waiting command
-has a `Ticket`, whose owner flushes and receives until the answer is in. A command that does not wait has the memo's
-`Entry`; if it is refused all the same, the refusal is kept and raised at the next wait, naming the line it came from.
+A command enters `buffer` (appending is atomic, so that is all the common path does) and leaves in a batch, which
+`Delivery` brings to the server, once only. A few batches are under way at most, of as many bytes as the server
+grants; who has more to send waits, which is the backpressure. A waiting command has a `Ticket`, whose owner flushes and
+receives until the answer is in. A command that does not wait has the memo's `Entry`; if it is refused all the same,
+the refusal is kept and raised at the next wait, naming the line it came from.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from gradwire import _wire
 from gradwire._bulk import Bulk
+from gradwire._delivery import MOST_FLIGHTS, Delivery, Flight
 from gradwire._ending import ORPHANS, Ending
 from gradwire._errors import GradwireError, make_error
 from gradwire._late import LateErrors
@@ -29,10 +31,11 @@ from gradwire.v1 import errors_pb2 as pb
 #: Commands after which a batch goes without being asked for.
 BATCH_COMMANDS = 64
 _BATCH_BYTES = 4 << 20
-_MOST_IN_FLIGHT = 2
-# While so many batches are under way commands gather, up to this many; then the client waits.
+# The more batches are under way the more commands gather for the next, up to this many; then the client waits.
 _MOST_WAITING = 1024
-_LOOK_EVERY = 32
+_MOST_RELEASES = 65_536
+# A release has eight bytes; a batch has this many besides its commands, at most.
+_BATCH_HEAD = 64
 _IDS_PER_WRITER = 40
 
 
@@ -43,18 +46,6 @@ class Ticket:
 
     def __init__(self) -> None:
         self.result: service_pb2.Result | None = None
-
-
-class Flight:
-    """A batch under way."""
-
-    __slots__ = ("first", "future", "records", "request")
-
-    def __init__(self, first: int, records: list[Ticket | Entry | None], request: bytes) -> None:
-        self.first = first
-        self.records = records
-        self.request = request
-        self.future: Any = None
 
 
 class Session:
@@ -76,8 +67,6 @@ class Session:
             service_pb2.OpenSessionResponse,
         )
         self.session_id = answer.session_id
-        self._session_bytes = answer.session_id.encode()
-        self._writer = answer.writer
         self.limits = answer.limits
         self._bulk = Bulk(transport, answer)
         self.lease_seconds = max(answer.lease_ms, 1) / 1000
@@ -88,15 +77,15 @@ class Session:
         self.ids = itertools.count((answer.writer << _IDS_PER_WRITER) + 1)
         #: Bytes of large commands in the buffer; small ones are not counted.
         self.buffered_bytes = 0
-        self._flights: deque[Flight] = deque()
         self._next_seq = 1
-        self._acknowledged = 0
         self._send_lock = threading.RLock()
         self._receive_lock = threading.RLock()
         self._late = LateErrors()
         #: Leaves that require grad and tensors that retain theirs, by id.
         self.watched: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._unusable: GradwireError | None = None
+        self._delivery = Delivery(transport, answer, self._why_dead)
+        self._delivery.connect()
         self._ending = Ending(transport, self.session_id, embedded)
         self._finalizer = weakref.finalize(self, ORPHANS.put, self._ending)
         self._finalizer.atexit = False
@@ -114,11 +103,9 @@ class Session:
             self.press()
 
     def press(self) -> None:
-        """A batch is full: send it, or let it grow while as many as may be are under way, up to a limit."""
+        """Send a batch, unless it should grow while others are under way."""
         waiting = len(self.buffer)
-        if waiting >= _MOST_WAITING or (
-            not waiting % _LOOK_EVERY and (len(self._flights) < _MOST_IN_FLIGHT or self._has_arrived())
-        ):
+        if waiting >= _MOST_WAITING or waiting >= BATCH_COMMANDS << max(0, len(self._delivery.flights) - 1):
             self.flush()
 
     def post_large(self, command: bytes, entry: Entry) -> None:
@@ -136,16 +123,21 @@ class Session:
             self.memo[entry.key] = entry
 
     def flush(self) -> None:
-        """Send what is buffered; waits only while two batches are under way already."""
+        """Send what is buffered; waits only while so much is under way already that there is no room."""
         with self._send_lock:
             while self.buffer or self.released:
                 self._refuse_if_unusable()
-                while len(self._flights) >= _MOST_IN_FLIGHT or self._has_arrived():
+                while not self._has_room():
                     self._receive()
                 with shielded():
-                    flight = self._take_batch()
-                    self._flights.append(flight)
-                    flight.future = self._transport.start_run(flight.request)
+                    self._delivery.send(self._take_batch())
+
+    def _has_room(self) -> bool:
+        try:
+            least = len(self.buffer[0][0])
+        except IndexError:  # releases alone
+            least = 8 * min(len(self.released), _MOST_RELEASES)
+        return self._delivery.has_room(least + 2 * _BATCH_HEAD)
 
     def _take_batch(self) -> Flight:
         # A release must come after every use of its id. All that were buffered before the ids were counted go with
@@ -153,22 +145,28 @@ class Session:
         releases = len(self.released)
         waiting = len(self.buffer)
         most = min(self.limits.max_batch_commands or 1024, 4096) - 1
+        most_bytes = self._delivery.batch_bytes(min(_BATCH_BYTES, self.limits.max_message_bytes or _BATCH_BYTES))
         commands: list[bytes] = []
         records: list[Ticket | Entry | None] = []
-        size = 0
-        while self.buffer and len(commands) < min(waiting, most) and size < _BATCH_BYTES:
+        size = _BATCH_HEAD
+        while self.buffer and len(commands) < min(waiting, most):
+            following = len(self.buffer[0][0])
+            if commands and size + following > most_bytes:
+                break
             command, record = self.buffer.popleft()
             commands.append(command)
             records.append(record)
-            size += len(command)
+            size += following
         if len(commands) == waiting and releases:
-            popleft = self.released.popleft
-            commands.append(_wire.release_command([popleft() for _ in range(min(releases, 65_536))]))
-            records.append(None)
+            fitting = min(releases, _MOST_RELEASES, (most_bytes - size) // 8 - _BATCH_HEAD)
+            if fitting > 0:
+                popleft = self.released.popleft
+                commands.append(_wire.release_command([popleft() for _ in range(fitting)]))
+                records.append(None)
         self.buffered_bytes = max(0, self.buffered_bytes - size)
         first, self._next_seq = self._next_seq, self._next_seq + len(commands)
-        request = _wire.run_request(self._session_bytes, self._writer, first, self._acknowledged, commands)
-        return Flight(first, records, request)
+        request, size = _wire.stream_batch(first, self._delivery.acknowledged, commands)
+        return Flight(first, records, request, size)
 
     # Waiting.
 
@@ -206,40 +204,30 @@ class Session:
         """Wait until everything issued so far is done. Raises GradwireError if any of it was refused."""
         self._refuse_if_unusable()
         self.flush()
-        while self._flights:
+        while self._delivery.flights:
             self._receive()
         self._late.raise_first()
 
     def _receive(self, ticket: Ticket | None = None) -> None:
         """Wait for the oldest batch and hand out its answers; not if another thread has answered `ticket` meanwhile."""
+        delivery = self._delivery
         with self._receive_lock:
-            if not self._flights:
+            if not delivery.flights:
                 self._refuse_if_unusable()
                 return
             if ticket is not None and ticket.result is not None:
                 return
-            flight = self._flights[0]
-
-            def restart() -> Any:
-                for each in tuple(self._flights):
-                    each.future = self._transport.start_run(each.request)
-                return flight.future
-
             try:
-                data = self._transport.finish_run(flight.future or restart(), restart, self._why_dead)
+                response = delivery.receive()
+                with shielded():
+                    self._hand_out(delivery.flights[0], response)
+                    delivery.settle()
             except GradwireError as error:
                 self._give_up(error)
                 self._refuse_if_unusable()
-            with shielded():
-                self._hand_out(flight, service_pb2.RunResponse.FromString(data))
-                self._flights.popleft()
-
-    def _has_arrived(self) -> bool:
-        try:
-            future = self._flights[0].future
-        except IndexError:  # none under way, or another thread has just taken the last one in
-            return False
-        return future is not None and future.done()
+            except BaseException:
+                delivery.drop()
+                raise
 
     def _hand_out(self, flight: Flight, response: service_pb2.RunResponse) -> None:
         for result in response.results:
@@ -257,7 +245,6 @@ class Session:
                 record.result = service_pb2.Result(
                     error=pb.Error(code=13, reason=pb.REASON_INTERNAL, message="the server did not answer a command")
                 )
-        self._acknowledged = flight.first + len(flight.records) - 1
 
     # The session's own life.
 
@@ -276,13 +263,14 @@ class Session:
             self.memo = {}
             self.buffer.clear()
             self.released.clear()
-            self._flights.clear()
+            self._delivery.clear()
 
     def forked(self) -> None:
         """In a forked child: the connection belongs to the parent."""
         self._finalizer.detach()
         self._send_lock = threading.RLock()
         self._receive_lock = threading.RLock()
+        self._delivery.forked()
         self._give_up(
             make_error(
                 pb.REASON_UNAVAILABLE,
@@ -295,14 +283,13 @@ class Session:
             self._embedded.forget()
 
     def tidy(self) -> None:
-        """Take in answers that have arrived and send what has been left waiting. Called by the keeper thread."""
+        """Send what has been left waiting, if that needs no wait. Called by the keeper thread."""
         if self._unusable is not None or not self._send_lock.acquire(blocking=False):
             return
         try:
-            if self._has_arrived():
-                self._receive()
-            if not self._flights:
+            if self._delivery.connected and len(self._delivery.flights) < MOST_FLIGHTS and self._has_room():
                 self.flush()
+            self._delivery.acknowledge()
         finally:
             self._send_lock.release()
 

@@ -1,20 +1,21 @@
 """What talks gRPC, but for the chunks of large tensors (_bulk.py): calls in, typed errors out.
 
-Requests and responses of `Run` travel as bytes, for the session packs them itself; the rare calls use the generated
-messages. Every wait here can be interrupted by Ctrl-C.
+Batches travel as bytes on a `Link`, for the session packs them itself; the rare calls use the generated messages.
+Every wait here can be interrupted by Ctrl-C.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 import time
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
 from gradwire._errors import GradwireError, make_error, reason_of_code
+from gradwire._link import Link
 from gradwire._version import __version__
 from gradwire._wire import Details
 from gradwire.v1 import errors_pb2
@@ -29,6 +30,10 @@ _OPTIONS = [
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.http2.max_pings_without_data", 0),
+    # Sessions try again by a patience of their own; gRPC is not to wait longer between its attempts.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.min_reconnect_backoff_ms", 5_000),
 ]
 # How often and how patiently a call is repeated that did not reach the server: about three seconds in all.
 _RETRY_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
@@ -58,18 +63,19 @@ class Transport:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self._closed = False
+        self._closing = threading.Event()
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
-        self._run: Any = self._channel.unary_unary(
-            _SERVICE + "Run", request_serializer=None, response_deserializer=None
+        self._stream: Any = self._channel.stream_stream(
+            _SERVICE + "Stream", request_serializer=None, response_deserializer=None
         )
+        self._link: Link | None = None
 
     def call(
         self, name: str, request: Message, answer: type[_M], timeout: float | None = 30.0, retried: bool = True
     ) -> _M:
         """A unary call. Raises GradwireError; repeats what did not reach the server, unless told otherwise."""
-        if self._closed:
-            raise self._closed_error()
+        if self.closed:
+            raise self.closed_error()
         method = self._channel.unary_unary(
             _SERVICE + name, request_serializer=type(request).SerializeToString, response_deserializer=answer.FromString
         )
@@ -80,7 +86,7 @@ class Transport:
             except grpc.RpcError as error:
                 self._refuse_unless_retriable(error, wait)
             except (grpc.FutureCancelledError, ValueError):  # ValueError: another thread has just closed the channel
-                raise self._closed_error() from None
+                raise self.closed_error() from None
             else:
                 return result
             time.sleep((wait or 0.0) * random.uniform(0.7, 1.3))
@@ -91,32 +97,15 @@ class Transport:
         if wait is None or found.reason != "UNAVAILABLE":
             raise found from None
 
-    def start_run(self, request: bytes) -> Any:
-        """Send a batch; the answer is a future of the serialized RunResponse."""
+    def open_link(self) -> Link:
+        """Open a stream; that it cannot be reached is found when it is used. Raises GradwireError if closed."""
+        if self._link is not None:
+            self._link.drop()
         try:
-            return self._run.future(request)
+            self._link = Link(self._stream, self.address)
         except ValueError:  # another thread has closed the channel
-            raise self._closed_error() from None
-
-    def finish_run(self, future: Any, restart: Callable[[], Any], alive: Callable[[], str | None]) -> bytes:
-        """Wait for a batch's answer. What did not reach the server is sent again by `restart`, a few times.
-
-        A batch applies once however often it is sent. `alive` says why trying again makes no sense.
-        """
-        for wait in (*_RETRY_WAITS, None):
-            try:
-                data: bytes = future.result()
-            except grpc.RpcError as error:
-                if (dead := alive()) is not None:
-                    raise make_error(errors_pb2.REASON_UNAVAILABLE, dead, 14) from None
-                self._refuse_unless_retriable(error, wait)
-            except grpc.FutureCancelledError:
-                raise self._closed_error() from None
-            else:
-                return data
-            time.sleep((wait or 0.0) * random.uniform(0.7, 1.3))
-            future = restart()
-        raise AssertionError("the last try raises")
+            raise self.closed_error() from None
+        return self._link
 
     def start_stream(self, kind: str, name: str, request: Any) -> Any:
         """Call a streaming method ("stream_unary", …) whose messages are bytes. Raises GradwireError when closed."""
@@ -124,20 +113,32 @@ class Transport:
         try:
             return method.future(request) if kind == "stream_unary" else method(request)
         except ValueError:  # another thread has closed the channel
-            raise self._closed_error() from None
+            raise self.closed_error() from None
 
     def explain(self, error: Exception) -> GradwireError:
         """What a broken call says, of what gRPC raises."""
-        if self._closed or not isinstance(error, grpc.RpcError):  # cancelled with the channel
-            return self._closed_error()
+        if self.closed or not isinstance(error, grpc.RpcError):  # cancelled with the channel
+            return self.closed_error()
         return to_error(error, self.address)
 
-    def _closed_error(self) -> GradwireError:
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing.is_set()
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, but not beyond `close`."""
+        self._closing.wait(seconds)
+
+    def closed_error(self) -> GradwireError:
+        """What to say of a use after `close`."""
         return make_error(errors_pb2.REASON_UNAVAILABLE, "the session was closed", 14)
 
     def close(self) -> None:
         """Close the channel; calls under way are cancelled."""
-        self._closed = True
+        self._closing.set()
+        if self._link is not None:
+            self._link.drop()
         self._channel.close()
 
 

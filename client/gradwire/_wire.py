@@ -16,6 +16,8 @@ Value = int | float
 Build = Callable[[Sequence[Value]], service_pb2.Command]
 
 _COMMANDS_TAG = b"\x32"  # RunRequest.commands = 6
+_BATCH_TAG = b"\x12"  # StreamRequest.batch = 2
+_ACKNOWLEDGE_TAG = b"\x1a"  # StreamRequest.acknowledge = 3
 _QUIET = b"\xf0\x01\x01"  # Command.quiet = 30, true
 # Eight bytes that are an id or a double and that no message holds by accident. The exponent keeps doubles normal.
 _MARK = struct.Struct("<I3sB")
@@ -90,13 +92,17 @@ def release_command(ids: Sequence[int]) -> bytes:
     return framed(b"\x6a" + varint(len(request)) + request + _QUIET)  # Command.release = 13
 
 
-def run_request(session_id: bytes, writer: int, first_seq: int, acknowledged: int, commands: Sequence[bytes]) -> bytes:
-    """A serialized RunRequest of framed commands."""
-    head = (
-        b"\x0a" + varint(len(session_id)) + session_id + b"\x10" + varint(writer) + b"\x18" + varint(first_seq)
-        + (b"\x28" + varint(acknowledged) if acknowledged else b"")
-    )  # fmt: skip
-    return head + b"".join(commands)
+def stream_batch(first_seq: int, acknowledged: int, commands: Sequence[bytes]) -> tuple[bytes, int]:
+    """A serialized StreamRequest with a batch of framed commands, and the bytes of credit that it uses."""
+    head = b"\x18" + varint(first_seq) + (b"\x28" + varint(acknowledged) if acknowledged else b"")
+    size = len(head) + sum(map(len, commands))
+    return b"".join((_BATCH_TAG, varint(size), head, *commands)), size
+
+
+def stream_acknowledge(seq: int) -> bytes:
+    """A serialized StreamRequest that says what has arrived."""
+    acknowledge = b"\x08" + varint(seq)
+    return _ACKNOWLEDGE_TAG + varint(len(acknowledge)) + acknowledge
 
 
 class Details:

@@ -77,6 +77,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "RUNTIME": _Code.INVALID_ARGUMENT,
     "UNAUTHENTICATED": _Code.UNAUTHENTICATED,
     "PERMISSION_DENIED": _Code.PERMISSION_DENIED,
+    "STREAM_TAKEN": _Code.ABORTED,
 }
 _NUMBERS = {reason: errors_pb2.Reason.Value(PREFIX + reason) for reason in CODES}
 # How long a client should wait before it tries again, in seconds.

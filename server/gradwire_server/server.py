@@ -10,6 +10,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from gradwire_server.backend import SessionBackend
+from gradwire_server.errors import Refusal
 from gradwire_server.service import SERVICE, Front
 
 # gRPC itself refuses what is over its cap without our details, after it has read the length. Up to this many times
@@ -54,6 +55,7 @@ class Server:
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.front.idle.wait(), grace)
         await self.backend.stop(grace)
+        self.front.streams.end(Refusal("UNAVAILABLE", "the server is shutting down"))
         await self._server.stop(min(grace, 1.0))
         log.info("stopped")
 

@@ -17,6 +17,7 @@ from gradwire.v1 import service_pb2
 from gradwire_server.backend import SessionBackend
 from gradwire_server.commands import MESSAGES
 from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.stream import Stream, Streams
 from gradwire_server.wire import peek_data, peek_session
 
 SERVICE = service_pb2.DESCRIPTOR.services_by_name["AutogradService"].full_name
@@ -42,6 +43,8 @@ class Front:
         self.waiting = 0  # bytes of requests that are being answered
         self.idle = asyncio.Event()
         self.idle.set()
+        self.streams = Streams()
+        self._most_waiting = _MOST_WAITING * backend.limits.max_message_bytes
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """All methods of the service, bytes in and bytes out."""
@@ -61,6 +64,7 @@ class Front:
         }
         table["Upload"] = grpc.stream_unary_rpc_method_handler(self._upload)
         table["Download"] = grpc.unary_stream_rpc_method_handler(self._download)
+        table["Stream"] = grpc.stream_stream_rpc_method_handler(self._stream)
         return grpc.method_handlers_generic_handler(SERVICE, table)
 
     def _answering(self, method: str, answer: Answer) -> Answer:
@@ -68,34 +72,46 @@ class Front:
         cap = self.backend.limits.max_message_bytes
 
         async def handle(raw: bytes, context: Context) -> bytes:
-            self._enter()
             size = len(raw)
-            self.waiting += size
+            self.begin(size)
             try:
-                self._admit(method)
+                self.admit(method)
                 if size > cap:
                     raise _over_cap(size, cap)
-                if size > _MAX_CONTROL and self.waiting > _MOST_WAITING * cap:
+                if size > _MAX_CONTROL and self.crowded:
                     raise Refusal("UNAVAILABLE", "too many large requests wait to be answered; try again")
                 return await answer(raw, context)
             except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
                 await _abort(context, error, method)
             finally:
-                self.waiting -= size
-                self._leave()
+                self.end(size)
 
         return handle
 
-    def _enter(self) -> None:
+    def begin(self, size: int = 0) -> None:
+        """A call or a stream's batch of so many bytes is to be answered."""
         self.active += 1
+        self.waiting += size
         self.idle.clear()
 
-    def _leave(self) -> None:
+    def end(self, size: int = 0) -> None:
+        """It was."""
         self.active -= 1
         if not self.active:
             self.idle.set()
+        if size:
+            full = self.crowded
+            self.waiting -= size
+            if full and not self.crowded:
+                self.streams.wake()
 
-    def _admit(self, method: str) -> None:
+    @property
+    def crowded(self) -> bool:
+        """Whether as many bytes wait as may: large requests are refused, streams are not read."""
+        return self.waiting > self._most_waiting
+
+    def admit(self, method: str) -> None:
+        """Raises Refusal if the server is about to end."""
         if self.draining and method not in _ALLOWED_IN_DRAIN:
             raise Refusal("UNAVAILABLE", "the server is shutting down")
 
@@ -136,11 +152,18 @@ class Front:
     async def _list_ops(self, raw: bytes, context: Context) -> bytes:
         return await self.backend.list_ops(_small(service_pb2.ListOpsRequest, raw).prefix)
 
+    async def _stream(self, requests: AsyncIterator[bytes], context: Context) -> None:
+        try:
+            self.admit("Stream")
+            await Stream(self, context).serve()
+        except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
+            await _abort(context, error, "Stream")
+
     async def _upload(self, requests: AsyncIterator[bytes], context: Context) -> bytes:
         """Take chunks in. The transfer's id goes out with the headers, so that a broken call can be gone on with."""
-        self._enter()
+        self.begin()
         try:
-            self._admit("Upload")
+            self.admit("Upload")
             arrival: Any = None
             async for raw in requests:
                 if arrival is None:
@@ -157,7 +180,7 @@ class Front:
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await _abort(context, error, "Upload")
         finally:
-            self._leave()
+            self.end()
 
     async def _begin_upload(self, raw: bytes) -> Any:
         first = _small(service_pb2.UploadRequest, raw)
@@ -178,9 +201,9 @@ class Front:
         return memoryview(message.data)
 
     async def _download(self, raw: bytes, context: Context) -> None:
-        self._enter()
+        self.begin()
         try:
-            self._admit("Download")
+            self.admit("Download")
             request = _small(service_pb2.DownloadRequest, raw)
             offset = request.offset
             while True:
@@ -192,7 +215,7 @@ class Front:
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await _abort(context, error, "Download")
         finally:
-            self._leave()
+            self.end()
 
 
 def _small(kind: type[M], raw: bytes) -> M:

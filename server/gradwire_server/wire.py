@@ -54,11 +54,27 @@ def peek_run(raw: bytes) -> Header | None:
 
 def peek_data(raw: bytes, field: int) -> memoryview | None:
     """The bytes of a message that is one bytes field and nothing else; None if it is anything else."""
+    place = _only_field(raw, field)
+    return None if place is None else memoryview(raw)[place:]
+
+
+def peek_field(raw: bytes, field: int) -> bytes | None:
+    """As `peek_data`, a copy."""
+    place = _only_field(raw, field)
+    return None if place is None else raw[place:]
+
+
+def _only_field(raw: bytes, field: int) -> int | None:
     key = field << 3 | _BYTES
     if key >= 0x80 or not raw or raw[0] != key:
         return None
     size, place = _varint(raw, 1)
-    return memoryview(raw)[place:] if size == len(raw) - place else None
+    return place if size == len(raw) - place else None
+
+
+def varint_field(field: int, value: int) -> bytes:
+    """A field that is a number."""
+    return _encode(field << 3 | _VARINT) + _encode(value)
 
 
 def bytes_field(field: int, size: int) -> bytes:

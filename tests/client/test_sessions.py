@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import gradwire
+from gradwire._link import Link, LinkBroken
 from gradwire._session import Session
+from gradwire.v1 import service_pb2
 
 
 def bytes_held(session: Session) -> int:
@@ -210,13 +212,13 @@ def test_what_a_pausing_program_left_is_sent_all_the_same(deferring):
 
 def test_a_keyboard_interrupt_in_a_wait_loses_nothing(deferring, monkeypatch):
     x = gradwire.tensor([1.0, 2.0], requires_grad=True)
-    finish = deferring._transport.finish_run
+    receive = Link.receive_batch
 
-    def interrupted(*args):
-        monkeypatch.setattr(deferring._transport, "finish_run", finish)
+    def interrupted(link):
+        monkeypatch.setattr(Link, "receive_batch", receive)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(deferring._transport, "finish_run", interrupted)
+    monkeypatch.setattr(Link, "receive_batch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         x * 2.0
     y = (x * x).sum()
@@ -227,47 +229,24 @@ def test_a_keyboard_interrupt_in_a_wait_loses_nothing(deferring, monkeypatch):
     assert count == 2  # x and its gradient; the interrupted result was released
 
 
-def test_a_batch_that_did_not_arrive_is_sent_again_and_applies_once(deferring, monkeypatch):
-    import grpc
-
+def test_a_batch_whose_answer_was_lost_is_sent_again_and_applies_once(deferring, monkeypatch):
     x = gradwire.tensor([1.0])
     with gradwire.no_grad():
         x.add_(1.0)
-    start, sent = deferring._transport.start_run, []
+    receive, send, sent = Link.receive_batch, Link.send, []
 
-    class Lost(grpc.RpcError, grpc.Call):
-        def code(self):
-            return grpc.StatusCode.UNAVAILABLE
+    def once_broken(link):
+        receive(link)
+        monkeypatch.setattr(Link, "receive_batch", receive)
+        raise LinkBroken(gradwire.GradwireError("the connection broke"))
 
-        def details(self):
-            return "the connection broke"
-
-        def trailing_metadata(self):
-            return ()
-
-        initial_metadata = add_callback = is_active = time_remaining = cancel = None
-
-    class Broken:
-        def __init__(self, future):
-            self.future = future
-
-        def result(self):
-            self.future.result()
-            raise Lost
-
-        def done(self):
-            return False
-
-    def once_broken(request):
-        sent.append(request)
-        future = start(request)
-        return Broken(future) if len(sent) == 1 else future
-
-    Lost.__abstractmethods__ = frozenset()
-    monkeypatch.setattr(deferring._transport, "start_run", once_broken)
+    monkeypatch.setattr(Link, "receive_batch", once_broken)
+    monkeypatch.setattr(Link, "send", lambda link, request: sent.append(request) or send(link, request))
     x.add_(1.0)
+    batch, attach, again = sent[:3]
+    assert service_pb2.StreamRequest.FromString(attach).HasField("attach")
+    assert batch == again
     assert x.tolist() == [3.0]
-    assert sent[0] == sent[1]
 
 
 def test_server_info_names_devices_and_limits(deferring):

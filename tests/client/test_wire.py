@@ -96,13 +96,17 @@ def test_release_command():
     assert parse(_wire.release_command(ids)) == expected
 
 
-def test_run_request():
+def test_a_batch_of_a_stream():
     command = service_pb2.Command(read=commands_pb2.ReadRequest(tensor=7))
-    data = _wire.run_request(b"abc", 3, 1000, 999, [_wire.framed(command.SerializeToString())] * 2)
-    expected = service_pb2.RunRequest(
-        session_id="abc", writer=3, first_seq=1000, acknowledged_seq=999, commands=[command, command]
-    )
-    assert service_pb2.RunRequest.FromString(data) == expected
+    data, size = _wire.stream_batch(1000, 999, [_wire.framed(command.SerializeToString())] * 2)
+    expected = service_pb2.RunRequest(first_seq=1000, acknowledged_seq=999, commands=[command, command])
+    assert service_pb2.StreamRequest.FromString(data) == service_pb2.StreamRequest(batch=expected)
+    assert size == expected.ByteSize()
+
+
+def test_an_acknowledgement_of_a_stream():
+    expected = service_pb2.StreamRequest(acknowledge=service_pb2.StreamAcknowledge(acknowledged_seq=1000))
+    assert service_pb2.StreamRequest.FromString(_wire.stream_acknowledge(1000)) == expected
 
 
 def test_what_the_client_posts_parses_to_what_it_means(deferring, posted):

@@ -149,8 +149,9 @@ def test_names_are_cased_as_buf_standard_asks(files: list[FileDescriptorProto]) 
 def test_first_field_of_every_session_request_is_the_session(
     methods: list[MethodDescriptorProto], messages: dict[str, DescriptorProto]
 ) -> None:
-    # An upload is a stream of parts: its first message names the session.
-    requests = {m.name: messages["UploadStart" if m.name == "Upload" else f"{m.name}Request"] for m in methods}
+    # An upload and a stream have parts: the first names the session.
+    begins = {"Upload": "UploadStart", "Stream": "StreamAttach"}
+    requests = {m.name: messages[begins.get(m.name, f"{m.name}Request")] for m in methods}
     for name, request in requests.items():
         by_number = {field.number: field.name for field in request.field}
         assert (by_number.get(1) == "session_id") == (name not in WITHOUT_SESSION), name

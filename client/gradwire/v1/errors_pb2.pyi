@@ -51,6 +51,7 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_RUNTIME: _ClassVar[Reason]
     REASON_UNAUTHENTICATED: _ClassVar[Reason]
     REASON_PERMISSION_DENIED: _ClassVar[Reason]
+    REASON_STREAM_TAKEN: _ClassVar[Reason]
 REASON_UNSPECIFIED: Reason
 REASON_SESSION_NOT_FOUND: Reason
 REASON_SESSION_EXPIRED: Reason
@@ -93,6 +94,7 @@ REASON_RESULT_FORGOTTEN: Reason
 REASON_RUNTIME: Reason
 REASON_UNAUTHENTICATED: Reason
 REASON_PERMISSION_DENIED: Reason
+REASON_STREAM_TAKEN: Reason
 
 class Error(_message.Message):
     __slots__ = ("code", "reason", "message", "metadata", "root_seq")

@@ -221,6 +221,56 @@ class RunResponse(_message.Message):
     epoch: int
     def __init__(self, results: _Optional[_Iterable[_Union[Result, _Mapping]]] = ..., applied_seq: _Optional[int] = ..., durable_seq: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
+class StreamRequest(_message.Message):
+    __slots__ = ("attach", "batch", "acknowledge")
+    ATTACH_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
+    attach: StreamAttach
+    batch: RunRequest
+    acknowledge: StreamAcknowledge
+    def __init__(self, attach: _Optional[_Union[StreamAttach, _Mapping]] = ..., batch: _Optional[_Union[RunRequest, _Mapping]] = ..., acknowledge: _Optional[_Union[StreamAcknowledge, _Mapping]] = ...) -> None: ...
+
+class StreamAttach(_message.Message):
+    __slots__ = ("session_id", "writer", "epoch", "acknowledged_seq", "attempt")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_SEQ_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    writer: int
+    epoch: int
+    acknowledged_seq: int
+    attempt: int
+    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., epoch: _Optional[int] = ..., acknowledged_seq: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
+
+class StreamAcknowledge(_message.Message):
+    __slots__ = ("acknowledged_seq",)
+    ACKNOWLEDGED_SEQ_FIELD_NUMBER: _ClassVar[int]
+    acknowledged_seq: int
+    def __init__(self, acknowledged_seq: _Optional[int] = ...) -> None: ...
+
+class StreamResponse(_message.Message):
+    __slots__ = ("attached", "batch", "credit_bytes")
+    ATTACHED_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    attached: StreamAttached
+    batch: RunResponse
+    credit_bytes: int
+    def __init__(self, attached: _Optional[_Union[StreamAttached, _Mapping]] = ..., batch: _Optional[_Union[RunResponse, _Mapping]] = ..., credit_bytes: _Optional[int] = ...) -> None: ...
+
+class StreamAttached(_message.Message):
+    __slots__ = ("applied_seq", "durable_seq", "epoch")
+    APPLIED_SEQ_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_SEQ_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    applied_seq: int
+    durable_seq: int
+    epoch: int
+    def __init__(self, applied_seq: _Optional[int] = ..., durable_seq: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
 class UploadRequest(_message.Message):
     __slots__ = ("start", "data")
     START_FIELD_NUMBER: _ClassVar[int]

@@ -136,6 +136,11 @@ class AutogradServiceStub(object):
                 request_serializer=gradwire_dot_v1_dot_service__pb2.RunRequest.SerializeToString,
                 response_deserializer=gradwire_dot_v1_dot_service__pb2.RunResponse.FromString,
                 _registered_method=True)
+        self.Stream = channel.stream_stream(
+                '/gradwire.v1.AutogradService/Stream',
+                request_serializer=gradwire_dot_v1_dot_service__pb2.StreamRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_service__pb2.StreamResponse.FromString,
+                _registered_method=True)
         self.Cancel = channel.unary_unary(
                 '/gradwire.v1.AutogradService/Cancel',
                 request_serializer=gradwire_dot_v1_dot_service__pb2.CancelRequest.SerializeToString,
@@ -299,6 +304,16 @@ class AutogradServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Stream(self, request_iterator, context):
+        """Runs batches of one writer, the first message naming both, and answers them in the order in which they came; the
+        next may be sent before the last is answered. What was applied but not answered when a stream broke is answered
+        from memory to whoever sends it again on the next stream, so every command applies once. A writer has one
+        stream: another takes over, and the one before ends with STREAM_TAKEN. Either side may half-close when it is done.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Cancel(self, request, context):
         """Stops what a session is computing.
         """
@@ -422,6 +437,11 @@ def add_AutogradServiceServicer_to_server(servicer, server):
                     servicer.Run,
                     request_deserializer=gradwire_dot_v1_dot_service__pb2.RunRequest.FromString,
                     response_serializer=gradwire_dot_v1_dot_service__pb2.RunResponse.SerializeToString,
+            ),
+            'Stream': grpc.stream_stream_rpc_method_handler(
+                    servicer.Stream,
+                    request_deserializer=gradwire_dot_v1_dot_service__pb2.StreamRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_service__pb2.StreamResponse.SerializeToString,
             ),
             'Cancel': grpc.unary_unary_rpc_method_handler(
                     servicer.Cancel,
@@ -980,6 +1000,33 @@ class AutogradService(object):
             '/gradwire.v1.AutogradService/Run',
             gradwire_dot_v1_dot_service__pb2.RunRequest.SerializeToString,
             gradwire_dot_v1_dot_service__pb2.RunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Stream(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/gradwire.v1.AutogradService/Stream',
+            gradwire_dot_v1_dot_service__pb2.StreamRequest.SerializeToString,
+            gradwire_dot_v1_dot_service__pb2.StreamResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,210 @@
+"""Exactly once: the batches under way, over links that may break.
+
+A batch is kept until its answer is here. When a link breaks the next one carries all of them again, in their order;
+the server answers from memory what it had applied, so each command applies once however often it was sent. What is
+kept is capped by the credit that the server grants.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gradwire._errors import GradwireError, make_error
+from gradwire._link import Link, LinkBroken
+from gradwire._shield import shielded
+from gradwire.v1 import errors_pb2 as pb
+from gradwire.v1 import service_pb2
+
+if TYPE_CHECKING:
+    from gradwire._transport import Transport
+
+#: How long a session tries to reach its server again before it gives up.
+PATIENCE_SECONDS = 30.0
+#: Batches under way at most.
+MOST_FLIGHTS = 8
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
+_STEADY_SECONDS = 5.0  # a link that held so long has shown that the server can be reached
+# Links of the parent, in a forked child: to finalize one there would wait for a lock of a thread that is not there.
+_of_the_parent: list[object] = []
+
+
+class Flight:
+    """A batch under way: its first command's seq, who wants which answer, and its bytes."""
+
+    __slots__ = ("first", "records", "request", "size")
+
+    def __init__(self, first: int, records: list[Any], request: bytes, size: int) -> None:
+        self.first = first
+        self.records = records
+        self.request = request
+        self.size = size
+
+    @property
+    def last(self) -> int:
+        """The last command's seq."""
+        return self.first + len(self.records) - 1
+
+
+class Delivery:
+    """The batches of one writer. One thread at a time sends, and one receives."""
+
+    def __init__(
+        self, transport: Transport, opened: service_pb2.OpenSessionResponse, why_dead: Callable[[], str | None]
+    ) -> None:
+        self._transport = transport
+        self._session_id = opened.session_id
+        self._writer = opened.writer
+        self._epoch = opened.epoch
+        self._why_dead = why_dead
+        self.flights: deque[Flight] = deque()
+        #: The last command whose answer is here, and the last of which the server was told so.
+        self.acknowledged = 0
+        self._told = 0
+        self._link: Link | None = None
+        self._attempts = 0
+        self._credit = 0
+        # A batch joins the flights and goes out in one step, as seen by the thread that opens the next link.
+        self._lock = threading.Lock()
+        self._failing_since: float | None = None
+        self._wait = _FIRST_WAIT
+        self._attached_at = 0.0
+
+    def connect(self) -> None:
+        """Open a link if there is none. Raises GradwireError."""
+        if self._link is None:
+            self._open()
+
+    def has_room(self, size: int) -> bool:
+        """Whether a batch of so many bytes may go."""
+        return not self.flights or (len(self.flights) < MOST_FLIGHTS and self._credit >= size)
+
+    def batch_bytes(self, most: int) -> int:
+        """How many bytes the next batch may have, up to `most`."""
+        return min(most, self._credit)
+
+    def send(self, flight: Flight) -> None:
+        """Send a batch; while there is no link it waits for the next."""
+        with self._lock:
+            self.flights.append(flight)
+            self._credit -= flight.size
+            self._told = self.acknowledged
+            if self._link is not None:
+                self._link.send(flight.request)
+
+    def receive(self) -> service_pb2.RunResponse:
+        """Wait for the oldest batch's answer, to be followed by `settle`. Raises GradwireError when all is lost.
+
+        Where the wait or what follows it is interrupted, `drop` must be called: the answer comes again.
+        """
+        flight = self.flights[0]
+        while True:
+            link = self._link or self._open()
+            try:
+                response, credit = link.receive_batch()
+            except LinkBroken as broken:
+                self._lost(broken.error)
+                continue
+            if response.applied_seq < flight.last:
+                raise make_error(
+                    pb.REASON_INTERNAL,
+                    f"the server answered commands through {response.applied_seq} in place of {flight.last}",
+                    13,
+                )
+            with self._lock:
+                self._credit += credit
+            return response
+
+    def settle(self) -> None:
+        """The oldest batch's answer has been handed out."""
+        self.acknowledged = self.flights.popleft().last
+        self._failing_since = None
+
+    def acknowledge(self) -> None:
+        """Let the server forget the answers that are here, if no batch has told it."""
+        with self._lock:
+            if self._link is not None and self._told < self.acknowledged:
+                self._told = self.acknowledged
+                self._link.acknowledge(self._told)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a link that is not known to be broken."""
+        link = self._link
+        return link is not None and link.alive
+
+    def drop(self) -> None:
+        """Give the link up; the next wait opens another."""
+        with self._lock:
+            link, self._link = self._link, None
+        if link is not None:
+            link.drop()
+
+    def clear(self) -> None:
+        """Forget all batches."""
+        self.flights.clear()
+
+    def forked(self) -> None:
+        """In a forked child: leave the link to the parent."""
+        _of_the_parent.append(self._link)
+        self._link = None
+        self._lock = threading.Lock()
+        self.clear()
+
+    def _open(self) -> Link:
+        while True:
+            link = self._transport.open_link()
+            self._attempts += 1
+            try:
+                response = link.attach(self._session_id, self._writer, self._attempts, self._epoch, self.acknowledged)
+            except LinkBroken as broken:
+                self._lost(broken.error)
+                continue
+            except GradwireError as error:
+                raise self._gone(error) from None
+            except BaseException:
+                link.drop()
+                raise
+            if response.attached.applied_seq < self.acknowledged:
+                raise self._gone(make_error(pb.REASON_EPOCH_MISMATCH, "it has lost commands that it had answered", 9))
+            with shielded(), self._lock:
+                self._link = link
+                self._attached_at = time.monotonic()
+                self._credit = response.credit_bytes - sum(flight.size for flight in self.flights)
+                for flight in self.flights:
+                    link.send(flight.request)
+            return link
+
+    def _gone(self, error: GradwireError) -> GradwireError:
+        """What to say where the server can be reached but will not go on with the session."""
+        if error.reason not in ("SESSION_NOT_FOUND", "EPOCH_MISMATCH"):
+            return error
+        message = (
+            f"the server at {self._transport.address} no longer has this session, as after a restart, and its tensors "
+            f"are lost ({error}). gradwire.connect() opens another"
+        )
+        reason = pb.Reason.Value(f"REASON_{error.reason}")
+        return make_error(reason, message, error.code, error.metadata)
+
+    def _lost(self, error: GradwireError) -> None:
+        """The link broke: wait a little before the next one. Raises GradwireError when that was tried long enough."""
+        self.drop()
+        if self._transport.closed:
+            raise self._transport.closed_error()
+        if (dead := self._why_dead()) is not None:
+            raise make_error(pb.REASON_UNAVAILABLE, dead, 14)
+        now = time.monotonic()
+        held = self._attached_at and now - self._attached_at > _STEADY_SECONDS
+        self._attached_at = 0.0
+        if self._failing_since is None or held:
+            self._failing_since, self._wait = now, _FIRST_WAIT
+            return
+        failing = now - self._failing_since
+        if failing > PATIENCE_SECONDS:
+            raise make_error(pb.REASON_UNAVAILABLE, f"gave up after {failing:.0f} seconds: {error}", 14, error.metadata)
+        self._transport.pause(self._wait * random.uniform(0.7, 1.3))
+        self._wait = min(2 * self._wait, _LONGEST_WAIT)
