@@ -21,7 +21,7 @@ def environment(threads: int) -> None:
 def has_torch(threads: int) -> bool:
     """Whether PyTorch can be compared with; sets its threads."""
     if importlib.util.find_spec("torch") is None:
-        print("PyTorch is not installed, and it is what this is compared with: pip install torch")
+        print("PyTorch is not installed, and much is compared with it: pip install torch==2.13.0\n")
         return False
     import torch
 
@@ -34,8 +34,7 @@ def suite(options: argparse.Namespace) -> int:
     from benchmarks import report
     from benchmarks.suite import measure
 
-    if not has_torch(options.threads):
-        return 1
+    with_torch = has_torch(options.threads)
     if options.address:
         import gradwire
 
@@ -44,9 +43,12 @@ def suite(options: argparse.Namespace) -> int:
     print(report.heading(about))
     print(report.header(), flush=True)
     results = []
-    for result in measure(options.only, options.turns):
+    for result in measure(options.only, options.turns, with_torch):
         results.append(result)
         print(report.row(result), flush=True)
+    if not results:
+        print(f"no part's name contains {options.only!r}; there are torch, tcp, sessions, neighbour and memory")
+        return 1
     report.save(options.json or OUTPUT / "suite.json", results, about)
     return 0
 
@@ -76,7 +78,7 @@ def ops(options: argparse.Namespace) -> int:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--only", default="", help="only rows whose name contains this")
+    common.add_argument("--only", default="", help="only rows (of the suite: parts) whose name contains this")
     common.add_argument("--turns", type=int, default=9, help="pairs of turns per row")
     common.add_argument("--threads", type=int, default=min(2, blas.cores()), help="threads of PyTorch and of BLAS")
     common.add_argument("--json", type=Path, help=f"where to write the results; else in {OUTPUT}")

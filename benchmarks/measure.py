@@ -64,7 +64,7 @@ class Result:
     def at_best(self) -> float:
         """The ratio of each side's fastest turn: less exact than the median, but unharmed by what else runs here."""
         ratio: float = self.ours.min / self.theirs.min
-        return ratio
+        return 1 / ratio if self.bound.at_least else ratio
 
     @property
     def verdict(self) -> str:
@@ -95,6 +95,22 @@ class Result:
         self.ratios.append(ours / theirs if ratio is None else ratio)
 
 
+@dataclass(frozen=True)
+class Fact:
+    """A row that is no ratio: a size, or why a row is left out."""
+
+    name: str
+    value: str
+    must: str = ""
+    holds: bool | None = None
+    number: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Whether it is what it must be."""
+        return {None: "", True: "pass", False: "FAIL"}[self.holds]
+
+
 def seconds(run: Run) -> float:
     """How long one run takes."""
     start = time.perf_counter()
@@ -104,7 +120,9 @@ def seconds(run: Run) -> float:
 
 def runs_for(run: Run, turn_seconds: float) -> int:
     """How many runs fill a turn; the run must be warm."""
-    once = min(seconds(run) for _ in range(3))
+    once = seconds(run)
+    if once < turn_seconds / 3:
+        once = min(once, seconds(run), seconds(run))
     return max(1, min(10_000, math.ceil(turn_seconds / max(once, 1e-7))))
 
 
@@ -121,7 +139,6 @@ def compare(
 ) -> Result:
     """Fill a row: `per` is how many units of work a run does. Both must have been checked to do the same."""
     for run in (ours, theirs):
-        run()
         run()
     counts = runs_for(ours, turn_seconds), runs_for(theirs, turn_seconds)
     for number in range(turns):

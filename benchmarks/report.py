@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Result
+from benchmarks.measure import Fact, Result
 
 PACKAGES = ("numpy", "grpcio", "protobuf", "torch")
 SCALES = {"µs": 1e6, "ms": 1e3, "s": 1.0}
@@ -91,8 +91,10 @@ def shown(seconds: float, unit: str) -> str:
     return f"{seconds * SCALES[unit]:.3g} {unit}"
 
 
-def row(result: Result) -> str:
+def row(result: Result | Fact) -> str:
     """A line of the table."""
+    if isinstance(result, Fact):
+        return f"| {result.name} | | {result.value} | | | {result.must} | | {result.verdict} |"
     low, high = result.interval
     cells = [
         result.name,
@@ -115,16 +117,19 @@ def header(columns: Sequence[str] = COLUMNS) -> str:
     return "| " + " | ".join(columns) + " |\n|" + " --- |" * len(columns)
 
 
-def save(path: Path, results: Sequence[Result], about: dict[str, Any]) -> None:
+def save(path: Path, results: Sequence[Result | Fact], about: dict[str, Any]) -> None:
     """Write the results in pytest-benchmark's form."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document(results, about), indent=1, ensure_ascii=False) + "\n")
 
 
-def document(results: Sequence[Result], about: dict[str, Any]) -> dict[str, Any]:
+def document(results: Sequence[Result | Fact], about: dict[str, Any]) -> dict[str, Any]:
     """The results as pytest-benchmark stores them."""
     rows = []
+    facts = [result for result in results if isinstance(result, Fact)]
     for result in results:
+        if isinstance(result, Fact):
+            continue
         for side, stats in (("gradwire", result.ours), (result.peer, result.theirs)):
             extra = {
                 "workload": result.name,
@@ -152,6 +157,7 @@ def document(results: Sequence[Result], about: dict[str, Any]) -> dict[str, Any]
         "machine_info": about,
         "commit_info": {"id": about["commit"]},
         "benchmarks": rows,
+        "facts": [vars(fact) for fact in facts],
         "datetime": about["date"],
         "version": version("pytest-benchmark"),
     }

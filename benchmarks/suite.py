@@ -1,55 +1,133 @@
-"""The workloads over a real connection, each beside PyTorch in process (or its bare peer) in the same run."""
+"""What gradwire promises about its speed, row by row, each measured beside what it is compared with.
+
+A part is a group of rows that share their processes; parts and rows come in the order of the table.
+"""
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack
 from typing import Any
 
-from benchmarks.measure import Bound, Result, Run, compare
-from benchmarks.workloads import chain, round_trip, training
+import numpy as np
 
-SMALL, LARGE = (64, 256, 10), (1024, 1024, 1024, 10)
+from benchmarks import by_hand, sessions
+from benchmarks.bare import Peer
+from benchmarks.measure import Bound, Fact, Result, Run, compare, seconds
+from benchmarks.processes import bare, served
+from benchmarks.workloads import LARGE, SMALL, chain, round_trip, training
 
-
-@dataclass(frozen=True)
-class Workload:
-    """A row whose work is written once for both: how it is built for a module, and what one run counts as."""
-
-    name: str
-    build: Callable[[Any], Run]
-    per: int
-    bound: Bound
-
-
-WORKLOADS = [
-    Workload("W1 eager: 1,000 ops + backward", chain, 1, Bound(2, 1)),
-    Workload(
-        "W2 eager: step of a 64-256-10 MLP, batch 128", lambda t: training(t, 128, SMALL, 200), 200, Bound(3, 1.5)
-    ),
-    Workload(
-        "W3 eager: step of a 1024-1024-1024-10 MLP, batch 512", lambda t: training(t, 512, LARGE, 10), 10, Bound()
-    ),
-    Workload("tiny op + read", round_trip, 1, Bound()),
-]
+Row = Result | Fact
+BULK = 64 << 20
+STEPS = {"W2": 200, "W3": 10}
 
 
 def agree(name: str, ours: Run, theirs: Run) -> None:
     """Run both once and compare their answers. Raises SystemExit where they differ."""
-    answer, expected = ours(), theirs()
-    if abs(answer - expected) > 1e-3 * max(1.0, abs(expected)):  # type: ignore[operator, arg-type]
-        raise SystemExit(f"{name}: PyTorch computed {expected}, gradwire {answer}")
+    answer, expected = float(ours()), float(theirs())  # type: ignore[arg-type]
+    if abs(answer - expected) > 1e-3 * max(1.0, abs(expected)):
+        raise SystemExit(f"{name}: gradwire computed {answer}, what it is compared with {expected}")
 
 
-def measure(only: str, turns: int) -> Iterator[Result]:
-    """The rows whose name contains `only`, as they are measured."""
+def uses_avx512() -> bool:
+    """Whether NumPy's BLAS was told to take AVX-512 kernels: then PyTorch is the measure of a large step."""
+    return os.environ.get("OPENBLAS_CORETYPE", "").lower() in ("skylakex", "cooperlake", "sapphirerapids")
+
+
+def beside_torch(turns: int) -> Iterator[Row]:
+    """W1 to W3 over a connection to the embedded server (or the one that `--address` names), PyTorch in process."""
     import torch
 
     import gradwire
 
-    for workload in WORKLOADS:
-        if only in workload.name:
-            ours, theirs = workload.build(gradwire), workload.build(torch)
-            agree(workload.name, ours, theirs)
-            result = Result("suite", workload.name, "PyTorch", workload.bound)
-            yield compare(result, ours, theirs, per=workload.per, turns=turns)
+    def row(name: str, bound: Bound, build: Callable[[Any], Run], theirs: Run, peer: str, per: int) -> Result:
+        ours = build(gradwire)
+        agree(name, ours, theirs)
+        return compare(Result("suite", name, peer, bound), ours, theirs, per=per, turns=turns)
+
+    yield row("W1 eager: 1,000 ops + backward", Bound(2, 1), chain, chain(torch), "PyTorch", 1)
+    shapes = {"W2": (128, SMALL), "W3": (512, LARGE)}
+    bounds = {
+        ("W2", False): Bound(3, 1.5),
+        ("W3", False): Bound(),
+        ("W2", True): Bound(1, 0.7),
+        ("W3", True): Bound(0.8, 0.6) if uses_avx512() else Bound(),
+    }
+    for (name, compiled), bound in bounds.items():
+        batch, sizes = shapes[name]
+        steps, how = STEPS[name], "compiled" if compiled else "eager"
+        title = f"{name} {how}: step of a {'-'.join(map(str, sizes))} MLP, batch {batch}"
+        if compiled and not hasattr(gradwire, "compile"):
+            yield Fact(title, "left out: there is no gradwire.compile in this version")
+            continue
+        build = functools.partial(training, batch=batch, sizes=sizes, steps=steps, compiled=compiled)
+        yield row(title, bound, build, training(torch, batch, sizes, steps), "PyTorch", steps)
+        if compiled:
+            floor = Bound(1.15) if name == "W3" and not uses_avx512() else Bound()
+            hand = by_hand.training(batch, sizes, steps)
+            yield row(f"{title}, against NumPy by hand", floor, build, hand, "NumPy by hand", steps)
+
+
+def over_tcp(turns: int) -> Iterator[Row]:
+    """Round trips and bulk over the loopback, beside the same by bare gRPC between two processes."""
+    import gradwire
+
+    with ExitStack() as stack:
+        address, _ = stack.enter_context(served())
+        peer = Peer(stack.enter_context(bare()))
+        stack.callback(peer.close)
+        session = gradwire.connect(address)
+        stack.callback(session.close)
+        trip = round_trip(gradwire)
+        result = Result("suite", "RTT: tiny op + read", "bare stream echo", Bound(1.5, 1.2), unit="µs")
+        yield compare(result, trip, peer.echo, turns=turns)
+        yield from bulk(peer, turns)
+
+
+def bulk(peer: Peer, turns: int) -> Iterator[Row]:
+    """W4: 64 MiB up and down; the ratio is of throughput, so ours over theirs is their time over ours."""
+    import gradwire
+
+    values = np.random.default_rng(0).standard_normal(BULK // 4, dtype=np.float32)
+    view = memoryview(values).cast("B")
+
+    def up() -> Any:
+        tensor = gradwire.tensor(values)
+        gradwire.sync()
+        return tensor
+
+    held = up()
+    if not np.array_equal(held.numpy(), values) or peer.upload(view) != BULK or peer.download(BULK) != BULK:
+        raise SystemExit("W4: what came back is not what was sent")
+    ways: dict[str, tuple[Run, Run]] = {
+        "up": (up, lambda: peer.upload(view)),
+        "down": (held.numpy, lambda: peer.download(BULK)),
+    }
+    for way, (ours, theirs) in ways.items():
+        result = Result("suite", f"W4 {way}: 64 MiB over TCP", "bare chunked stream", Bound(0.7, 0.95, at_least=True))
+        for number in range(turns + 1):
+            pair = {False: 0.0, True: 0.0}
+            for is_ours in (True, False) if number % 2 else (False, True):
+                pair[is_ours] = seconds(ours if is_ours else theirs)
+            if number:  # the first pair warms up
+                result.add(pair[True], pair[False], pair[False] / pair[True])
+        yield result
+
+
+def measure(only: str, turns: int, with_torch: bool) -> Iterator[Row]:
+    """The rows of the parts whose name contains `only`, as they are measured."""
+    parts: dict[str, Callable[[int], Iterator[Row]]] = {
+        "torch": beside_torch,
+        "tcp": over_tcp,
+        "sessions": sessions.at_once,
+        "neighbour": sessions.beside_a_busy_one,
+        "memory": lambda _: sessions.memory(),
+    }
+    for name, part in parts.items():
+        if only in name:
+            if name == "torch" and not with_torch:
+                yield Fact("W1 to W3", "left out: PyTorch is not installed")
+                continue
+            yield from part(turns)

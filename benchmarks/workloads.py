@@ -1,8 +1,10 @@
 """The workloads, written once against PyTorch's API: `torch` is PyTorch or gradwire.
 
-W1 is pure per-op overhead, W2 a small training step, W3 one that the matrix products dominate; RTT is one tiny op
-and the read of its value.
+W1 is pure per-op overhead, W2 a small training step, W3 one that the matrix products dominate; a round trip is one tiny
+op and the read of its value.
 """
+
+from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
@@ -11,6 +13,8 @@ from typing import Any
 import numpy as np
 
 Run = Callable[[], float]
+SMALL, LARGE = (64, 256, 10), (1024, 1024, 1024, 10)
+RATE = 0.01
 
 
 def chain(torch: Any, length: int = 1000) -> Run:
@@ -28,38 +32,54 @@ def chain(torch: Any, length: int = 1000) -> Run:
     return run
 
 
-def training(torch: Any, batch: int, sizes: tuple[int, ...], steps: int) -> Run:
-    """W2, W3: `steps` SGD steps of a ReLU MLP with cross-entropy; the loss is read once, at the end."""
+def data(batch: int, sizes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """An MLP's inputs, labels and first weights."""
     rng = np.random.default_rng(0)
-    inputs = torch.tensor(rng.standard_normal((batch, sizes[0]), dtype=np.float32))
-    labels = torch.tensor(rng.integers(0, sizes[-1], batch))
+    inputs = rng.standard_normal((batch, sizes[0]), dtype=np.float32)
+    labels = rng.integers(0, sizes[-1], batch)
+    weights = [
+        rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(rows**-0.5)
+        for rows, columns in itertools.pairwise(sizes)
+    ]
+    return inputs, labels, weights
+
+
+def training(torch: Any, batch: int, sizes: tuple[int, ...], steps: int, compiled: bool = False) -> Run:
+    """W2, W3: `steps` SGD steps of a ReLU MLP with cross-entropy; the loss is read once, at the end."""
+    arrays = data(batch, sizes)
+    inputs, labels = torch.tensor(arrays[0]), torch.tensor(arrays[1])
     params = []
-    for rows, columns in itertools.pairwise(sizes):
-        weight = rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(rows**-0.5)
+    for weight in arrays[2]:
         params.append(torch.tensor(weight, requires_grad=True))
-        params.append(torch.zeros(columns, requires_grad=True))
+        params.append(torch.zeros(weight.shape[1], requires_grad=True))
     functional = torch.nn.functional
+
+    def step() -> Any:
+        hidden = inputs
+        for i in range(0, len(params), 2):
+            hidden = hidden @ params[i] + params[i + 1]
+            if i < len(params) - 2:
+                hidden = torch.relu(hidden)
+        loss = functional.cross_entropy(hidden, labels)
+        loss.backward()
+        with torch.no_grad():
+            for p in params:
+                p -= RATE * p.grad
+                p.grad = None
+        return loss
+
+    taken = torch.compile(step) if compiled else step
 
     def run() -> float:
         for _ in range(steps):
-            hidden = inputs
-            for i in range(0, len(params), 2):
-                hidden = hidden @ params[i] + params[i + 1]
-                if i < len(params) - 2:
-                    hidden = torch.relu(hidden)
-            loss = functional.cross_entropy(hidden, labels)
-            loss.backward()
-            with torch.no_grad():
-                for p in params:
-                    p -= 0.01 * p.grad
-                    p.grad = None
+            loss = taken()
         return float(loss.item())
 
     return run
 
 
 def round_trip(torch: Any) -> Run:
-    """RTT: one tiny op and the read of its value."""
+    """One tiny op and the read of its value."""
     x = torch.ones(1)
 
     def run() -> float:

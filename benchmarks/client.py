@@ -1,0 +1,47 @@
+"""A client process: builds a workload, prints "ready", and for each line on its stdin does what it says.
+
+`run N` runs it N times and prints the seconds that took; `loop` runs it until the next line, then prints the count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import select
+import sys
+import time
+
+from benchmarks.workloads import LARGE, SMALL, training
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("address")
+    parser.add_argument("workload", choices=("W2", "W3"))
+    parser.add_argument("--compiled", action="store_true")
+    options = parser.parse_args()
+
+    import gradwire
+
+    gradwire.connect(options.address)
+    batch, sizes, steps = (128, SMALL, 20) if options.workload == "W2" else (512, LARGE, 2)
+    run = training(gradwire, batch, sizes, steps, compiled=options.compiled)
+    run()
+    run()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        word, *rest = line.split()
+        start, count = time.perf_counter(), 0
+        if word == "run":
+            for _ in range(int(rest[0])):
+                run()
+            print(time.perf_counter() - start, flush=True)
+        else:
+            while not select.select([sys.stdin], [], [], 0)[0]:
+                run()
+                count += 1
+            sys.stdin.readline()
+            print(count, flush=True)
+
+
+if __name__ == "__main__":
+    main()
