@@ -47,7 +47,7 @@ _NAMES = {
         "arange as_tensor asarray empty empty_like eye from_numpy full full_like is_tensor linspace logspace ones "
         "ones_like rand rand_like randint randn randn_like randperm scalar_tensor tensor zeros zeros_like"
     ),
-    "_modes": "enable_grad inference_mode is_grad_enabled no_grad set_grad_enabled",
+    "_modes": "enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad set_grad_enabled",
     "_random": (
         "Generator bernoulli default_generator get_rng_state initial_seed manual_seed multinomial normal seed "
         "set_rng_state"

@@ -14,16 +14,16 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from gradwire._arguments import Operands, two_sessions, write_argument
-from gradwire._errors import refuse
 from gradwire._handle import Handle
+from gradwire._in_place import check_in_place
 from gradwire._memo import Entry, Spec, read_spec
-from gradwire._modes import GRAD_ENABLED
+from gradwire._modes import GRAD_ENABLED, wire_mode
 from gradwire._place import INTERNAL
 from gradwire._results import TENSOR_CLASS, arrange, change, new_result, refresh
 from gradwire._session import BATCH_COMMANDS, Session
 from gradwire._sessions import current_session
 from gradwire._wire import Value, make_template
-from gradwire.v1 import errors_pb2, service_pb2, types_pb2
+from gradwire.v1 import service_pb2
 
 if TYPE_CHECKING:
     from gradwire._tensor import Tensor
@@ -138,8 +138,9 @@ def _repeat(
 ) -> Any:
     """What has succeeded here before, where the result is more than one plain new tensor."""
     if entry.in_place:
+        check_in_place(op, args, GRAD_ENABLED.get(), edges)
         session.post(entry.template.fill(values), entry)
-        change(args[0], entry.specs[0], edges, GRAD_ENABLED.get())
+        change(args[0], entry.specs[0], edges, bool(GRAD_ENABLED.get()))
         return args[0]
     ids = [next(session.ids) for _ in entry.specs]
     session.post(entry.template.fill([*values, *ids]), entry)
@@ -162,7 +163,7 @@ def _first_call(
     enabled = GRAD_ENABLED.get()
     in_place = op.endswith("_") and not op.endswith("__")
     if in_place:
-        _check_in_place(op, args, enabled)
+        check_in_place(op, args, enabled, edges)
     sent_args, sent_kwargs = _without_defaults(op, args, kwargs)
     names = _parameters(op)[0]
 
@@ -171,8 +172,7 @@ def _first_call(
         command = service_pb2.Command()
         request = command.op
         request.op = op
-        if not enabled:
-            request.grad_mode = types_pb2.GRAD_MODE_DISABLED
+        request.grad_mode = wire_mode(enabled)
         for place, value in enumerate(sent_args):
             argument = request.args.add()
             if type(value) in (list, tuple) and not value and names[place : place + 1] == ("tensors",):
@@ -195,29 +195,12 @@ def _first_call(
             fixed = _fixed_floats(op, args, kwargs)
             session.remember(Entry(tuple(key), op, place, template, specs, fixed, in_place))
     if in_place:
-        change(args[0], specs[0], edges, enabled)
+        change(args[0], specs[0], edges, bool(enabled))
         return args[0]
     made = tuple(
         [new_result(session, output.id, spec, edges, args) for output, spec in zip(outputs, specs, strict=True)]
     )
     return arrange(op, made, result)
-
-
-def _check_in_place(op: str, args: tuple[Any, ...], enabled: bool) -> None:
-    """Refuse an in-place change that only the flags of its target forbid."""
-    target = args[0]
-    if not isinstance(target, Handle):
-        raise TypeError("an in-place op needs a tensor as its first argument")
-    spec: Spec = target._spec
-    if enabled and spec.requires_grad and spec.is_leaf and not spec.is_view:
-        # x[0] = v writes through a view; an index that holds tensors writes to x itself.
-        through_view = op == "setitem_" and not any(isinstance(item, Handle) for item in args[1].items)
-        what = "a view of a leaf Variable" if through_view else "a leaf Variable"
-        raise refuse(
-            f"{what} that requires grad is being used in an in-place operation. "
-            "Change it under gradwire.no_grad(), or change a clone",
-            errors_pb2.REASON_LEAF_IN_PLACE,
-        )
 
 
 @cache

@@ -15,6 +15,7 @@ from gradwire._dtypes import device, device_name, dtype
 from gradwire._errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError, refuse
 from gradwire._handle import Handle
 from gradwire._memo import Entry, intern
+from gradwire._modes import is_inference_mode_enabled
 from gradwire._place import find_place
 from gradwire._results import new_proxy
 from gradwire._session import Session
@@ -247,12 +248,16 @@ def _inferred(scalars: list[Any], kinds: set[type[Any]]) -> dtype:
 
 
 def _send(session: Session, array: Array, found: dtype, device: str, requires_grad: bool) -> Tensor:
-    spec = intern(found, array.shape, device, requires_grad)
+    inference = is_inference_mode_enabled()
+    spec = intern(found, array.shape, device, requires_grad, inference=inference)
     tensor_id = next(session.ids)
     place = find_place()
     key = ("create", id(place[0]), place[1], spec)
     request = commands_pb2.CreateRequest(
-        id=tensor_id, requires_grad=requires_grad, device="" if device == "cpu" else device
+        id=tensor_id,
+        requires_grad=requires_grad,
+        device="" if device == "cpu" else device,
+        grad_mode=pb.GRAD_MODE_INFERENCE if inference else pb.GRAD_MODE_UNSPECIFIED,
     )
     code: Any = found.code
     if array.nbytes > (session.limits.max_inline_bytes or 1 << 20):

@@ -23,6 +23,20 @@ class Leaf:
         self.owner = weakref.ref(owner)
 
 
+class _Nobody:
+    """Stands where a gradient is of no use to anybody, so that a node that leads nowhere is not an empty list."""
+
+    def __call__(self) -> None:
+        return None
+
+
+def dead_end() -> Leaf:
+    """The edge of a node whose input needs no gradient."""
+    made = Leaf.__new__(Leaf)
+    made.owner = _Nobody()  # type: ignore[assignment]
+    return made
+
+
 # Edge is Leaf or a list of edges, which Python's type system has no short word for.
 Edge: TypeAlias = Any
 Node: TypeAlias = "list[Edge]"

@@ -29,12 +29,23 @@ UNKNOWN = Mark("UNKNOWN")
 
 
 class Family:
-    """What a base and its views share: a count of the in-place changes that rewrote their history."""
+    """What tensors on the same bytes share: how often those were changed in place, and how often anything changed."""
 
-    __slots__ = ("epoch",)
+    __slots__ = ("epoch", "version")
 
     def __init__(self) -> None:
         self.epoch = 0
+        self.version = 0
+
+
+class ViewOf:
+    """What a view is a part of, and which version of its bytes the view's node was made at."""
+
+    __slots__ = ("base", "version")
+
+    def __init__(self, base: Handle, version: int) -> None:
+        self.base = base
+        self.version = version
 
 
 class Handle:

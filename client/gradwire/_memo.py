@@ -29,8 +29,11 @@ class Spec:
         "device_name",
         "dtype",
         "grad_fn",
+        "inference",
         "is_leaf",
         "is_view",
+        "origin",
+        "outdated",
         "requires_grad",
         "shape",
         "strides",
@@ -46,6 +49,9 @@ class Spec:
         grad_fn: str,
         strides: tuple[int, ...],
         is_view: bool,
+        origin: int = 0,
+        inference: bool = False,
+        outdated: bool = False,
     ) -> None:
         self.dtype = dtype
         self.shape = Size(shape)
@@ -56,13 +62,40 @@ class Spec:
         self.grad_fn = grad_fn
         self.strides = strides
         self.is_view = is_view
+        # A ViewOrigin of the contract, and whether the view was left behind by a change of its base.
+        self.origin = origin
+        self.inference = inference
+        self.outdated = outdated
 
     def __repr__(self) -> str:
         return f"Spec({self.dtype.name}{list(self.shape)}, {self.device_name}, grad_fn={self.grad_fn or None})"
 
     def with_requires_grad(self, flag: bool) -> Spec:
         """The same leaf with its flag set."""
-        return intern(self.dtype, self.shape, self.device_name, flag, True, "", self.strides, self.is_view)
+        return self._like(flag, True, "")
+
+    def recorded(self, grad_fn: str) -> Spec:
+        """The same tensor as a non-leaf that a node of that name made."""
+        return self._like(True, False, grad_fn)
+
+    def left_behind(self) -> Spec:
+        """The same view after a change of its base that it may not follow."""
+        return self._like(True, self.is_leaf, self.grad_fn, outdated=True)
+
+    def _like(self, requires_grad: bool, is_leaf: bool, grad_fn: str, outdated: bool = False) -> Spec:
+        return intern(
+            self.dtype,
+            self.shape,
+            self.device_name,
+            requires_grad,
+            is_leaf,
+            grad_fn,
+            self.strides,
+            self.is_view,
+            self.origin,
+            self.inference,
+            outdated,
+        )
 
     def gradient(self) -> Spec:
         """What the accumulated gradient of such a tensor is: a plain tensor of its kind."""
@@ -81,15 +114,18 @@ def intern(
     grad_fn: str = "",
     strides: tuple[int, ...] = (),
     is_view: bool = False,
+    origin: int = 0,
+    inference: bool = False,
+    outdated: bool = False,
 ) -> Spec:
     """The one Spec of this description."""
-    key = (dtype, tuple(shape), device_name, requires_grad, is_leaf, grad_fn, strides, is_view)
+    key = (
+        dtype, tuple(shape), device_name, requires_grad, is_leaf, grad_fn, strides, is_view, origin, inference, outdated
+    )  # fmt: skip
     found = _SPECS.get(key)
     if found is None:
         # Of two threads that get here at once, both must go on with the same object.
-        found = _SPECS.setdefault(
-            key, Spec(dtype, shape, device_name, requires_grad, is_leaf, grad_fn, strides, is_view)
-        )
+        found = _SPECS.setdefault(key, Spec(*key))
     return found
 
 
@@ -104,6 +140,9 @@ def read_spec(message: pb.TensorSpec) -> Spec:
         message.grad_fn,
         tuple(message.strides),
         message.is_view,
+        message.view_origin,
+        message.inference,
+        message.outdated,
     )
 
 

@@ -8,24 +8,52 @@ from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from gradwire.v1 import types_pb2 as pb
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+
+class Inference:
+    """The mode of inference_mode: nothing is recorded, as in False, and what is made never can be."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "INFERENCE"
+
+
+INFERENCE = Inference()
+Mode = bool | Inference
+
 #: A new thread starts with the default: enabled. A task keeps its own, where PyTorch lets it leak to others.
-GRAD_ENABLED: ContextVar[bool] = ContextVar("gradwire_grad_enabled", default=True)
+GRAD_ENABLED: ContextVar[Mode] = ContextVar("gradwire_grad_enabled", default=True)
 
 
 def is_grad_enabled() -> bool:
     """Whether operations are recorded now (torch.is_grad_enabled)."""
-    return GRAD_ENABLED.get()
+    return bool(GRAD_ENABLED.get())
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether what is made now can never be part of a graph (torch.is_inference_mode_enabled)."""
+    return GRAD_ENABLED.get() is INFERENCE
+
+
+def wire_mode(mode: Mode) -> pb.GradMode:
+    """The mode as the contract names it; enabled goes without saying."""
+    if mode:
+        return pb.GRAD_MODE_UNSPECIFIED
+    return pb.GRAD_MODE_INFERENCE if mode is INFERENCE else pb.GRAD_MODE_DISABLED
 
 
 class _Mode:
     """A context manager and decorator that sets the mode to `_flag` inside."""
 
-    _flag = True
+    _flag: Mode = True
 
     def __init__(self) -> None:
-        self._before: list[bool] = []
+        self._before: list[Mode] = []
 
     def __enter__(self) -> None:
         self._before.append(GRAD_ENABLED.get())
@@ -57,12 +85,12 @@ class _Mode:
 
 
 class _Fixed(_Mode):
-    def __init__(self, flag: bool) -> None:
+    def __init__(self, flag: Mode) -> None:
         super().__init__()
         self._flag = flag
 
 
-def _decorate_generator(function: Callable[..., Any], flag: bool) -> Callable[..., Any]:
+def _decorate_generator(function: Callable[..., Any], flag: Mode) -> Callable[..., Any]:
     """The mode holds while the generator runs and not between its steps, where its caller runs."""
 
     @functools.wraps(function)
@@ -114,7 +142,11 @@ class enable_grad(no_grad):
 
 
 class inference_mode(_Mode):
-    """Acts as no_grad; inference_mode(False) records (torch.inference_mode)."""
+    """As no_grad, and what is made inside can never be part of a graph; inference_mode(False) records.
+
+    Such tensors have no version, may be changed in place only in this mode, and cannot be saved for backward
+    (torch.inference_mode).
+    """
 
     def __new__(cls, mode: Any = True) -> Any:
         made = super().__new__(cls)
@@ -125,7 +157,7 @@ class inference_mode(_Mode):
 
     def __init__(self, mode: Any = True) -> None:
         super().__init__()
-        self._flag = not mode
+        self._flag = INFERENCE if mode else True
 
 
 class set_grad_enabled(_Mode):

@@ -3115,6 +3115,10 @@ class TensorMethods:
         """See `gradwire.detach`: A leaf on the same storage, outside the graph (torch.Tensor.detach)."""
         return _call("detach", (self,))
 
+    def detach_(self) -> Tensor:
+        """In-place form of `detach`."""
+        return _call("detach_", (self,))
+
     def diag(self, diagonal: int = 0) -> Tensor:
         """See `gradwire.diag`: A vector as a diagonal matrix, or a matrix's diagonal (torch.diag)."""
         return _call("diag", (self, diagonal))

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from gradwire._ghost import Edge, Leaf, unknown_node
-from gradwire._handle import Family, Handle
-from gradwire._memo import Spec, read_spec
-from gradwire.v1 import commands_pb2, service_pb2
+from gradwire._ghost import Edge, Leaf, dead_end, unknown_node
+from gradwire._handle import Family, Handle, ViewOf
+from gradwire._memo import Spec
 
 if TYPE_CHECKING:
     from gradwire._session import Session
@@ -22,6 +21,17 @@ TENSOR_CLASS: list[type[Any]] = [Handle]
 def new_proxy(session: Session, tensor_id: int, spec: Spec, edge: Edge | None = None) -> Any:
     """The proxy of a tensor. A leaf that requires grad gets its edge here."""
     made = object.__new__(TENSOR_CLASS[0])
+    fill_proxy(made, session, tensor_id, spec, edge)
+    if edge is None and spec.requires_grad:
+        if spec.is_leaf:
+            watch_leaf(made)
+        else:
+            made._edge = unknown_node()
+    return made
+
+
+def fill_proxy(made: Any, session: Session, tensor_id: int, spec: Spec, edge: Edge | None = None) -> None:
+    """Set what every proxy has."""
     made._id = tensor_id
     made._session = session
     made._spec = spec
@@ -30,12 +40,6 @@ def new_proxy(session: Session, tensor_id: int, spec: Spec, edge: Edge | None = 
     made._family = None
     made._epoch = 0
     made._edge = edge
-    if edge is None and spec.requires_grad:
-        if spec.is_leaf:
-            watch_leaf(made)
-        else:
-            made._edge = unknown_node()
-    return made
 
 
 def watch_leaf(leaf: Handle) -> None:
@@ -47,45 +51,96 @@ def watch_leaf(leaf: Handle) -> None:
 def new_result(session: Session, tensor_id: int, spec: Spec, edges: Sequence[Edge], args: Sequence[Any]) -> Any:
     """The proxy of an op's result: its node has the inputs' edges, and a view joins its base's family."""
     recorded = spec.requires_grad and not spec.is_leaf
-    made = new_proxy(session, tensor_id, spec, list(edges) if recorded else None)
+    made = object.__new__(TENSOR_CLASS[0])
+    fill_proxy(made, session, tensor_id, spec)
+    if recorded:
+        made._edge = list(edges)
+    elif spec.requires_grad and not (spec.is_view and _borrows(args)):
+        watch_leaf(made)
     if spec.is_view:
-        base = next((value for value in args if isinstance(value, Handle)), None)
-        if base is not None:
-            if base._family is None:
-                base._family = Family()
-            made._family = base._family
-            made._epoch = base._epoch = base._family.epoch
+        source = next((value for value in args if isinstance(value, Handle)), None)
+        if source is not None:
+            family = join(made, source)
+            held = source.__dict__.get("_view")
+            made.__dict__["_view"] = ViewOf(source if held is None else held.base, family.version)
     return made
 
 
+def _borrows(args: Sequence[Any]) -> bool:
+    """Whether a view requires grad only because its base does: it was made while nothing was recorded."""
+    source = next((value for value in args if isinstance(value, Handle)), None)
+    return source is not None and bool(source._spec.requires_grad)
+
+
+def join(made: Handle, source: Handle) -> Family:
+    """Let a tensor share its source's bytes, and so the news of their changes."""
+    family = source._family
+    if family is None:
+        family = source._family = Family()
+        source._epoch = family.epoch
+    made._family = family
+    made._epoch = family.epoch
+    return family
+
+
 def change(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
-    """Update a proxy after an in-place op; where it was recorded, its history is a new one and its views' too."""
-    target._spec = spec
-    if not recorded or not edges or spec.is_leaf:
-        return
-    retained = target._retained
-    if retained is not None:
-        if isinstance(target._edge, list) and retained in target._edge:
-            target._edge.remove(retained)
-        edges.append(retained)
-    target._edge = edges
+    """Update a proxy after an in-place op; where it was recorded, its history is a new one and its views' too.
+
+    A view's base is rewritten at once, and the view follows it, as all others of the family do when they are next
+    used: `refresh`.
+    """
     family = target._family
     if family is not None:
+        family.version += 1
         family.epoch += 1
         target._epoch = family.epoch
+    recorded = bool(recorded and edges and not spec.is_leaf)
+    view: ViewOf | None = target.__dict__.get("_view")
+    if view is not None and family is not None:
+        if recorded:
+            old = view.base._edge
+            _rewrite(target, None)
+            view.base._spec = view.base._spec.recorded("CopySlices")
+            _rewrite(view.base, edges if old is None else [old, *edges])
+            view.base._epoch = family.epoch
+        _follow(target, view, family)
+    elif recorded:
+        _rewrite(target, edges)
+    target._spec = spec
+
+
+def _rewrite(tensor: Handle, edges: list[Edge] | None) -> None:
+    """Give a tensor another node; one that retains its gradient does so there."""
+    retained = tensor._retained
+    if retained is not None:
+        if isinstance(tensor._edge, list) and retained in tensor._edge:
+            tensor._edge.remove(retained)
+        if edges is not None:
+            edges.append(retained)
+    tensor._edge = edges
 
 
 def refresh(stale: Handle) -> None:
-    """Ask what a tensor is since an in-place op on a relative has rewritten its history."""
-    request = commands_pb2.DescribeRequest(tensors=[stale._id])
-    answer = stale._session.wait(service_pb2.Command(describe=request)).describe.tensors[0]
-    assert stale._family is not None
-    stale._spec = read_spec(answer)
-    stale._epoch = stale._family.epoch
-    if not stale._spec.is_leaf:
-        stale._edge = unknown_node()
-    elif stale._spec.requires_grad and not isinstance(stale._edge, Leaf):
-        watch_leaf(stale)
+    """Bring a tensor up to date after an in-place op, or a flag set, on another one that shares its bytes."""
+    family = stale._family
+    assert family is not None
+    stale._epoch = family.epoch
+    view: ViewOf | None = stale.__dict__.get("_view")
+    if view is not None:
+        _follow(stale, view, family)
+
+
+def _follow(stale: Handle, view: ViewOf, family: Family) -> None:
+    spec, base = stale._spec, view.base
+    if view.version != family.version and (spec.grad_fn or base._spec.requires_grad):
+        if spec.origin:
+            stale._spec = spec.left_behind()
+            return
+        view.version = family.version
+        stale._spec = spec.recorded("AsStridedBackward0")
+        _rewrite(stale, [dead_end() if base._edge is None else base._edge])
+    elif spec.is_leaf and not isinstance(stale._edge, Leaf) and (spec.dtype.is_floating_point or spec.dtype.is_complex):
+        stale._spec = spec.with_requires_grad(base._spec.requires_grad)
 
 
 @cache

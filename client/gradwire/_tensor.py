@@ -21,13 +21,14 @@ from gradwire._dtypes import Size
 from gradwire._errors import GradwireTypeError, refuse
 from gradwire._ghost import Leaf
 from gradwire._handle import PRESENT, UNKNOWN, Handle
+from gradwire._in_place import refuse_origin
 from gradwire._indexing import make_index
-from gradwire._modes import no_grad
+from gradwire._modes import is_inference_mode_enabled, no_grad
 from gradwire._nodes import Node, grad_fn_of
 from gradwire._operators import Operators
 from gradwire._ops import TensorMethods
-from gradwire._results import new_proxy, refresh, watch_leaf
-from gradwire.v1 import errors_pb2
+from gradwire._results import join, new_proxy, refresh, watch_leaf
+from gradwire.v1 import commands_pb2, errors_pb2, service_pb2, types_pb2
 
 Number: TypeAlias = "int | float | bool | complex"
 _T = TypeVar("_T", bound="Tensor")
@@ -166,9 +167,41 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
 
     @property
     def grad_fn(self) -> Node | None:
-        """The node that made it; None for a leaf."""
-        self._fresh()
+        """The node that made it; None for a leaf. Raises RuntimeError for a view that may not follow its base."""
+        if self._fresh().outdated:
+            raise refuse_origin(self._spec, "its base or another view of its base has been")
         return grad_fn_of(self)
+
+    @property
+    def _version(self) -> int:
+        """How often its bytes were changed in place; views and detached tensors share the count."""
+        if self._spec.inference:
+            raise refuse("Inference tensors do not track version counter.")
+        return int(self._described().version)
+
+    @property
+    def _base(self) -> Tensor | None:
+        """What it is a view of; None if it is none."""
+        view = self.__dict__.get("_view")
+        return None if view is None else view.base
+
+    def _is_view(self) -> bool:
+        """Whether it is a view of another tensor."""
+        return "_view" in self.__dict__
+
+    def is_inference(self) -> bool:
+        """Whether inference mode made it (torch.Tensor.is_inference)."""
+        return bool(self._spec.inference)
+
+    def _described(self) -> types_pb2.TensorSpec:
+        request = commands_pb2.DescribeRequest(tensors=[self._id])
+        return self._session.wait(service_pb2.Command(describe=request)).describe.tensors[0]
+
+    def detach(self) -> Tensor:
+        """A leaf on the same values that shares their version and requires no gradient (torch.Tensor.detach)."""
+        made = _call("detach", (self,))
+        join(made, self)
+        return made
 
     @property
     def requires_grad(self) -> bool:
@@ -197,14 +230,23 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
         spec = self._spec
         if flag and not (spec.dtype.is_floating_point or spec.dtype.is_complex):
             raise refuse(refusal, errors_pb2.REASON_REQUIRES_GRAD)
-        if flag == spec.requires_grad:
+        if flag and spec.inference and not is_inference_mode_enabled():
+            raise refuse(
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.",
+                errors_pb2.REASON_REQUIRES_GRAD,
+            )
+        if flag == (self._edge is not None):
             return
         _commands.set_requires_grad(self, flag)
-        self._spec = spec.with_requires_grad(flag)
+        base = self._base
+        self._spec = spec.with_requires_grad(flag or (base is not None and base._spec.requires_grad))
         if flag:
             watch_leaf(self)
         else:
             self._edge = None
+        if self._family is not None and base is None:
+            self._family.epoch += 1
+            self._epoch = self._family.epoch
 
     @property
     def retains_grad(self) -> bool:
@@ -275,22 +317,20 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
     def detach_(self: _T) -> _T:
         """Make it a leaf without history, in place."""
         spec = self._fresh()
-        if spec.is_view and not spec.is_leaf:
+        if spec.is_view:
             raise refuse("Can't detach views in-place. Use detach() instead.")
-        if not spec.is_leaf:
-            bare = self.detach()
-            # The two change places: this proxy goes on as the detached tensor, the old id goes with `bare`.
-            self._id, bare._id = bare._id, self._id
-            self._spec, bare._spec = bare._spec, spec
-        elif spec.requires_grad:
-            self.requires_grad_(False)
-        self._edge = self._retained = self._family = None
+        if spec.requires_grad:
+            with no_grad():
+                _call("detach_", (self,))
+            if self._family is not None:
+                self._family.version -= 1  # no values were changed, unlike by any other in-place op
+            self._edge = self._retained = None
         return self
 
     @property
     def data(self) -> Tensor:
         """A leaf on the same values that no graph knows of, with a version counter of its own."""
-        bare = self.detach()
+        bare: Tensor = _call("detach", (self,))
         bare._spec = _commands.set_data(bare, self)
         return bare
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradwire_engine import operators, ops
 from gradwire_engine.backward import backward, gradients
-from gradwire_engine.context import Account, Context, activate, grad_mode
+from gradwire_engine.context import Account, Command, Context, activate, grad_mode
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import REGISTRY, Composite, Op
 from gradwire_engine.random import Generator
@@ -44,6 +44,7 @@ def call(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None =
 __all__ = [
     "REGISTRY",
     "Account",
+    "Command",
     "Composite",
     "Context",
     "EngineError",

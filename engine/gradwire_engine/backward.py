@@ -34,16 +34,19 @@ def backward(
     retain_graph: bool | None = None,
     create_graph: bool = False,
     inputs: Sequence[Tensor] | None = None,
+    check_nan: bool = False,
 ) -> list[Tensor]:
     """Add the tensors' gradients to the leaves they depend on (torch.autograd.backward).
 
     inputs: if given, only these receive gradients; those that are no leaves retain theirs from now on.
+    check_nan: refuse what yields nan, naming the node (torch.autograd.detect_anomaly).
     Returns the tensors that received one. Raises EngineError: NO_GRAD_FN, GRADIENT_NEEDS_SCALAR, SHAPE,
     GRAPH_FREED, VERSION_CONFLICT, CANCELLED; then no tensor's gradient has changed.
     """
     if inputs is not None and not inputs:
         raise EngineError(Reason.RUNTIME, "'inputs' argument to backward cannot be empty.")
     run = _Backward(create_graph, create_graph if retain_graph is None else retain_graph, to_leaves=True)
+    run.check_nan = check_nan
     targets = None if inputs is None else _places(inputs)
     roots = _roots(tensors, gradients, create_graph)
     for item in inputs or ():
@@ -60,6 +63,7 @@ def gradients(
     create_graph: bool = False,
     allow_unused: bool = False,
     materialize_grads: bool = False,
+    check_nan: bool = False,
 ) -> tuple[list[Tensor | None], list[Tensor]]:
     """The gradients of `outputs` by `inputs` (torch.autograd.grad), and the tensors on the way that retained theirs.
 
@@ -69,6 +73,7 @@ def gradients(
     if not inputs:
         raise EngineError(Reason.ARGUMENT_VALUE, "grad requires non-empty inputs.")
     run = _Backward(create_graph, create_graph if retain_graph is None else retain_graph, to_leaves=False)
+    run.check_nan = check_nan
     targets = _places(inputs)
     run.run(_roots(outputs, grad_outputs, create_graph), targets)
     arrived = [run.captured.get(place) for place in reversed(targets)]
@@ -164,6 +169,7 @@ class _Backward:
         self.create_graph = create_graph
         self.retain_graph = retain_graph
         self.to_leaves = to_leaves
+        self.check_nan = False
         self.goals: set[AnyNode] | None = None
         self.pending: dict[AnyNode, list[Any]] = {}
         self.captured: dict[Place, Any] = {}
@@ -253,6 +259,8 @@ class _Backward:
             if node.op.list_place < 0 and not self._leads_on(node.edges[slot]):
                 continue
             result = formula(whole if takes_all else gradient, *[values[place] for place in places])
+            if self.check_nan:
+                _refuse_nan(node, slot, result)
             if node.op.list_place >= 0:
                 self._spread(node, slot, result)
             else:
@@ -315,7 +323,7 @@ class _Backward:
             tensor.grad = held + _as_tensor(gradient)
         else:
             held.array += gradient.array if type(gradient) is Tensor else gradient
-            held.storage.version += 1
+            held.storage.changed()
 
 
 def _references(gradient: Any) -> int:
@@ -406,6 +414,21 @@ def _as_tensor(gradient: Any) -> Tensor | None:
 def _check_cancelled(context: Context) -> None:
     if context.cancelled is not None and context.cancelled():
         raise EngineError(Reason.CANCELLED, "backward was cancelled; no gradient has changed")
+
+
+def _refuse_nan(node: Node, slot: int, result: Any) -> None:
+    """Refuse a formula's result that holds nan. Each is looked at, so that the first to make one is named."""
+    for place, part in enumerate(result if isinstance(result, tuple | list) else (result,), slot):
+        array = part.array if type(part) is Tensor else part
+        if hasattr(array, "dtype") and dtypes.is_differentiable(array.dtype) and bool((array != array).any()):
+            raise EngineError(
+                Reason.RUNTIME,
+                f"Function '{node.name}' returned nan values in its {place}th output.",
+                node=node.name,
+                output=place,
+                made_by=node.name,
+                made_by_command=node.command,
+            )
 
 
 def _refuse_freed(node: AnyNode) -> None:

@@ -34,6 +34,12 @@ class Account:
             )
 
 
+class Command:
+    """What the outside is carrying out, by a number of its own; nodes remember it to tell whose they are. 0: none."""
+
+    number: int = 0
+
+
 @dataclass(slots=True, frozen=True)
 class Context:
     """The surroundings of a computation."""
@@ -42,6 +48,8 @@ class Context:
     account: Account = field(default_factory=Account)
     generator: Generator = field(default_factory=Generator)
     cancelled: Callable[[], bool] | None = None
+    inference: bool = False  # what is made inside can never be part of a graph
+    command: Command = field(default_factory=Command)
 
 
 _OUTSIDE = Context()

@@ -48,7 +48,9 @@ class Saved:
         """`output` is -1 for an op's input; an op's own output is kept without its node, or it would be a cycle."""
         self.array: Array = tensor.array
         self.storage: Storage = tensor.storage
-        self.version = tensor.storage.version
+        if self.storage.inference:
+            _refuse_inference()
+        self.version = self.storage.version
         self.output = output
         self.requires_grad = tensor.requires_grad
         if output >= 0:
@@ -83,7 +85,8 @@ class Saved:
         kind = TITLES[self.array.dtype]
         where = "torch.cuda." if not hasattr(self.array, "__array_interface__") else "torch."
         maker, index = (owner, self.output) if self.output >= 0 else (self.node, self.index)
-        which = f", which is output {index} of {maker.name}," if maker is not None else ""
+        # PyTorch names the op here as its class is called, without the ending that its nodes' names have.
+        which = "" if maker is None else f", which is output {index} of {maker.name.partition('Backward')[0]},"
         version = (self if self.leaf is None else self.leaf).storage.version
         raise EngineError(
             Reason.VERSION_CONFLICT,
@@ -94,7 +97,19 @@ class Saved:
             saved=name,
             version=version,
             expected_version=self.version,
+            shape=list(self.array.shape),
+            command=owner.command,
+            **({} if maker is None else {"made_by": maker.name, "output": index, "made_by_command": maker.command}),
         )
+
+
+def _refuse_inference() -> None:
+    raise EngineError(
+        Reason.RUNTIME,
+        "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+        "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it "
+        "in autograd, or use `gradwire.no_grad()` instead of `gradwire.inference_mode()`.",
+    )
 
 
 # What `fit` brings a gradient to: an input's shape and dtype.
@@ -105,7 +120,10 @@ Edge: TypeAlias = "tuple[Node | AccumulateGrad, int]"
 class Node:
     """A recorded op: its gradients go to `edges`, by the formulas its `plan` names, from what it `saved`."""
 
-    __slots__ = ("__weakref__", "edges", "freed", "metas", "name", "op", "outputs", "plan", "retained", "saved", "seq")
+    __slots__ = (
+        "__weakref__", "command", "edges", "freed", "metas", "name", "op", "outputs", "plan", "retained", "saved",
+        "seq",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -124,6 +142,7 @@ class Node:
         self.metas = metas
         self.seq = next(_SEQUENCE)
         self.freed = False
+        self.command = 0  # what it was made by, as the context numbers it
         self.outputs: tuple[Meta | None, ...] | None = None
         self.retained: dict[int, weakref.ref[Tensor]] | None = None
 

@@ -23,14 +23,22 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 
 from gradwire_engine import dtypes
-from gradwire_engine.context import CURRENT, Account
+from gradwire_engine.context import CURRENT, Account, Context
 from gradwire_engine.device import Array, cupy, device_of, module_of
 from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import Edge, Fit, Meta, Node, Saved
-from gradwire_engine.refusals import REFUSED, check_in_place, check_result, check_writable, explain
+from gradwire_engine.refusals import (
+    REFUSED,
+    check_in_place,
+    check_inference,
+    check_overlap,
+    check_result,
+    check_writable,
+    explain,
+)  # fmt: skip
 from gradwire_engine.schema import REQUIRED, TENSOR_KINDS, Kind, Param, read_signature
-from gradwire_engine.tensor import Step, Tensor, ViewOf, edge_of, move_to, refresh
+from gradwire_engine.tensor import Origin, Step, Tensor, ViewOf, edge_of, note_flags, refresh
 
 Formula: TypeAlias = Callable[..., Any]
 REGISTRY: dict[str, Op | Composite] = {}
@@ -101,6 +109,10 @@ class Plan:
         if name not in self.names:
             self.names.append(name)
         return self.names.index(name)
+
+    def save(self, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> tuple[Any, ...]:
+        """What the formulas name, of these arguments and results."""
+        return tuple([_save(kind, place, args, outputs) for kind, place in self.getters])
 
 
 class Op(Signature):
@@ -252,22 +264,22 @@ class Op(Signature):
         """The forward on Tensors, recorded if it must be. `args` is complete (see `bind`)."""
         arrays = list(args)
         track = False
+        context = CURRENT.get()
         for place in self.tensor_places:
             value = args[place]
             if type(value) is Tensor:
                 view = value.view
-                if view is not None and view.history != value.storage.history:
-                    refresh(value)
+                if view is not None and view.seen != value.storage.history:
+                    self._look_again(value, context)
                 arrays[place] = value.array
                 track = track or value.requires_grad
             elif place == self.list_place:
                 arrays[place] = [item.array if type(item) is Tensor else item for item in value]
                 for item in value:
                     if type(item) is Tensor:
-                        if item.view is not None:
-                            edge_of(item)
+                        if item.view is not None and item.view.seen != item.storage.history:
+                            self._look_again(item, context)
                         track = track or item.requires_grad
-        context = CURRENT.get()
         account = context.account
         if account.limit:
             if account.bytes > account.limit:
@@ -275,36 +287,46 @@ class Op(Signature):
             if self.promotes:
                 _admit_broadcast(account, arrays, self.tensor_places)
         result = self.compute(tuple(arrays))
-        inherits = track
         track = track and context.grad_enabled and bool(self.formulas)
         if type(result) is tuple or type(result) is list:
-            return self._wrap_many(args, result, track, inherits)
-        made = self._wrap(args, result, inherits)
+            return self._wrap_many(args, result, track, context)
+        made = self._wrap(args, result, context)
         if track and dtypes.is_differentiable(made.array.dtype):
-            made.node = self.record(args, (made,))
+            node = made.node = self.record(args, (made,))
+            node.command = context.command.number
             made.requires_grad = True
         return made
 
-    def _wrap(self, args: tuple[Any, ...], array: Any, inherits: bool, output: int = 0) -> Tensor:
+    def _look_again(self, view: Tensor, context: Context) -> None:
+        """A view may have another node, or flag, by now; that matters where the op will be recorded."""
+        if context.grad_enabled and self.formulas:
+            refresh(view)
+        else:
+            note_flags(view)
+
+    def _wrap(self, args: tuple[Any, ...], array: Any, context: Context) -> Tensor:
         if type(array) is not np.ndarray and (isinstance(array, np.generic) or not hasattr(array, "data")):
             array = np.asarray(array)  # NumPy answers with a scalar where CuPy answers with an array
         if self.view:
             source = args[self.tensor_places[0]]
             if self.view != "maybe" or _shares_memory(array, source.array):
-                return self._wrap_view(args, source, array, inherits, output)
+                return self._wrap_view(args, source, array, context)
         return Tensor(array)
 
-    def _wrap_view(self, args: tuple[Any, ...], source: Tensor, array: Array, inherits: bool, output: int) -> Tensor:
+    def _wrap_view(self, args: tuple[Any, ...], source: Tensor, array: Array, context: Context) -> Tensor:
         made = Tensor(array, storage=source.storage)
         held = source.view
-        base, before = (source, None) if held is None else (held.base, held.last)
-        borrows = inherits and dtypes.is_differentiable(array.dtype) and not CURRENT.get().grad_enabled
-        made.view = ViewOf(base, Step(before, self, args[1:], output), borrows)
-        made.requires_grad = borrows
+        base, before, origin = (source, None, None) if held is None else (held.base, held.last, held.origin)
+        if not context.grad_enabled:
+            origin = Origin.INFERENCE if context.inference else Origin.NO_GRAD
+        elif self.view == "multiple":
+            origin = Origin.MULTIPLE
+        made.view = ViewOf(base, Step(before, self, args[1:], source.array), origin)
+        made.requires_grad = base.requires_grad and dtypes.is_differentiable(array.dtype)
         return made
 
-    def _wrap_many(self, args: tuple[Any, ...], results: Any, track: bool, inherits: bool) -> Any:
-        made = [self._wrap(args, array, inherits, output) for output, array in enumerate(results)]
+    def _wrap_many(self, args: tuple[Any, ...], results: Any, track: bool, context: Context) -> Any:
+        made = [self._wrap(args, array, context) for array in results]
         if track:
             allowed = self.differentiable_outputs
             flows = [
@@ -313,11 +335,19 @@ class Op(Signature):
             ]
             if any(flows):
                 node = self.record(args, tuple(made))
+                node.command = context.command.number
                 node.outputs = tuple(_meta(item) if flow else None for item, flow in zip(made, flows, strict=True))
                 for output, (item, flow) in enumerate(zip(made, flows, strict=True)):
                     if flow:
                         item.node, item.index, item.requires_grad = node, output, True
         return type(results)(made)
+
+    def plan(self, needed: tuple[bool, ...]) -> Plan:
+        """The plan for a choice of tensor parameters that need a gradient."""
+        found = self.plans.get(needed)
+        if found is None:
+            found = self.plans[needed] = Plan(self, needed)
+        return found
 
     def record(
         self, args: tuple[Any, ...], outputs: tuple[Tensor, ...], override: dict[str, Saved] | None = None
@@ -338,11 +368,8 @@ class Op(Signature):
                     edges.append(None)
                     metas.append(None)
             needed.append(need)
-        key = tuple(needed)
-        plan = self.plans.get(key)
-        if plan is None:
-            plan = self.plans[key] = Plan(self, key)
-        saved = tuple([_save(kind, place, args, outputs) for kind, place in plan.getters])
+        plan = self.plan(tuple(needed))
+        saved = plan.save(args, outputs)
         if override:
             saved = tuple(override.get(name, value) for name, value in zip(plan.names, saved, strict=True))
         name = self.node_name
@@ -351,12 +378,22 @@ class Op(Signature):
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         """Compute into the first argument (`add_`). Raises EngineError: LEAF_IN_PLACE and the op's own."""
         target: Tensor = args[0]
-        track = self._tracks_in_place(args)
+        context = CURRENT.get()
+        track = self._tracks_in_place(args, context)
         if track:
             check_in_place(target)
+        if target.storage.inference:
+            check_inference(context)
+        if target.node is not None and target.view is not None and track:
+            from gradwire_engine.rebase import by_route
+
+            by_route(target)
         arrays = tuple(_array_of(value) for value in args)
         if not self.writes_always:
             check_writable(target.array)
+        for value in args[1:] if self.promotes else ():
+            if type(value) is Tensor and value.storage is target.storage:
+                check_overlap(target.array, value.array)
         direct = self.writes_always or (
             self.writer is not None and _fits_into(target.array, arrays, self.tensor_places)
         )
@@ -370,8 +407,7 @@ class Op(Signature):
             kept.node, kept.index = target.node, target.index
             override = {first: Saved(kept, -1)}
         # Recorded before the change, so that edges and saved versions are those of the old value.
-        others = (target, *args[1:])
-        node = self.record(others, (target,), override) if track else None
+        node = self.record(args, (target,), override) if track else None
         try:
             if direct:
                 self.writer(np if cupy() is None else self._module(arrays), *arrays)  # type: ignore[misc]
@@ -379,33 +415,33 @@ class Op(Signature):
                 _write(target.array, result)
         except REFUSED as error:
             raise explain(self, args, error) from error
-        target.storage.version += 1
+        target.storage.changed()
         if node is not None:
+            node.command = context.command.number
             self._rewrite_history(target, node)
         return target
 
     def _rewrite_history(self, target: Tensor, node: Node) -> None:
+        from gradwire_engine.rebase import rewrite
+
         node.saved = tuple(
             Saved(target, 0) if kind == "output" else value
             for value, (kind, _) in zip(node.saved, node.plan.getters, strict=True)
         )
-        move_to(target, node, 0)
-        target.requires_grad = True
-        target.storage.history += 1
+        rewrite(target, node, 0)
 
-    def _tracks_in_place(self, args: tuple[Any, ...]) -> bool:
+    def _tracks_in_place(self, args: tuple[Any, ...], context: Context) -> bool:
         """Whether to record; brings the histories of views up to date."""
-        if not CURRENT.get().grad_enabled or not dtypes.is_differentiable(args[0].dtype):
-            return False
+        record = context.grad_enabled and dtypes.is_differentiable(args[0].dtype)
         track = False
         for place in self.tensor_places:
             value = args[place]
             for item in value if place == self.list_place else (value,):
                 if type(item) is Tensor:
-                    if item.view is not None and item.view.history != item.storage.history:
+                    if record and item.view is not None and item.view.seen != item.storage.history:
                         refresh(item)
                     track = track or item.requires_grad
-        return track
+        return record and track
 
     def _promotion(self, args: tuple[Any, ...]) -> str | None:
         return self.promotes(*args) if callable(self.promotes) else self.promotes
@@ -490,23 +526,24 @@ class Composite(Signature):
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         """Apply it to a copy of the first argument, and give that one the result and its history."""
+        from gradwire_engine.rebase import rewrite
+
         target: Tensor = args[0]
-        track = CURRENT.get().grad_enabled and any(
-            type(value) is Tensor and edge_of(value) is not None for value in args
-        )
+        context = CURRENT.get()
+        track = context.grad_enabled and any(type(value) is Tensor and edge_of(value) is not None for value in args)
         if track:
             check_in_place(target)
+        if target.storage.inference:
+            check_inference(context)
         check_writable(target.array)
         kept = Tensor(target.array.copy(), target.requires_grad)
         kept.node, kept.index = target.node, target.index
         result = self.apply((kept, *args[1:]))
         check_result(self.name, target, result)
         _write(target.array, result.array)
-        target.storage.version += 1
-        if track:
-            move_to(target, result.node, result.index)
-            target.requires_grad = result.requires_grad
-            target.storage.history += 1
+        target.storage.changed()
+        if result.node is not None:
+            rewrite(target, result.node, result.index)
         return target
 
 

@@ -10,9 +10,10 @@ import numpy as np
 from gradwire_engine import dtypes
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.tensor import Origin, Tensor
 
 if TYPE_CHECKING:
+    from gradwire_engine.context import Context
     from gradwire_engine.op import Composite, Op
 
 # NumPy and CuPy refuse a dtype they have no loop for with this child of TypeError.
@@ -26,22 +27,51 @@ REFUSED: tuple[type[Exception], ...] = (
 def check_in_place(target: Tensor) -> None:
     """PyTorch's refusals of an in-place change that the graph would have to record."""
     view = target.view
-    if target.requires_grad and target.is_leaf and view is None:
+    if view is not None:
+        if view.origin is not None:
+            refuse_origin(target, view.origin, "is being")
+        if target.requires_grad and view.base.is_leaf:
+            raise EngineError(
+                Reason.LEAF_IN_PLACE,
+                "a view of a leaf Variable that requires grad is being used in an in-place operation.",
+            )
+    if target.requires_grad and target.is_leaf:
         raise EngineError(
             Reason.LEAF_IN_PLACE, "a leaf Variable that requires grad is being used in an in-place operation."
         )
-    if view is None:
-        return
-    if view.base.is_leaf and view.base.requires_grad:
-        raise EngineError(
-            Reason.LEAF_IN_PLACE,
-            "a view of a leaf Variable that requires grad is being used in an in-place operation.",
+
+
+def refuse_origin(view: Tensor, origin: Origin, what: str) -> None:
+    """PyTorch's refusal to record an in-place change of a view made in this way, or of what it shares memory with."""
+    mode = "in inference mode" if origin is Origin.INFERENCE else "in no_grad mode"
+    where = "in normal mode" if origin is Origin.INFERENCE else "with grad mode enabled"
+    who = f"A view was created {mode} and {what} modified inplace {where}."
+    if view.node is not None:
+        name = view.node.name.partition("Backward")[0]
+        who = f"Output {view.index} of {name} is a view and {what} modified inplace."
+    if origin is Origin.MULTIPLE:
+        why = (
+            "This view is the output of a function that returns multiple views. Such functions do not allow the output "
+            "views to be modified inplace. You should replace the inplace operation by an out-of-place one."
         )
-    raise EngineError(
-        Reason.NOT_SUPPORTED,
-        "an in-place operation on a view that the graph must record is not supported yet: change the base "
-        "itself, or build the result out of place",
-    )
+    else:
+        block = "inference_mode" if origin is Origin.INFERENCE else "no_grad"
+        why = (
+            "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by "
+            f"moving both the view and the inplace either both inside the {block} block (if you don't want the inplace "
+            "to be tracked) or both outside (if you want the inplace to be tracked)."
+        )
+    raise EngineError(Reason.RUNTIME, f"{who} {why}", shape=list(view.shape))
+
+
+def check_inference(context: Context) -> None:
+    """Whether a tensor of inference mode may be changed in place here."""
+    if not context.inference:
+        raise EngineError(
+            Reason.RUNTIME,
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
+            "normal tensor before doing inplace update.",
+        )
 
 
 def check_writable(array: Array) -> None:
@@ -52,6 +82,40 @@ def check_writable(array: Array) -> None:
             "unsupported operation: more than one element of the written-to tensor refers to a single memory "
             "location. Please clone() the tensor before performing the operation.",
         )
+
+
+def check_overlap(written: Array, read: Array) -> None:
+    """Refuse an operand that shares some of the written memory but is not the same: what it says would depend on order.
+
+    As in PyTorch this is looked at where both are dense; of others it cannot be told from their ends.
+    """
+    if written is read or not (written.size and read.size and _is_dense(written) and _is_dense(read)):
+        return
+    (low, high), (first, last) = _ends(written), _ends(read)
+    same = (low, high) == (first, last)
+    if high <= first or last <= low or (same and written.strides == read.strides):
+        return
+    raise EngineError(
+        Reason.RUNTIME,
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+        "location. Please clone() the tensor before performing the operation.",
+    )
+
+
+def _is_dense(array: Array) -> bool:
+    """Whether the elements fill their stretch of memory, in whatever order of dimensions."""
+    step = array.itemsize
+    for stride, size in sorted(zip(array.strides, array.shape, strict=True)):
+        if size > 1:
+            if stride != step:
+                return False
+            step *= size
+    return True
+
+
+def _ends(array: Array) -> tuple[int, int]:
+    start = array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr
+    return start, start + array.nbytes
 
 
 def check_result(name: str, target: Tensor, result: Any) -> None:

@@ -8,6 +8,7 @@ values saved for backward are counted without further care.
 from __future__ import annotations
 
 import weakref
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from gradwire_engine.context import CURRENT, Account
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
 class Storage:
     """A version counter and bytes that tensors share.
 
-    `version` counts in-place changes. `history` counts those that a graph recorded: a view whose
-    `history` is older derives its node anew. `owner` keeps another storage's bytes counted (x.data).
+    `version` counts in-place changes. `history` counts whatever may concern the views: those changes, and flags set
+    on their base; a view that has not seen the newest looks again. `owner` keeps another storage's bytes counted
+    (x.data).
     """
 
     __slots__ = ("account", "history", "nbytes", "owner", "version")
+    inference = False
 
     def __init__(self, nbytes: int, account: Account, owner: Storage | None = None) -> None:
         self.version = 0
@@ -40,35 +43,59 @@ class Storage:
     def __del__(self) -> None:
         self.account.bytes -= self.nbytes
 
+    def changed(self) -> None:
+        """Note that the bytes were changed in place."""
+        self.version += 1
+        self.history += 1
+
+
+class InferenceStorage(Storage):
+    """What inference mode makes: its version means nothing, so nothing of it may be kept for backward."""
+
+    __slots__ = ()
+    inference = True
+
 
 class Step:
-    """One op on the way from a base to a view: its arguments but for the input, and which of its results it is.
+    """One op on the way from a base to a view: its arguments but for the input, of which it tells shape and dtype.
 
     Steps form a list that starts at the view. They hold no tensors, so the views in between may go.
     """
 
-    __slots__ = ("args", "before", "op", "output")
+    __slots__ = ("args", "before", "dtype", "op", "shape")
 
-    def __init__(self, before: Step | None, op: Op, args: tuple[Any, ...], output: int) -> None:
+    def __init__(self, before: Step | None, op: Op, args: tuple[Any, ...], source: Array) -> None:
         self.before = before
         self.op = op
         self.args = args
-        self.output = output
+        self.shape = source.shape
+        self.dtype = source.dtype
+
+
+class Origin(Enum):
+    """How a view was made, where that forbids to record in-place changes of it."""
+
+    MULTIPLE = "multiple"
+    NO_GRAD = "no_grad"
+    INFERENCE = "inference"
 
 
 class ViewOf:
-    """How a view follows from its base: the ops to apply again, and the history they were applied to.
+    """How a view follows from its base: the ops that lead there, and the version they were recorded at.
 
-    `borrows` its requires_grad from the base: a view made under no_grad says True, though nothing flows through it.
+    `flagged`: requires_grad was set on the view itself, which then is a leaf of its own. Another one without a node
+    requires grad when its base does, though nothing flows through it. `seen` is the storage's history it knows of.
     """
 
-    __slots__ = ("base", "borrows", "history", "last")
+    __slots__ = ("base", "flagged", "last", "origin", "seen", "version")
 
-    def __init__(self, base: Tensor, last: Step, borrows: bool) -> None:
+    def __init__(self, base: Tensor, last: Step, origin: Origin | None) -> None:
         self.base = base
         self.last = last
-        self.borrows = borrows
-        self.history = base.storage.history
+        self.origin = origin
+        self.flagged = False
+        self.version = base.storage.version
+        self.seen = base.storage.history
 
 
 class GradState:
@@ -96,7 +123,11 @@ class Tensor:
 
     def __init__(self, array: Array, requires_grad: bool = False, storage: Storage | None = None) -> None:
         self.array = array
-        self.storage = Storage(_held_bytes(array), CURRENT.get().account) if storage is None else storage
+        if storage is None:
+            context = CURRENT.get()
+            made = InferenceStorage if context.inference else Storage
+            storage = made(_held_bytes(array), context.account)
+        self.storage = storage
         self.requires_grad = requires_grad
         self.node = None
         self.index = 0
@@ -136,7 +167,7 @@ class Tensor:
     @property
     def grad_fn(self) -> Node | None:
         """The node that made it; None for a leaf."""
-        if self.view is not None and self.view.history != self.storage.history:
+        if self.view is not None and self.view.seen != self.storage.history:
             refresh(self)
         return self.node
 
@@ -184,6 +215,16 @@ def detach(source: Tensor) -> Tensor:
     return Tensor(source.array, storage=source.storage)
 
 
+def leave_graph(target: Tensor) -> Tensor:
+    """Make a tensor a leaf that requires no gradient (torch.Tensor.detach_). Raises EngineError: RUNTIME for a view."""
+    if target.view is not None:
+        raise EngineError(Reason.RUNTIME, "Can't detach views in-place. Use detach() instead.")
+    move_to(target, None, 0)
+    target.requires_grad = False
+    target.storage.history += 1
+    return target
+
+
 def data(source: Tensor) -> Tensor:
     """A leaf on the same storage with a version counter of its own (torch.Tensor.data)."""
     return Tensor(source.array, storage=_borrowed(source.storage))
@@ -207,25 +248,48 @@ def _borrowed(storage: Storage) -> Storage:
 
 
 def refresh(view: Tensor) -> None:
-    """Derive a view's node from its base's present history: an in-place op has rewritten it since."""
-    from gradwire_engine.context import grad_mode
+    """Bring a view's node up to date: since an in-place change its values come of its base's present history.
+
+    Raises EngineError: RUNTIME for a view that was made so that it may not follow its base.
+    """
+    from gradwire_engine.rebase import node_of_view
+    from gradwire_engine.refusals import refuse_origin
 
     held = view.view
     assert held is not None
-    steps = []
-    step: Step | None = held.last
-    while step is not None:
-        steps.append(step)
-        step = step.before
-    with grad_mode(True):
-        fresh = held.base
-        for step in reversed(steps):
-            made = step.op(fresh, *step.args)
-            fresh = made[step.output] if isinstance(made, tuple | list) else made
-    move_to(view, fresh.node, fresh.index)
-    view.requires_grad = fresh.requires_grad
-    held.borrows = False
-    held.history = view.storage.history
+    if (view.node is not None or held.base.requires_grad) and held.version != view.storage.version:
+        if held.origin is not None:
+            refuse_origin(view, held.origin, "its base or another view of its base has been")
+        move_to(view, node_of_view(view, held), 0)
+        held.version = view.storage.version
+    note_flags(view)
+    held.seen = view.storage.history
+
+
+def outdated(view: Tensor, held: ViewOf) -> bool:
+    """Whether a view was left behind: its base changed, and it was made so that it may not follow."""
+    changed = held.origin is not None and held.version != view.storage.version
+    return changed and (view.node is not None or held.base.requires_grad)
+
+
+def known_node(tensor: Tensor) -> Node | None:
+    """The node that made it, without a refusal: of a view that was left behind the one it had."""
+    held = tensor.view
+    if held is not None and outdated(tensor, held):
+        note_flags(tensor)
+        return tensor.node
+    return tensor.grad_fn
+
+
+def note_flags(view: Tensor) -> None:
+    """A view requires grad by its own node or flag, or because its base does."""
+    held = view.view
+    assert held is not None
+    view.requires_grad = (
+        view.node is not None
+        or held.flagged
+        or (held.base.requires_grad and is_differentiable(view.dtype) and not view.storage.inference)
+    )
 
 
 def move_to(changed: Tensor, node: Node | None, index: int) -> None:
@@ -243,11 +307,11 @@ def edge_of(source: Tensor) -> Edge | None:
     """Where a tensor's gradient goes: its node, a leaf's AccumulateGrad, or None."""
     from gradwire_engine.graph import AccumulateGrad
 
-    if source.view is not None and source.view.history != source.storage.history:
+    if source.view is not None and source.view.seen != source.storage.history:
         refresh(source)
     if source.node is not None:
         return source.node, source.index
-    if not source.requires_grad or (source.view is not None and source.view.borrows):
+    if not source.requires_grad or (source.view is not None and not source.view.flagged):
         return None
     state = source.grad_state()
     node = state.accumulator() if state.accumulator is not None else None
@@ -282,9 +346,16 @@ def set_requires_grad(target: Tensor, flag: bool) -> None:
         )
     if flag and not is_differentiable(target.dtype):
         raise EngineError(Reason.REQUIRES_GRAD, "only Tensors of floating point dtype can require gradients")
+    if flag and target.storage.inference and not CURRENT.get().inference:
+        raise EngineError(
+            Reason.REQUIRES_GRAD, "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
+        )
     target.requires_grad = flag
-    if target.view is not None:
-        target.view.borrows = False
+    if target.view is None:
+        target.storage.history += 1
+    else:
+        target.view.flagged = flag
+        note_flags(target)
 
 
 def set_grad(target: Tensor, grad: Tensor | None) -> None:

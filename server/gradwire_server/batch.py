@@ -14,7 +14,7 @@ from gradwire_engine import EngineError, Reason, activate
 from gradwire_server.commands import HANDLERS, MESSAGES, method_of, new_ids
 from gradwire_server.errors import Refusal, refusal_of
 from gradwire_server.limits import RESPONSE_BYTES
-from gradwire_server.session import Pending, Session, Writer
+from gradwire_server.session import WRITER_SHIFT, Pending, Session, Writer
 
 
 class OutOfOrder(Exception):
@@ -38,6 +38,7 @@ def run_unary(call: Pending) -> bytes:
     answer = response_type()
     session.inline_left = session.limits.max_inline_bytes
     session.brake.begin(call.ticket, call.deadline)
+    session.command.number = 0
     refusal = None
     with _surroundings(session):
         try:
@@ -119,10 +120,12 @@ def _run_commands(
     transfers = session.transfers
     brake.begin(call.ticket, writer=writer)
     seq = writer.applied
+    origin, running = writer.number << WRITER_SHIFT, session.command
     with _surroundings(session):
         for command in commands:
             seq += 1
             brake.seq = seq
+            running.number = origin | seq
             answer = result = request = None
             which = command.WhichOneof("command")
             try:

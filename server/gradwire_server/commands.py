@@ -21,7 +21,7 @@ from gradwire_engine import (
     set_requires_grad,
     tensor,
 )
-from gradwire_engine.context import CURRENT
+from gradwire_engine.context import CURRENT, Context
 from gradwire_engine.device import canonical, selected, to_device
 from gradwire_server.arguments import CALLS, call_of
 from gradwire_server.errors import Refusal
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 Handler: TypeAlias = "Callable[[Session, Any, Any], None]"
 MAX_DESCRIBED = 10_000
 _GRAD_MODE_DISABLED = types_pb2.GRAD_MODE_DISABLED
+_GRAD_MODE_INFERENCE = types_pb2.GRAD_MODE_INFERENCE
 
 
 def create(session: "Session", request: commands_pb2.CreateRequest, answer: commands_pb2.CreateResponse | None) -> None:
@@ -71,6 +72,7 @@ def create(session: "Session", request: commands_pb2.CreateRequest, answer: comm
         check_size(described.shape, dtype, upload.total)
         data = upload.buffer
     array = array_of(data, dtype, described.shape, copy=source == "payload")
+    _enter(session, session.inferring if request.grad_mode == _GRAD_MODE_INFERENCE else session.recording)
     made = tensor(to_device(array, device), request.requires_grad)
     if source == "transfer":
         session.transfers.forget(described.transfer_id)
@@ -85,10 +87,10 @@ def op(session: "Session", request: commands_pb2.OpRequest, answer: commands_pb2
     call = CALLS.get(name) or call_of(name)
     args = call.decode(request.args, session)
     ids = request.outputs
-    context = session.not_recording if request.grad_mode == _GRAD_MODE_DISABLED else session.recording
+    mode = request.grad_mode
+    context = session.recording if mode < _GRAD_MODE_DISABLED else _quiet_mode(session, mode)
     if context is not session.current:
-        CURRENT.set(context)
-        session.current = context
+        _enter(session, context)
     if call.in_place:
         _apply_in_place(session, request, answer, call, args)
         return
@@ -118,6 +120,19 @@ def op(session: "Session", request: commands_pb2.OpRequest, answer: commands_pb2
         _check_answer(session, name, answer)
     for tensor_id, item in zip(names, result, strict=True):
         session.bind(tensor_id, item)
+
+
+def _enter(session: "Session", context: Context) -> None:
+    CURRENT.set(context)
+    session.current = context
+
+
+def _quiet_mode(session: "Session", mode: int) -> Context:
+    if mode == _GRAD_MODE_INFERENCE:
+        return session.inferring
+    if mode != _GRAD_MODE_DISABLED:
+        raise Refusal("ARGUMENT_VALUE", f"grad_mode {mode} is none that this server knows", argument="grad_mode")
+    return session.not_recording
 
 
 def _check_answer(session: "Session", name: str, answer: commands_pb2.OpResponse) -> None:
@@ -167,6 +182,7 @@ def run_backward(
         request.retain_graph if request.HasField("retain_graph") else None,
         request.create_graph,
         session.tensors(request.inputs) or None,
+        check_nan=request.check_nan,
     )
     if answer is not None:
         answer.accumulated.extend(session.ids_of(received))
@@ -189,6 +205,7 @@ def run_gradients(
         request.create_graph,
         request.allow_unused,
         request.materialize_grads,
+        check_nan=request.check_nan,
     )
     for number, item in enumerate(made):
         tensor_id = 0 if item is None else session.bind(ids[number] if number < len(ids) else 0, item)
@@ -296,7 +313,10 @@ def describe(
     found = session.tensors(request.tensors)
     if answer is not None:
         for tensor_id, item in zip(request.tensors, found, strict=True):
-            fill_spec(answer.tensors.add(), item, tensor_id)
+            spec = answer.tensors.add()
+            fill_spec(spec, item, tensor_id)
+            if item.view is not None:
+                spec.base = session.names.get(item.view.base, 0)
         answer.tensor_count = len(session.store)
         answer.bytes = session.account.bytes
 

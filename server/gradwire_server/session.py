@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gradwire_engine import Account, Context, Generator, Tensor
+from gradwire_engine import Account, Command, Context, Generator, Tensor
 from gradwire_engine.graph import AccumulateGrad
 from gradwire_server.errors import Refusal
 from gradwire_server.graphs import Snapshots
@@ -17,6 +17,7 @@ from gradwire_server.limits import Limits
 from gradwire_server.memory import Memory, Recall
 from gradwire_server.transfers import Transfers
 
+WRITER_SHIFT = 40  # a command's number is its writer's, shifted so far, and its seq
 CLIENT_IDS = 1 << 52  # ids below are the client's to choose, those from here to twice as much the server's
 MAX_POISON = 100_000
 _MAX_QUOTE = 400
@@ -110,8 +111,12 @@ class Session:
         self.snapshots = Snapshots()
         self.brake = Brake()
         self.inline_left = 0  # bytes of values that the response being made may still hold
-        self.recording = Context(account=self.account, generator=Generator(), cancelled=self.brake.stopping)
+        self.command = Command()
+        self.recording = Context(
+            account=self.account, generator=Generator(), cancelled=self.brake.stopping, command=self.command
+        )
         self.not_recording = replace(self.recording, grad_enabled=False)
+        self.inferring = replace(self.not_recording, inference=True)
         self.current = self.recording
 
     def attach(self) -> Writer:

@@ -2,18 +2,30 @@
 
 from gradwire.v1 import types_pb2
 from gradwire_engine import Tensor
+from gradwire_engine.tensor import Origin, known_node, outdated
 from gradwire_server.payload import TO_WIRE
 
 # Serialized descriptions of ordinary results, without ids: of many iterations of a loop all but the first find theirs.
 _MEMO: dict[tuple[int, tuple[int, ...], str, str], bytes] = {}
 _MAX_MEMO = 4096
+_ORIGINS = {
+    Origin.MULTIPLE: types_pb2.VIEW_ORIGIN_MULTIPLE,
+    Origin.NO_GRAD: types_pb2.VIEW_ORIGIN_NO_GRAD,
+    Origin.INFERENCE: types_pb2.VIEW_ORIGIN_INFERENCE,
+}
 
 
 def fill_spec(spec: types_pb2.TensorSpec, tensor: Tensor, tensor_id: int, data_dependent: bool = False) -> None:
     """Describe a tensor that the session knows by `tensor_id` (0 for none)."""
     array = tensor.array
-    node = tensor.grad_fn  # asked first: it brings a view's flags up to date
-    plain = tensor.view is None and tensor.state is None and not tensor.storage.version and not data_dependent
+    node = known_node(tensor)  # asked first: it brings a view's flags up to date
+    plain = (
+        tensor.view is None
+        and not tensor.storage.inference
+        and tensor.state is None
+        and not tensor.storage.version
+        and not data_dependent
+    )
     if not plain or not array.flags.c_contiguous or (node is None and tensor.requires_grad):
         _fill(spec, tensor, data_dependent)
     else:
@@ -29,7 +41,7 @@ def fill_spec(spec: types_pb2.TensorSpec, tensor: Tensor, tensor_id: int, data_d
 
 
 def _fill(spec: types_pb2.TensorSpec, tensor: Tensor, data_dependent: bool) -> None:
-    array, node = tensor.array, tensor.grad_fn
+    array, node = tensor.array, known_node(tensor)
     spec.dtype = TO_WIRE[array.dtype]  # type: ignore[assignment]
     if array.shape:
         spec.shape.extend(array.shape)
@@ -42,6 +54,12 @@ def _fill(spec: types_pb2.TensorSpec, tensor: Tensor, data_dependent: bool) -> N
     if node is not None:
         spec.grad_fn = node.name
         spec.retains_grad = tensor.retains_grad
-    spec.is_view = tensor.view is not None
+    view = tensor.view
+    if view is not None:
+        spec.is_view = True
+        if view.origin is not None:
+            spec.view_origin = _ORIGINS[view.origin]
+            spec.outdated = outdated(tensor, view)
     spec.version = tensor.storage.version
+    spec.inference = tensor.storage.inference
     spec.data_dependent = data_dependent

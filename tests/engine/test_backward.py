@@ -117,12 +117,31 @@ def test_in_place_on_the_base_is_seen_through_an_older_view() -> None:
     assert x.grad.array.tolist() == [5.0, 0.0]
 
 
-def test_in_place_on_a_view_with_history_is_refused_and_changes_nothing() -> None:
-    base = leaf(1.0, 2.0) * 2.0
-    with pytest.raises(EngineError, match="not supported yet") as refusal:
-        call("mul_", (base[0:1], 3.0))
-    assert refusal.value.reason is Reason.NOT_SUPPORTED
-    assert base.array.tolist() == [2.0, 4.0]
+def test_in_place_on_a_view_rewrites_the_history_of_its_base() -> None:
+    x = leaf(1.0, 2.0)
+    base = x * 2.0
+    view = base[0:1]
+    call("mul_", (view, 3.0))
+    assert (base.grad_fn.name, view.grad_fn.name) == ("CopySlices", "AsStridedBackward0")
+    backward([call("sum", (base,))])
+    assert x.grad.array.tolist() == [6.0, 2.0]
+
+
+def test_a_graph_with_rewritten_bases_goes_with_its_last_tensor(context: Context) -> None:
+    gc.disable()
+    try:
+        x = leaf(1.0, 2.0)
+        held = context.account.bytes
+        base = x * 2.0
+        for _ in range(10):
+            view = base[0:1]
+            call("mul_", (view, x[1:]))
+        backward([call("sum", (base,))], create_graph=False, retain_graph=True)
+        x.grad = None
+        del base, view
+        assert context.account.bytes == held
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("through", ["the tensor", "a detached alias"])

@@ -8,12 +8,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateRequest(_message.Message):
-    __slots__ = ("session_id", "request_id", "id", "requires_grad", "device", "payload", "transfer")
+    __slots__ = ("session_id", "request_id", "id", "requires_grad", "device", "grad_mode", "payload", "transfer")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     REQUIRES_GRAD_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
+    GRAD_MODE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_FIELD_NUMBER: _ClassVar[int]
     session_id: str
@@ -21,9 +22,10 @@ class CreateRequest(_message.Message):
     id: int
     requires_grad: bool
     device: str
+    grad_mode: _types_pb2.GradMode
     payload: _types_pb2.Payload
     transfer: Transfer
-    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., id: _Optional[int] = ..., requires_grad: bool = ..., device: _Optional[str] = ..., payload: _Optional[_Union[_types_pb2.Payload, _Mapping]] = ..., transfer: _Optional[_Union[Transfer, _Mapping]] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., id: _Optional[int] = ..., requires_grad: bool = ..., device: _Optional[str] = ..., grad_mode: _Optional[_Union[_types_pb2.GradMode, str]] = ..., payload: _Optional[_Union[_types_pb2.Payload, _Mapping]] = ..., transfer: _Optional[_Union[Transfer, _Mapping]] = ...) -> None: ...
 
 class CreateResponse(_message.Message):
     __slots__ = ("tensor",)
@@ -54,7 +56,7 @@ class OpResponse(_message.Message):
     def __init__(self, outputs: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ...) -> None: ...
 
 class BackwardRequest(_message.Message):
-    __slots__ = ("session_id", "request_id", "tensors", "gradients", "retain_graph", "create_graph", "inputs")
+    __slots__ = ("session_id", "request_id", "tensors", "gradients", "retain_graph", "create_graph", "inputs", "check_nan")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TENSORS_FIELD_NUMBER: _ClassVar[int]
@@ -62,6 +64,7 @@ class BackwardRequest(_message.Message):
     RETAIN_GRAPH_FIELD_NUMBER: _ClassVar[int]
     CREATE_GRAPH_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
+    CHECK_NAN_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     request_id: str
     tensors: _containers.RepeatedScalarFieldContainer[int]
@@ -69,7 +72,8 @@ class BackwardRequest(_message.Message):
     retain_graph: bool
     create_graph: bool
     inputs: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., tensors: _Optional[_Iterable[int]] = ..., gradients: _Optional[_Iterable[int]] = ..., retain_graph: bool = ..., create_graph: bool = ..., inputs: _Optional[_Iterable[int]] = ...) -> None: ...
+    check_nan: bool
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., tensors: _Optional[_Iterable[int]] = ..., gradients: _Optional[_Iterable[int]] = ..., retain_graph: bool = ..., create_graph: bool = ..., inputs: _Optional[_Iterable[int]] = ..., check_nan: bool = ...) -> None: ...
 
 class BackwardResponse(_message.Message):
     __slots__ = ("accumulated",)
@@ -112,7 +116,7 @@ class GradResponse(_message.Message):
     def __init__(self, grad: _Optional[_Union[_types_pb2.TensorSpec, _Mapping]] = ...) -> None: ...
 
 class GradientsRequest(_message.Message):
-    __slots__ = ("session_id", "request_id", "outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "allow_unused", "materialize_grads", "results")
+    __slots__ = ("session_id", "request_id", "outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "allow_unused", "materialize_grads", "results", "check_nan")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
@@ -123,6 +127,7 @@ class GradientsRequest(_message.Message):
     ALLOW_UNUSED_FIELD_NUMBER: _ClassVar[int]
     MATERIALIZE_GRADS_FIELD_NUMBER: _ClassVar[int]
     RESULTS_FIELD_NUMBER: _ClassVar[int]
+    CHECK_NAN_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     request_id: str
     outputs: _containers.RepeatedScalarFieldContainer[int]
@@ -133,7 +138,8 @@ class GradientsRequest(_message.Message):
     allow_unused: bool
     materialize_grads: bool
     results: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., outputs: _Optional[_Iterable[int]] = ..., inputs: _Optional[_Iterable[int]] = ..., grad_outputs: _Optional[_Iterable[int]] = ..., retain_graph: bool = ..., create_graph: bool = ..., allow_unused: bool = ..., materialize_grads: bool = ..., results: _Optional[_Iterable[int]] = ...) -> None: ...
+    check_nan: bool
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., outputs: _Optional[_Iterable[int]] = ..., inputs: _Optional[_Iterable[int]] = ..., grad_outputs: _Optional[_Iterable[int]] = ..., retain_graph: bool = ..., create_graph: bool = ..., allow_unused: bool = ..., materialize_grads: bool = ..., results: _Optional[_Iterable[int]] = ..., check_nan: bool = ...) -> None: ...
 
 class GradientsResponse(_message.Message):
     __slots__ = ("gradients", "accumulated")

@@ -28,6 +28,14 @@ class GradMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     GRAD_MODE_UNSPECIFIED: _ClassVar[GradMode]
     GRAD_MODE_ENABLED: _ClassVar[GradMode]
     GRAD_MODE_DISABLED: _ClassVar[GradMode]
+    GRAD_MODE_INFERENCE: _ClassVar[GradMode]
+
+class ViewOrigin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    VIEW_ORIGIN_UNSPECIFIED: _ClassVar[ViewOrigin]
+    VIEW_ORIGIN_MULTIPLE: _ClassVar[ViewOrigin]
+    VIEW_ORIGIN_NO_GRAD: _ClassVar[ViewOrigin]
+    VIEW_ORIGIN_INFERENCE: _ClassVar[ViewOrigin]
 DTYPE_UNSPECIFIED: Dtype
 DTYPE_FLOAT32: Dtype
 DTYPE_FLOAT64: Dtype
@@ -44,9 +52,14 @@ DTYPE_COMPLEX128: Dtype
 GRAD_MODE_UNSPECIFIED: GradMode
 GRAD_MODE_ENABLED: GradMode
 GRAD_MODE_DISABLED: GradMode
+GRAD_MODE_INFERENCE: GradMode
+VIEW_ORIGIN_UNSPECIFIED: ViewOrigin
+VIEW_ORIGIN_MULTIPLE: ViewOrigin
+VIEW_ORIGIN_NO_GRAD: ViewOrigin
+VIEW_ORIGIN_INFERENCE: ViewOrigin
 
 class TensorSpec(_message.Message):
-    __slots__ = ("id", "dtype", "shape", "device", "requires_grad", "is_leaf", "grad_fn", "retains_grad", "strides", "is_view", "data_dependent", "version")
+    __slots__ = ("id", "dtype", "shape", "device", "requires_grad", "is_leaf", "grad_fn", "retains_grad", "strides", "is_view", "data_dependent", "version", "base", "view_origin", "inference", "outdated")
     ID_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +72,10 @@ class TensorSpec(_message.Message):
     IS_VIEW_FIELD_NUMBER: _ClassVar[int]
     DATA_DEPENDENT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    VIEW_ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    INFERENCE_FIELD_NUMBER: _ClassVar[int]
+    OUTDATED_FIELD_NUMBER: _ClassVar[int]
     id: int
     dtype: Dtype
     shape: _containers.RepeatedScalarFieldContainer[int]
@@ -71,7 +88,11 @@ class TensorSpec(_message.Message):
     is_view: bool
     data_dependent: bool
     version: int
-    def __init__(self, id: _Optional[int] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., is_leaf: bool = ..., grad_fn: _Optional[str] = ..., retains_grad: bool = ..., strides: _Optional[_Iterable[int]] = ..., is_view: bool = ..., data_dependent: bool = ..., version: _Optional[int] = ...) -> None: ...
+    base: int
+    view_origin: ViewOrigin
+    inference: bool
+    outdated: bool
+    def __init__(self, id: _Optional[int] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., is_leaf: bool = ..., grad_fn: _Optional[str] = ..., retains_grad: bool = ..., strides: _Optional[_Iterable[int]] = ..., is_view: bool = ..., data_dependent: bool = ..., version: _Optional[int] = ..., base: _Optional[int] = ..., view_origin: _Optional[_Union[ViewOrigin, str]] = ..., inference: bool = ..., outdated: bool = ...) -> None: ...
 
 class Payload(_message.Message):
     __slots__ = ("dtype", "shape", "data")

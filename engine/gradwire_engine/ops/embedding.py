@@ -114,7 +114,7 @@ def _shorten(weight: Any, indices: Any, max_norm: float, norm_type: float) -> No
     norms = (xp.abs(table[rows]) ** norm_type).sum(1) ** (1 / norm_type)
     table[rows] *= xp.where(norms > max_norm, max_norm / (norms + 1e-7), 1).astype(table.dtype)[:, None]
     if type(weight) is Tensor:
-        weight.storage.version += 1
+        weight.storage.changed()
 
 
 @op(data_dependent=lambda tensor, num_classes: num_classes == -1)

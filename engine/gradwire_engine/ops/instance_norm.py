@@ -60,4 +60,4 @@ def _keep_mean(held: Any, mixed: Any, samples: int) -> None:
     array, values = (value.array if type(value) is Tensor else value for value in (held, mixed))
     array[...] = values.reshape(samples, -1).mean(0)
     if type(held) is Tensor:
-        held.storage.version += 1
+        held.storage.changed()

@@ -199,7 +199,7 @@ def _mix(running: Any, fresh: Any, momentum: float, factor: float = 1.0) -> None
     values = fresh.array if type(fresh) is Tensor else fresh
     array[...] = (1 - momentum) * _wide(array) + (momentum * factor) * values
     if type(running) is Tensor:
-        running.storage.version += 1
+        running.storage.changed()
 
 
 # Over the last dimensions, or groups of channels: statistics per row.

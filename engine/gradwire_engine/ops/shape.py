@@ -15,10 +15,10 @@ import numpy as np
 from gradwire_engine import dtypes
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import Composite, composite, op
 from gradwire_engine.ops.basic import conj, expand
 from gradwire_engine.ops.checks import admit, check_index, ints, normalize_dim
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.tensor import Tensor, leave_graph
 from gradwire_engine.tensor import detach as detached
 
 Ints = Any
@@ -449,10 +449,19 @@ def alias(xp: Any, input: Array) -> Array:
 alias.grad(input=lambda g: g)
 
 
-@composite(differentiable=False)
-def detach(input: Array) -> Array:
+class _Detach(Composite):
+    """Leaving the graph: as a tensor of its own, or in place."""
+
+    def in_place(self, args: tuple[Any, ...]) -> Tensor:
+        return leave_graph(args[0])
+
+
+def _detach(input: Array) -> Array:
     """A leaf on the same storage, outside the graph (torch.Tensor.detach)."""
     return detached(input)
+
+
+detach = _Detach(_detach, name="detach", in_place=True, differentiable=False)
 
 
 @op

@@ -85,7 +85,7 @@ _restride.grad(input=lambda g, source, target: _restride(g, target, source))
 
 
 @op(name="_as_strided", view=True, node="AsStridedBackward0")
-def _as_strided(xp: Any, input: Array, source: Ints, target: Ints, whole: Ints) -> Array:
+def as_strided_view(xp: Any, input: Array, source: Ints, target: Ints, whole: Ints) -> Array:
     """The memory that holds the input, by another geometry; `whole` is how far it reaches before and behind."""
     sizes, strides, offset = target
     steps = tuple(stride * input.itemsize for stride in strides)
@@ -93,7 +93,7 @@ def _as_strided(xp: Any, input: Array, source: Ints, target: Ints, whole: Ints) 
     return xp.lib.stride_tricks.as_strided(flat[offset:] if flat.size > offset else flat[:0], sizes, steps)
 
 
-_as_strided.grad(input=lambda g, source, target: _restride(g, target, source))
+as_strided_view.grad(input=lambda g, source, target: _restride(g, target, source))
 
 
 def _line(xp: Any, input: Array, whole: Ints) -> Array:
@@ -123,6 +123,22 @@ def _memory(array: Array) -> tuple[int, int]:
     return (array.data.ptr - memory.ptr) // array.itemsize, memory.size // array.itemsize
 
 
+def geometry_of(array: Array) -> tuple[Ints, int]:
+    """How an array lies in its memory, and how many elements that holds; for `laid_out`."""
+    own, whole = _memory(array)
+    return (array.shape, tuple(step // array.itemsize for step in array.strides), own), whole
+
+
+def laid_out(xp: Any, values: Array, geometry: tuple[Ints, int]) -> Array:
+    """A copy of values that lies in a memory of its own as another array of their shape did; of other dtype, too."""
+    (shape, strides, offset), whole = geometry
+    memory = xp.zeros(max(whole, 1), values.dtype)
+    steps = tuple(stride * values.itemsize for stride in strides)
+    laid = xp.lib.stride_tricks.as_strided(memory[offset:], shape, steps)
+    laid[...] = values
+    return laid
+
+
 @composite
 def as_strided(input: Array, size: Ints, stride: Ints, storage_offset: int | None = None) -> Any:
     """A view of the input's memory with these sizes and strides in elements (torch.as_strided).
@@ -138,7 +154,8 @@ def as_strided(input: Array, size: Ints, stride: Ints, storage_offset: int | Non
             f"as_strided: Negative strides are not supported at the moment, got strides: {list(strides)}",
         )
     array = input.array if type(input) is Tensor else input
-    own, whole = _memory(array)
+    source, whole = geometry_of(array)
+    own = source[2]
     offset = own if storage_offset is None else storage_offset
     reach = offset + 1 + sum((length - 1) * step for length, step in zip(sizes, strides, strict=True))
     if min(sizes, default=1) < 0 or offset < 0 or (0 not in sizes and reach > whole):
@@ -148,5 +165,4 @@ def as_strided(input: Array, size: Ints, stride: Ints, storage_offset: int | Non
             f"{array.itemsize} requiring a storage size of {reach * array.itemsize} are out of bounds for storage of "
             f"size {whole * array.itemsize}",
         )
-    steps = tuple(step // array.itemsize for step in array.strides)
-    return _as_strided(input, (array.shape, steps, own), (sizes, strides, offset), (whole,))
+    return as_strided_view(input, source, (sizes, strides, offset), (whole,))

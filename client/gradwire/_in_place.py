@@ -1,0 +1,67 @@
+"""In-place changes that flags alone forbid: refused here, in PyTorch's words, before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradwire._errors import GradwireError, refuse
+from gradwire._handle import Handle
+from gradwire._memo import Spec
+from gradwire._modes import INFERENCE
+from gradwire.v1 import errors_pb2, types_pb2
+
+
+def check_in_place(op: str, args: tuple[Any, ...], mode: Any, edges: Sequence[Any]) -> None:
+    """Whether the first argument may be changed in place in this grad mode. Raises RuntimeError."""
+    target = args[0]
+    if not isinstance(target, Handle):
+        raise TypeError("an in-place op needs a tensor as its first argument")
+    spec: Spec = target._spec
+    if spec.inference and mode is not INFERENCE:
+        raise refuse(
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a "
+            "normal tensor before doing inplace update."
+        )
+    if not mode or not (edges or spec.requires_grad):
+        return
+    if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
+        return
+    view = target.__dict__.get("_view")
+    if view is not None:
+        if spec.origin:
+            raise refuse_origin(spec, "is being")
+        if spec.requires_grad and view.base._spec.is_leaf:
+            raise _protected("a view of a leaf Variable")
+    if spec.requires_grad and spec.is_leaf:
+        # x[0] = v writes through a view; an index that holds tensors writes to x itself.
+        through_view = op == "setitem_" and not any(isinstance(item, Handle) for item in args[1].items)
+        raise _protected("a view of a leaf Variable" if through_view else "a leaf Variable")
+
+
+def _protected(what: str) -> GradwireError:
+    return refuse(
+        f"{what} that requires grad is being used in an in-place operation. "
+        "Change it under gradwire.no_grad(), or change a clone",
+        errors_pb2.REASON_LEAF_IN_PLACE,
+    )
+
+
+def refuse_origin(spec: Spec, what: str) -> GradwireError:
+    """The refusal to record an in-place change of a view made in this way, or of what it shares its bytes with."""
+    inference = spec.origin == types_pb2.VIEW_ORIGIN_INFERENCE
+    mode, where = ("inference", "in normal mode") if inference else ("no_grad", "with grad mode enabled")
+    who = f"A view was created in {mode} mode and {what} modified inplace {where}."
+    if spec.grad_fn:
+        who = f"An output of {spec.grad_fn.partition('Backward')[0]} is a view and {what} modified inplace."
+    if spec.origin == types_pb2.VIEW_ORIGIN_MULTIPLE:
+        return refuse(
+            f"{who} This view is the output of a function that returns multiple views. Such functions do not allow the "
+            "output views to be modified inplace. You should replace the inplace operation by an out-of-place one."
+        )
+    block = "inference_mode" if inference else "no_grad"
+    return refuse(
+        f"{who} Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by "
+        f"moving both the view and the inplace either both inside the {block} block (if you don't want the inplace to "
+        "be tracked) or both outside (if you want the inplace to be tracked)."
+    )

@@ -1,0 +1,135 @@
+"""In-place changes of views: what they do to the base's history, and how views follow it.
+
+Changing a view is changing a part of its base. So the base's new node (`CopySlices`) is "the old base, with this part
+written over", and the changed part comes of the op that changed it. Every view, the changed one too, from then on is
+the view of that new base: its node is made anew (`AsStridedBackward0`) when somebody asks.
+
+A `Route` is the ops from a base to a view. Forward they are applied to arrays; backward their own formulas are, last
+op first, so this file knows no view op by name but `as_strided`, whose geometry is that of the base's memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from gradwire_engine.device import Array, device_of
+from gradwire_engine.dtypes import Number
+from gradwire_engine.graph import Edge, Meta, Node
+from gradwire_engine.op import op
+from gradwire_engine.ops.strided import as_strided_view, geometry_of, laid_out
+from gradwire_engine.tensor import Step, Tensor, ViewOf, edge_of, move_to, refresh
+
+Ints: TypeAlias = Any
+
+
+class Route:
+    """The ops from a base to a view, first op first, and how the base lies in memory if not row by row."""
+
+    __slots__ = ("device", "geometry", "steps")
+
+    def __init__(self, base: Array, last: Step) -> None:
+        self.device = device_of(base)
+        self.steps: list[Step] = []
+        step: Step | None = last
+        while step is not None:
+            self.steps.append(step)
+            step = step.before
+        self.steps.reverse()
+        absolute = [place for place, step in enumerate(self.steps) if step.op is as_strided_view]
+        own = bool(absolute) or not base.flags.c_contiguous
+        self.geometry = geometry_of(base) if own else None
+        if absolute and self.geometry is not None:
+            # A geometry tells places in memory, whatever views lay between: it may reach beyond what they show.
+            first = self.steps[absolute[-1]]
+            (_, target, _), (source, whole) = first.args, self.geometry
+            self.steps[: absolute[-1] + 1] = [Step(None, first.op, (source, target, (whole,)), base)]
+
+    def copy(self, xp: Any, base: Array) -> Array:
+        """A copy of a base, or of its gradient, that lies in memory as the base did: so that the ops make views."""
+        return base.copy(order="C") if self.geometry is None else laid_out(xp, base, self.geometry)
+
+    def follow(self, base: Array) -> Array:
+        """The part of such a copy that the view shows."""
+        for step in self.steps:
+            base = step.op.compute((base, *step.args))
+        return base
+
+
+def node_of_view(view: Tensor, held: ViewOf) -> Node:
+    """The node that makes a view of its base as that is now."""
+    base = held.base
+    edge = edge_of(base)
+    return _node(show, (base, Route(base.array, held.last)), (view,), (edge,))
+
+
+def by_route(target: Tensor) -> None:
+    """Let a view that is to be changed come of its base directly, where views between hide what it shows."""
+    held = target.view
+    assert held is not None
+    step = held.last
+    while step.before is not None:
+        if step.op is as_strided_view:
+            move_to(target, node_of_view(target, held), 0)
+            return
+        step = step.before
+
+
+def rewrite(target: Tensor, node: Node, index: int) -> None:
+    """Give a tensor that was changed in place the node of its new values; of a view, its base gets another one."""
+    held = target.view
+    if held is None:
+        move_to(target, node, index)
+        target.requires_grad = True
+        target.storage.history += 1
+        return
+    base = held.base
+    route = Route(base.array, held.last)
+    written = _node(overwrite, (base, target, route), (base,), (edge_of(base), (node, index)))
+    written.command = node.command
+    move_to(base, written, 0)
+    base.requires_grad = True
+    target.storage.history += 1
+    refresh(target)
+
+
+def _node(op: Any, args: tuple[Any, ...], outputs: tuple[Tensor, ...], edges: tuple[Edge | None, ...]) -> Node:
+    """A node of an op that was applied already, or whose edges are not those of its arguments."""
+    plan = op.plan(tuple(edge is not None for edge in edges))
+    metas = tuple(
+        None if edge is None else (args[place].array.shape, args[place].array.dtype)
+        for place, edge in zip(op.tensor_places, edges, strict=True)
+    )
+    return Node(op, op.node_name, plan, plan.save(args, outputs), edges, metas)
+
+
+@op(name="_show", node="AsStridedBackward0")
+def show(xp: Any, input: Array, route: Ints) -> Array:
+    """The part of a base, or of its gradient, that a view of it shows; a copy."""
+    return route.follow(route.copy(xp, input))
+
+
+@op(name="_overwrite", node="CopySlices")
+def overwrite(xp: Any, input: Array, source: Array | Number, route: Ints) -> Array:
+    """The base with a view's part written over."""
+    result = route.copy(xp, input)
+    route.follow(result)[...] = source
+    return result
+
+
+def _hide(g: Any, route: Route) -> Any:
+    """Zeros in the base's shape with a view's gradient in its part: the views' own formulas, last op first."""
+    from gradwire_engine.backward import fit
+
+    for step in reversed(route.steps):
+        formula, names = step.op.formulas[step.op.params[0].name]
+        known = {param.name: value for param, value in zip(step.op.params[1:], step.args, strict=True)}
+        known[f"{step.op.params[0].name}_meta"] = Meta(step.shape, step.dtype, route.device)
+        g = fit(formula(g, *[known[name] for name in names]), (step.shape, step.dtype))
+    return g
+
+
+show.grad(input=lambda g, route: _hide(g, route))
+overwrite.grad(
+    input=lambda g, route: overwrite(g, 0, route),
+    source=lambda g, route: show(g, route),
+)
