@@ -109,16 +109,11 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
     if not entry.plain:
         return _repeat(session, entry, args, values, edges, op, result)
     tensor_id = next(session.ids)
-    pieces = entry.pieces
-    if len(values) == 2:
-        data = entry.pack(pieces[0], values[0], pieces[1], values[1], pieces[2], tensor_id, pieces[3])
-    elif len(values) == 1:
-        data = entry.pack(pieces[0], values[0], pieces[1], tensor_id, pieces[2])
-    else:
-        values.append(tensor_id)
-        data = entry.template.fill(values)
     buffer = session.buffer
-    buffer.append((data, entry))
+    if entry.number:
+        buffer.append((entry.words(entry.number, *values, tensor_id), entry, True))
+    else:
+        session.post_op(entry, [*values, tensor_id])
     spec = entry.specs[0]
     made = _new(TENSOR_CLASS[0])
     made._id = tensor_id
@@ -139,11 +134,11 @@ def _repeat(
     """What has succeeded here before, where the result is more than one plain new tensor."""
     if entry.in_place:
         check_in_place(op, args, GRAD_ENABLED.get(), edges)
-        session.post(entry.template.fill(values), entry)
+        session.post_op(entry, values)
         change(args[0], entry.specs[0], edges, bool(GRAD_ENABLED.get()))
         return args[0]
     ids = [next(session.ids) for _ in entry.specs]
-    session.post(entry.template.fill([*values, *ids]), entry)
+    session.post_op(entry, [*values, *ids])
     made = tuple([new_result(session, one, spec, edges, args) for one, spec in zip(ids, entry.specs, strict=True)])
     return arrange(op, made, result)
 

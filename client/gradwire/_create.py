@@ -31,7 +31,7 @@ _COPY_WARNING = (
     "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
     "sourceTensor.detach().clone().requires_grad_(True), rather than gradwire.tensor(sourceTensor)."
 )
-_NO_TEMPLATE = Template((b"",), "")
+_NO_TEMPLATE = Template((b"",), "", b"")
 
 
 def tensor(

@@ -155,12 +155,12 @@ class Entry:
         "in_place",
         "key",
         "name",
+        "number",
         "offset",
-        "pack",
-        "pieces",
         "plain",
         "specs",
         "template",
+        "words",
     )
 
     def __init__(
@@ -178,8 +178,9 @@ class Entry:
         # Holding the code object keeps its id, which the key is made of, from being used again.
         self.code, self.offset = place
         self.template = template
-        self.pack: Callable[..., bytes] = template.pack
-        self.pieces = template.pieces
+        self.words: Callable[..., bytes] = template.words
+        #: The prepared op's number; 0 until it is prepared, which happens when it is first repeated.
+        self.number = 0
         self.specs = specs
         # Floats that are attributes rather than operands: the entry holds for these values only.
         self.fixed = fixed

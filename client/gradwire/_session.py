@@ -14,6 +14,7 @@ import itertools
 import threading
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from gradwire import _wire
@@ -36,6 +37,8 @@ _MOST_WAITING = 1024
 _MOST_RELEASES = 65_536
 # A release has eight bytes; a batch has this many besides its commands, at most.
 _BATCH_HEAD = 64
+# What a call may bring along besides its words, where commands of another kind stand on its sides.
+_CALLS_HEAD = 16
 _IDS_PER_WRITER = 40
 
 
@@ -72,8 +75,10 @@ class Session:
         self.lease_seconds = max(answer.lease_ms, 1) / 1000
 
         self.memo: dict[tuple[object, ...], Entry] = {}
-        self.buffer: deque[tuple[bytes, Ticket | Entry | None]] = deque()
+        #: What waits to be sent: bytes, who wants to know, and whether it is a call of a prepared op.
+        self.buffer: deque[tuple[bytes, Ticket | Entry | None, bool]] = deque()
         self.released: deque[int] = deque()
+        self._numbers = itertools.count(1)
         self.ids = itertools.count((answer.writer << _IDS_PER_WRITER) + 1)
         #: Bytes of large commands in the buffer; small ones are not counted.
         self.buffered_bytes = 0
@@ -98,9 +103,28 @@ class Session:
 
     def post(self, command: bytes, entry: Entry) -> None:
         """Send a framed, quiet command some time soon."""
-        self.buffer.append((command, entry))
+        self.buffer.append((command, entry, False))
         if len(self.buffer) >= BATCH_COMMANDS:
             self.press()
+
+    def post_op(self, entry: Entry, values: Sequence[_wire.Value]) -> None:
+        """Send an op that has succeeded before some time soon: as a call of a prepared op if it can be one."""
+        if not entry.number and entry.template.op:
+            self._prepare(entry)
+        if entry.number:
+            self.buffer.append((entry.words(entry.number, *values), entry, True))
+            if len(self.buffer) >= BATCH_COMMANDS:
+                self.press()
+        else:
+            self.post(entry.template.fill(values), entry)
+
+    def _prepare(self, entry: Entry) -> None:
+        """Give an op a number. It is not given to another ever: calls may be on their way to the buffer."""
+        number = next(self._numbers)
+        if number < self.limits.max_prepared:
+            # Before the entry tells its number, so that no thread's call can come first.
+            self.buffer.append((_wire.prepare_command(number, entry.template.op), None, False))
+            entry.number = number
 
     def press(self) -> None:
         """Send a batch, unless it should grow while others are under way."""
@@ -147,24 +171,33 @@ class Session:
         most = min(self.limits.max_batch_commands or 1024, 4096) - 1
         most_bytes = self._delivery.batch_bytes(min(_BATCH_BYTES, self.limits.max_message_bytes or _BATCH_BYTES))
         commands: list[bytes] = []
+        calls: list[bytes] = []
         records: list[Ticket | Entry | None] = []
         size = _BATCH_HEAD
-        while self.buffer and len(commands) < min(waiting, most):
-            following = len(self.buffer[0][0])
-            if commands and size + following > most_bytes:
+        while self.buffer and len(records) < min(waiting, most):
+            following = len(self.buffer[0][0]) + _CALLS_HEAD
+            if records and size + following > most_bytes:
                 break
-            command, record = self.buffer.popleft()
-            commands.append(command)
+            command, record, is_call = self.buffer.popleft()
+            if is_call:
+                calls.append(command)
+            else:
+                if calls:
+                    commands.append(_wire.calls_command(calls))
+                    calls = []
+                commands.append(command)
             records.append(record)
             size += following
-        if len(commands) == waiting and releases:
+        if calls:
+            commands.append(_wire.calls_command(calls))
+        if len(records) == waiting and releases:
             fitting = min(releases, _MOST_RELEASES, (most_bytes - size) // 8 - _BATCH_HEAD)
             if fitting > 0:
                 popleft = self.released.popleft
                 commands.append(_wire.release_command([popleft() for _ in range(fitting)]))
                 records.append(None)
         self.buffered_bytes = max(0, self.buffered_bytes - size)
-        first, self._next_seq = self._next_seq, self._next_seq + len(commands)
+        first, self._next_seq = self._next_seq, self._next_seq + len(records)
         request, size = _wire.stream_batch(first, self._delivery.acknowledged, commands)
         return Flight(first, records, request, size)
 
@@ -180,7 +213,7 @@ class Session:
         ticket = Ticket()
         data = command.SerializeToString()
         self.buffered_bytes += len(data)
-        self.buffer.append((_wire.framed(data), ticket))
+        self.buffer.append((_wire.framed(data), ticket, False))
         try:
             self.flush()
             while ticket.result is None:

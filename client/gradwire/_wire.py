@@ -2,7 +2,8 @@
 
 A command is made with the protobuf API once. Its ids and floats have a fixed width on the wire, so a repeat needs
 only those eight bytes each replaced: a `Template` is the serialized message cut at its variable places, and one
-`struct.pack` writes the next command whole, tag and length of its place in the batch included.
+`struct.pack` writes the next command whole, tag and length of its place in the batch included. An op that the server
+has been told to keep prepared is shorter still: its number and the eight bytes of each place.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _QUIET = b"\xf0\x01\x01"  # Command.quiet = 30, true
 _MARK = struct.Struct("<I3sB")
 _SALT = b"\x9d\xe5\x3a"
 _MOST_VALUES = 4096
+#: What an op to prepare may have at most.
+MAX_PREPARED_BYTES = 256
 
 
 def varint(number: int) -> bytes:
@@ -45,10 +48,14 @@ def framed(command: bytes) -> bytes:
 class Template:
     """A quiet command with holes. `pack(pieces[0], value, pieces[1], value, …, pieces[-1])` fills them."""
 
-    __slots__ = ("pack", "pieces")
+    __slots__ = ("op", "pack", "pieces", "words")
 
-    def __init__(self, pieces: tuple[bytes, ...], kinds: str) -> None:
+    def __init__(self, pieces: tuple[bytes, ...], kinds: str, op: bytes) -> None:
         self.pieces = pieces
+        #: The OpRequest to prepare; empty for a command that cannot be.
+        self.op = op
+        #: Packs a call of the prepared op: its number, then the values.
+        self.words: Callable[..., bytes] = struct.Struct("<Q" + kinds).pack
         layout = "".join(f"{len(piece)}s{kind}" for piece, kind in zip(pieces, [*kinds, ""], strict=True))
         self.pack: Callable[..., bytes] = struct.Struct("<" + layout).pack
 
@@ -72,7 +79,8 @@ def make_template(build: Build, values: Sequence[Value]) -> Template | None:
     marks = [_MARK.pack(0x5EED0000 + place, _SALT, 0x41) for place in range(len(values))]
     doubles = [type(value) is float for value in values]
     stand_ins = [struct.unpack("<d" if double else "<Q", mark)[0] for mark, double in zip(marks, doubles, strict=True)]
-    data = framed(build(stand_ins).SerializeToString() + _QUIET)
+    command = build(stand_ins)
+    data = framed(command.SerializeToString() + _QUIET)
     cuts = []
     for mark in marks:
         if data.count(mark) != 1:
@@ -82,7 +90,28 @@ def make_template(build: Build, values: Sequence[Value]) -> Template | None:
         return None
     starts = [0, *(cut + 8 for cut in cuts)]
     pieces = tuple(data[start:end] for start, end in zip(starts, [*cuts, len(data)], strict=True))
-    return Template(pieces, "".join("d" if double else "Q" for double in doubles))
+    return Template(pieces, "".join("d" if double else "Q" for double in doubles), _preparable(command))
+
+
+def _preparable(command: service_pb2.Command) -> bytes:
+    """The op of a command if it can be prepared: a short one whose lists of floats, if any, do not vary."""
+    if not command.HasField("op") or any(argument.HasField("floats") for argument in command.op.args):
+        return b""
+    op = command.op.SerializeToString()
+    return op if len(op) <= MAX_PREPARED_BYTES else b""
+
+
+def prepare_command(number: int, op: bytes) -> bytes:
+    """A quiet, framed Command that prepares an op."""
+    body = b"\x08" + varint(number) + b"\x12" + varint(len(op)) + op  # Prepare.number = 1, Prepare.op = 2
+    return framed(b"\x82\x01" + varint(len(body)) + body + _QUIET)  # Command.prepare = 16
+
+
+def calls_command(calls: Sequence[bytes]) -> bytes:
+    """A framed Command of calls of prepared ops."""
+    words = b"".join(calls)
+    body = b"\x08" + varint(len(calls)) + b"\x7a" + varint(len(words)) + words  # Calls.count = 1, Calls.words = 15
+    return framed(b"\x7a" + varint(len(body)) + body)  # Command.calls = 15
 
 
 def release_command(ids: Sequence[int]) -> bytes:

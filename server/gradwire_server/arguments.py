@@ -32,7 +32,8 @@ def _read_dtype(argument: Argument, session: "Session") -> Any:
     return dtype_of(argument.dtype)
 
 
-def _read_index(argument: Argument, session: "Session") -> tuple[Any, ...]:
+def read_index(argument: Argument, session: "Session") -> tuple[Any, ...]:
+    """An index as the engine takes it. Raises Refusal: ARGUMENT_VALUE, TENSOR_NOT_FOUND, MALFORMED."""
     given = len(argument.index.items)
     if given > MAX_INDEX_ITEMS:
         raise Refusal("ARGUMENT_VALUE", f"an index has at most {MAX_INDEX_ITEMS} items, not {given}", argument="index")
@@ -92,7 +93,7 @@ _READERS: dict[Kind, dict[str, Reader]] = {
         "floats": lambda argument, session: list(argument.floats.values),
         "integers": lambda argument, session: [float(value) for value in argument.integers.values],
     },
-    Kind.INDEX: {"index": _read_index},
+    Kind.INDEX: {"index": read_index},
     Kind.NUMBER_OR_STRING: {**_NUMBER, **_STRING},
 }
 _NONE: dict[str, Reader] = {"none": lambda argument, session: None}
@@ -140,16 +141,22 @@ class Call:
                 found = store.get(argument.tensor)
                 values[place] = session.tensor(argument.tensor) if found is None else found
             else:
-                reader = self.readers[place].get(kind)
-                values[place] = reader(argument, session) if reader else self._refuse_kind(place, argument, kind)
+                values[place] = self.reader(place, argument)(argument, session)
             place += 1
         if place < self.required:
-            self._check_complete(values)
+            self.check_complete(values)
         return tuple(values)
 
     def _decode_named(self, arguments: "Sequence[Argument]", session: "Session") -> tuple[Any, ...]:
         values = self.defaults.copy()
-        given: set[int] = set()
+        for place, argument in zip(self.places(arguments), arguments, strict=True):
+            values[place] = self.reader(place, argument)(argument, session)
+        self.check_complete(values)
+        return tuple(values)
+
+    def places(self, arguments: "Sequence[Argument]") -> list[int]:
+        """The parameters that these are the arguments of. Raises Refusal: ARGUMENT_TYPE."""
+        places: list[int] = []
         named = False
         for number, argument in enumerate(arguments):
             place = number
@@ -160,14 +167,15 @@ class Call:
                 self._refuse("positional argument follows keyword argument")
             elif number >= self.positional:
                 self._refuse_count(number + 1)
-            if place in given:
+            if place in places:
                 self._refuse(f"got multiple values for argument '{self.params[place].name}'", self.params[place].name)
-            given.add(place)
-            kind = argument.WhichOneof("kind")
-            reader = self.readers[place].get(kind)
-            values[place] = reader(argument, session) if reader else self._refuse_kind(place, argument, kind)
-        self._check_complete(values)
-        return tuple(values)
+            places.append(place)
+        return places
+
+    def reader(self, place: int, argument: Argument) -> Reader:
+        """What reads this argument of that parameter. Raises Refusal: ARGUMENT_TYPE, MALFORMED."""
+        kind = argument.WhichOneof("kind")
+        return self.readers[place].get(kind or "") or self._refuse_kind(place, argument, kind)
 
     def _place(self, name: str) -> int:
         place = self.positions.get(name)
@@ -175,7 +183,8 @@ class Call:
             self._refuse(f"got an unexpected keyword argument '{name}'; it has {', '.join(self.positions)}", name)
         return place
 
-    def _check_complete(self, values: list[Any]) -> None:
+    def check_complete(self, values: list[Any]) -> None:
+        """Whether every parameter has a value. Raises Refusal: ARGUMENT_TYPE."""
         for place, value in enumerate(values):
             if value is REQUIRED:
                 name = self.params[place].name

@@ -4,17 +4,18 @@ A command that fails becomes a refusal in its place and poisons the ids it was t
 A request that was applied before is answered from memory.
 """
 
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from gradwire.v1 import service_pb2
-from gradwire_engine import EngineError, Reason, activate
+from gradwire_engine import activate
+from gradwire_server.calls import prepare, run_calls
 from gradwire_server.commands import HANDLERS, MESSAGES, method_of, new_ids
-from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.errors import Refusal
 from gradwire_server.limits import RESPONSE_BYTES
-from gradwire_server.session import WRITER_SHIFT, Pending, Session, Writer
+from gradwire_server.session import Pending, Session, Writer
+from gradwire_server.settle import settle
 
 
 class OutOfOrder(Exception):
@@ -47,7 +48,13 @@ def run_unary(call: Pending) -> bytes:
                 raise session.brake.refusal()
             HANDLERS[which](session, request, answer)
         except Exception as error:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
-            refusal = _settle(session, which, request, answer, error)
+
+            def again() -> None:
+                session.transfers.settle()
+                answer.Clear()
+                HANDLERS[which](session, request, answer)
+
+            refusal = settle(session, call.method, error, again)
     if refusal is not None:
         raise refusal
     response = answer.SerializeToString()
@@ -68,18 +75,19 @@ def run_batch(call: Pending) -> bytes:
             "EPOCH_MISMATCH", f"the session's epoch is {session.epoch}, not {request.epoch}", epoch=session.epoch
         )
     commands = request.commands
+    count = sum([_span(command) for command in commands])
     limit = session.limits.max_batch_commands
-    if len(commands) > limit:
-        raise Refusal("MESSAGE_TOO_LARGE", f"a batch has at most {limit} commands, not {len(commands)}", limit=limit)
+    if count > limit:
+        raise Refusal("MESSAGE_TOO_LARGE", f"a batch has at most {limit} commands, not {count}", limit=limit)
     first = request.first_seq
     call.writer, call.first_seq = request.writer, first
-    _check_order(writer, first, len(commands))
+    _check_order(writer, first, count)
     writer.recall.acknowledge(min(request.acknowledged_seq, writer.applied))
     response = service_pb2.RunResponse(epoch=session.epoch)
-    repeated = min(max(writer.applied + 1 - first, 0), len(commands))
+    repeated = min(max(writer.applied + 1 - first, 0), count)
     earlier = writer.recall.results(first, first + repeated - 1) if repeated else []
-    if repeated < len(commands):
-        _run_commands(session, writer, call, commands[repeated:] if repeated else commands, response)
+    if repeated < count:
+        _run_commands(session, writer, call, commands, repeated, response)
         response.applied_seq = writer.applied
         fresh = _fitting(response, session)
         writer.recall.keep(writer.applied, fresh)
@@ -110,87 +118,72 @@ def _check_order(writer: Writer, first: int, count: int) -> None:
         )
 
 
+def _span(command: service_pb2.Command) -> int:
+    """How many seqs a command takes."""
+    return command.calls.count if command.HasField("calls") else 1
+
+
 def _run_commands(
-    session: Session, writer: Writer, call: Pending, commands: Any, response: service_pb2.RunResponse
+    session: Session, writer: Writer, call: Pending, commands: Any, repeated: int, response: service_pb2.RunResponse
 ) -> None:
-    results = response.results
-    handlers = HANDLERS
+    """Apply the commands but for the first `repeated`, which were applied before."""
     session.inline_left = min(RESPONSE_BYTES, session.limits.max_message_bytes) * 3 // 4
     brake = session.brake
-    transfers = session.transfers
     brake.begin(call.ticket, writer=writer)
-    seq = writer.applied
-    origin, running = writer.number << WRITER_SHIFT, session.command
     with _surroundings(session):
         for command in commands:
-            seq += 1
-            brake.seq = seq
-            running.number = origin | seq
-            answer = result = request = None
-            which = command.WhichOneof("command")
-            try:
-                if transfers.borrowed:
-                    transfers.settle()
-                if brake.cancel_ticket >= brake.ticket or writer.cancel_through >= seq:
-                    raise brake.refusal()
-                if which is None:
-                    raise Refusal("MALFORMED", "the command is none that this server knows")
-                request = getattr(command, which)
-                if not command.quiet:
-                    result = results.add(seq=seq)
-                    answer = getattr(result, which)
-                    answer.SetInParent()
-                timeout = command.timeout_ms
-                if timeout:
-                    brake.limit(timeout)
-                handlers[which](session, request, answer)
-            except Exception as error:  # noqa: BLE001 - becomes this command's refusal; the unforeseen is logged
-                refusal = _settle(session, which, request, answer, error)
-                if refusal is not None:
-                    refusal.fill((result or results.add(seq=seq)).error)
-                    if which is not None:
-                        session.poison_ids(new_ids(which, getattr(command, which)), refusal, seq, writer.number)
-            if brake.deadline is not None:
+            if repeated:
+                span = _span(command)
+                if span <= repeated:
+                    repeated -= span
+                    continue
+            timeout = command.timeout_ms
+            if timeout:
+                brake.limit(timeout)
+            if command.HasField("calls"):
+                run_calls(session, writer, command.calls, repeated, response.results)
+                repeated = 0
+            else:
+                _run_command(session, writer, command, response.results)
+            if timeout:
                 brake.limit(0)
-            writer.applied = seq
 
 
-def _settle(session: Session, which: str | None, request: Any, answer: Any, error: Exception) -> Refusal | None:
-    """What to answer to a command that raised, or None if it went well at a second try.
+def _run_command(session: Session, writer: Writer, command: service_pb2.Command, results: Any) -> None:
+    seq = writer.applied + 1
+    brake = session.brake
+    brake.seq = seq
+    session.command.number = writer.command_number(seq)
+    answer = result = request = None
+    which = command.WhichOneof("command")
 
-    The refusal has no traceback: its frames would keep the command's tensors alive.
-    """
-    failed: Exception | None = error
-    if which is not None and _scarce(error) and _make_room(session):
+    def execute() -> None:
         if answer is not None:
             answer.Clear()
             answer.SetInParent()
-        try:
-            session.transfers.settle()
+        session.transfers.settle()
+        if which == "prepare":
+            prepare(session, writer, command.prepare)
+        else:
             HANDLERS[which](session, request, answer)
-            failed = None
-        except Exception as again:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
-            failed = again
-    if failed is None:
-        return None
-    if isinstance(failed, EngineError) and failed.reason is Reason.CANCELLED:
-        refusal = session.brake.refusal()
-    else:
-        refusal = refusal_of(failed, method_of(which or "command"))
-    failed = None  # or its traceback and this frame would hold each other
-    refusal.__traceback__ = refusal.__context__ = refusal.__cause__ = None
-    return refusal
 
-
-def _scarce(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or (isinstance(error, EngineError) and error.reason is Reason.MEMORY_LIMIT)
-
-
-def _make_room(session: Session) -> bool:
-    """Collect the cycles that `create_graph` leaves; tells whether that gave bytes back."""
-    held = session.account.bytes
-    gc.collect()
-    return session.account.bytes < held
+    try:
+        if brake.cancel_ticket >= brake.ticket or writer.cancel_through >= seq:
+            raise brake.refusal()
+        if which is None:
+            raise Refusal("MALFORMED", "the command is none that this server knows")
+        request = getattr(command, which)
+        if not command.quiet:
+            result = results.add(seq=seq)
+            answer = getattr(result, which)
+        execute()
+    except Exception as error:  # noqa: BLE001 - becomes this command's refusal; the unforeseen is logged
+        refusal = settle(session, method_of(which or "command"), error, execute)
+        if refusal is not None:
+            refusal.fill((result or results.add(seq=seq)).error)
+            if which is not None:
+                session.poison_ids(new_ids(which, getattr(command, which)), refusal, seq, writer.number)
+    writer.applied = seq
 
 
 @contextmanager

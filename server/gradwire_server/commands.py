@@ -21,9 +21,8 @@ from gradwire_engine import (
     set_requires_grad,
     tensor,
 )
-from gradwire_engine.context import CURRENT, Context
 from gradwire_engine.device import canonical, selected, to_device
-from gradwire_server.arguments import CALLS, call_of
+from gradwire_server.arguments import CALLS, Call, call_of
 from gradwire_server.errors import Refusal
 from gradwire_server.graphs import graph
 from gradwire_server.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, travelling
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = "Callable[[Session, Any, Any], None]"
 MAX_DESCRIBED = 10_000
-_GRAD_MODE_DISABLED = types_pb2.GRAD_MODE_DISABLED
-_GRAD_MODE_INFERENCE = types_pb2.GRAD_MODE_INFERENCE
 
 
 def create(session: "Session", request: commands_pb2.CreateRequest, answer: commands_pb2.CreateResponse | None) -> None:
@@ -72,7 +69,7 @@ def create(session: "Session", request: commands_pb2.CreateRequest, answer: comm
         check_size(described.shape, dtype, upload.total)
         data = upload.buffer
     array = array_of(data, dtype, described.shape, copy=source == "payload")
-    _enter(session, session.inferring if request.grad_mode == _GRAD_MODE_INFERENCE else session.recording)
+    session.enter(request.grad_mode)
     made = tensor(to_device(array, device), request.requires_grad)
     if source == "transfer":
         session.transfers.forget(described.transfer_id)
@@ -86,14 +83,21 @@ def op(session: "Session", request: commands_pb2.OpRequest, answer: commands_pb2
     name = request.op
     call = CALLS.get(name) or call_of(name)
     args = call.decode(request.args, session)
-    ids = request.outputs
-    mode = request.grad_mode
-    context = session.recording if mode < _GRAD_MODE_DISABLED else _quiet_mode(session, mode)
-    if context is not session.current:
-        _enter(session, context)
-    if call.in_place:
-        _apply_in_place(session, request, answer, call, args)
+    session.enter(request.grad_mode)
+    if not call.in_place:
+        apply_op(session, call, args, request.outputs, answer)
         return
+    check_in_place(call, request.outputs, type(args[0]) is Tensor)
+    changed = call.apply(args)
+    if answer is not None:
+        first_id = next((item.tensor for item in request.args if item.name in ("", call.params[0].name)), 0)
+        fill_spec(answer.outputs.add(), changed, first_id)
+
+
+def apply_op(
+    session: "Session", call: Call, args: tuple[Any, ...], ids: Sequence[int], answer: commands_pb2.OpResponse | None
+) -> None:
+    """Apply an op that is not in place to complete arguments and bind its results."""
     count = len(ids)
     if count == 1:
         tensor_id = ids[0]
@@ -104,35 +108,31 @@ def op(session: "Session", request: commands_pb2.OpRequest, answer: commands_pb2
     result = call.apply(args)
     if type(result) is Tensor:
         if count > 1:
-            raise _too_many(name, 1, ids)
+            raise _too_many(call.name, 1, ids)
         tensor_id = session.bind(tensor_id, result)
         if answer is not None:
             fill_spec(answer.outputs.add(), result, tensor_id, _flag(call, args))
         return
     if count > len(result):
-        raise _too_many(name, len(result), ids)
+        raise _too_many(call.name, len(result), ids)
     session.check_room(len(result))
     names = session.allot(ids, len(result))
     if answer is not None:
         flag = _flag(call, args)
         for tensor_id, item in zip(names, result, strict=True):
             fill_spec(answer.outputs.add(), item, tensor_id, flag)
-        _check_answer(session, name, answer)
+        _check_answer(session, call.name, answer)
     for tensor_id, item in zip(names, result, strict=True):
         session.bind(tensor_id, item)
 
 
-def _enter(session: "Session", context: Context) -> None:
-    CURRENT.set(context)
-    session.current = context
-
-
-def _quiet_mode(session: "Session", mode: int) -> Context:
-    if mode == _GRAD_MODE_INFERENCE:
-        return session.inferring
-    if mode != _GRAD_MODE_DISABLED:
-        raise Refusal("ARGUMENT_VALUE", f"grad_mode {mode} is none that this server knows", argument="grad_mode")
-    return session.not_recording
+def check_in_place(call: Call, outputs: Sequence[int], on_tensor: bool) -> None:
+    """Whether an op can work in place on its first argument. Raises Refusal: ARGUMENT_VALUE, ARGUMENT_TYPE."""
+    if outputs:
+        raise Refusal("ARGUMENT_VALUE", f"{call.name}() works in place and makes no new tensor", argument="outputs")
+    if not on_tensor:
+        first = call.params[0].name
+        raise Refusal("ARGUMENT_TYPE", f"{call.name}() works in place: '{first}' must be a tensor", argument=first)
 
 
 def _check_answer(session: "Session", name: str, answer: commands_pb2.OpResponse) -> None:
@@ -144,24 +144,6 @@ def _check_answer(session: "Session", name: str, answer: commands_pb2.OpResponse
             f"{name}() has {len(answer.outputs)} results, described in {size} bytes, but {limit} are the cap",
             limit=limit,
         )
-
-
-def _apply_in_place(
-    session: "Session",
-    request: commands_pb2.OpRequest,
-    answer: commands_pb2.OpResponse | None,
-    call: Any,
-    args: tuple[Any, ...],
-) -> None:
-    if request.outputs:
-        raise Refusal("ARGUMENT_VALUE", f"{call.name}() works in place and makes no new tensor", argument="outputs")
-    if type(args[0]) is not Tensor:
-        first = call.params[0].name
-        raise Refusal("ARGUMENT_TYPE", f"{call.name}() works in place: '{first}' must be a tensor", argument=first)
-    changed = call.apply(args)
-    if answer is not None:
-        first_id = next((item.tensor for item in request.args if item.name in ("", call.params[0].name)), 0)
-        fill_spec(answer.outputs.add(), changed, first_id)
 
 
 def _flag(call: Any, args: tuple[Any, ...]) -> bool:

@@ -36,6 +36,7 @@ class Limits:
     remembered_responses: int = 4096
     tombstones: int = 100_000
     writers: int = 256
+    max_prepared: int = 4096
 
     def resolved(self) -> "Limits":
         """With the memory shares filled in, half for a session, four fifths for all; what a message holds fits it."""
@@ -61,6 +62,7 @@ class Limits:
             max_sessions=self.max_sessions,
             max_batch_commands=self.max_batch_commands,
             chunk_bytes=self.chunk_bytes,
+            max_prepared=self.max_prepared,
         )
 
 

@@ -7,9 +7,12 @@ leases need from outside: those are written whole and only grow.
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from gradwire.v1 import types_pb2
 from gradwire_engine import Account, Command, Context, Generator, Tensor
+from gradwire_engine.context import CURRENT
 from gradwire_engine.graph import AccumulateGrad
 from gradwire_server.errors import Refusal
 from gradwire_server.graphs import Snapshots
@@ -17,10 +20,14 @@ from gradwire_server.limits import Limits
 from gradwire_server.memory import Memory, Recall
 from gradwire_server.transfers import Transfers
 
-WRITER_SHIFT = 40  # a command's number is its writer's, shifted so far, and its seq
+if TYPE_CHECKING:
+    from gradwire_server.calls import Prepared
+
+_WRITER_SHIFT = 40  # a command's number is its writer's, shifted so far, and its seq
 CLIENT_IDS = 1 << 52  # ids below are the client's to choose, those from here to twice as much the server's
 MAX_POISON = 100_000
 _MAX_QUOTE = 400
+_DISABLED = types_pb2.GRAD_MODE_DISABLED
 
 
 @dataclass(slots=True)
@@ -35,12 +42,17 @@ class Failure:
 
 @dataclass(slots=True)
 class Writer:
-    """One of the session's clients: how far its commands are applied, what they answered, what it cancelled."""
+    """One of the session's clients: how far its commands are applied, what they answered, its prepared ops."""
 
     number: int
     recall: Recall
     applied: int = 0
     cancel_through: int = 0
+    prepared: dict[int, "Prepared"] = field(default_factory=dict)
+
+    def command_number(self, seq: int) -> int:
+        """What a command of this writer is known by within the session."""
+        return self.number << _WRITER_SHIFT | seq
 
 
 class Brake:
@@ -118,6 +130,22 @@ class Session:
         self.not_recording = replace(self.recording, grad_enabled=False)
         self.inferring = replace(self.not_recording, inference=True)
         self.current = self.recording
+
+    def enter(self, grad_mode: int) -> None:
+        """Let the ops that follow be computed in this grad mode. Raises Refusal: ARGUMENT_VALUE."""
+        context = self.recording if grad_mode < _DISABLED else self._quiet_context(grad_mode)
+        if context is not self.current:
+            CURRENT.set(context)
+            self.current = context
+
+    def _quiet_context(self, grad_mode: int) -> Context:
+        if grad_mode == types_pb2.GRAD_MODE_INFERENCE:
+            return self.inferring
+        if grad_mode != _DISABLED:
+            raise Refusal(
+                "ARGUMENT_VALUE", f"grad_mode {grad_mode} is none that this server knows", argument="grad_mode"
+            )
+        return self.not_recording
 
     def attach(self) -> Writer:
         """Another writer, numbered from 1. Raises Refusal: SESSION_LIMIT."""

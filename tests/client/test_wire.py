@@ -17,7 +17,11 @@ def posted(deferring, monkeypatch):
     original = deferring.flush
 
     def flush():
-        commands.extend(data for data, record in deferring.buffer if not hasattr(record, "result"))
+        commands.extend(
+            _wire.calls_command([data]) if is_call else data
+            for data, record, is_call in deferring.buffer
+            if not hasattr(record, "result")
+        )
         original()
 
     monkeypatch.setattr(deferring, "flush", flush)
@@ -109,18 +113,28 @@ def test_an_acknowledgement_of_a_stream():
     assert service_pb2.StreamRequest.FromString(_wire.stream_acknowledge(1000)) == expected
 
 
-def test_what_the_client_posts_parses_to_what_it_means(deferring, posted):
+def test_an_op_that_repeats_is_prepared_and_then_called(deferring, posted):
     x = gradwire.tensor([1.0, 2.0], requires_grad=True)
-    for _ in range(2):
+    for _ in range(3):
         y = x * 0.5
     deferring.sync()
-    command = next(parse(each) for each in posted if parse(each).WhichOneof("command") == "op")
-    assert command.quiet
-    assert command.op.op == "mul"
-    assert [argument.WhichOneof("kind") for argument in command.op.args] == ["tensor", "float"]
-    assert command.op.args[0].tensor == x._id
-    assert command.op.args[1].float == 0.5
-    assert list(command.op.outputs) == [y._id]
+    prepared, *called = map(parse, posted)
+    op = prepared.prepare.op
+    assert prepared.quiet
+    assert op.op == "mul"
+    assert [argument.WhichOneof("kind") for argument in op.args] == ["tensor", "float"]
+    assert len(op.outputs) == 1
+    assert [command.calls.count for command in called] == [1, 1]
+    words = struct.unpack("<QQdQ", called[-1].calls.words)
+    assert words == (prepared.prepare.number, x._id, 0.5, y._id)
+
+
+def test_what_does_not_fit_a_prepared_op_goes_whole(deferring, posted):
+    x = gradwire.zeros(2)
+    for _ in range(2):
+        gradwire.cat([x] * 64)
+    deferring.sync()
+    assert [parse(each).WhichOneof("command") for each in posted] == ["op"]
 
 
 def test_error_details_in_trailers_are_read():

@@ -267,6 +267,26 @@ class Transfer(_message.Message):
     total_bytes: int
     def __init__(self, transfer_id: _Optional[str] = ..., dtype: _Optional[_Union[_types_pb2.Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., total_bytes: _Optional[int] = ...) -> None: ...
 
+class Prepare(_message.Message):
+    __slots__ = ("number", "op")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OP_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    op: OpRequest
+    def __init__(self, number: _Optional[int] = ..., op: _Optional[_Union[OpRequest, _Mapping]] = ...) -> None: ...
+
+class PrepareResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Calls(_message.Message):
+    __slots__ = ("count", "words")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    words: bytes
+    def __init__(self, count: _Optional[int] = ..., words: _Optional[bytes] = ...) -> None: ...
+
 class ReleaseRequest(_message.Message):
     __slots__ = ("session_id", "request_id", "tensors")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]

@@ -76,7 +76,7 @@ class OpenSessionResponse(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., endpoint: _Optional[str] = ..., protocol: _Optional[int] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ("max_message_bytes", "max_inline_bytes", "max_tensor_bytes", "max_session_bytes", "max_session_tensors", "max_sessions", "max_batch_commands", "chunk_bytes")
+    __slots__ = ("max_message_bytes", "max_inline_bytes", "max_tensor_bytes", "max_session_bytes", "max_session_tensors", "max_sessions", "max_batch_commands", "chunk_bytes", "max_prepared")
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_INLINE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_TENSOR_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -85,6 +85,7 @@ class Limits(_message.Message):
     MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
     MAX_BATCH_COMMANDS_FIELD_NUMBER: _ClassVar[int]
     CHUNK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_PREPARED_FIELD_NUMBER: _ClassVar[int]
     max_message_bytes: int
     max_inline_bytes: int
     max_tensor_bytes: int
@@ -93,7 +94,8 @@ class Limits(_message.Message):
     max_sessions: int
     max_batch_commands: int
     chunk_bytes: int
-    def __init__(self, max_message_bytes: _Optional[int] = ..., max_inline_bytes: _Optional[int] = ..., max_tensor_bytes: _Optional[int] = ..., max_session_bytes: _Optional[int] = ..., max_session_tensors: _Optional[int] = ..., max_sessions: _Optional[int] = ..., max_batch_commands: _Optional[int] = ..., chunk_bytes: _Optional[int] = ...) -> None: ...
+    max_prepared: int
+    def __init__(self, max_message_bytes: _Optional[int] = ..., max_inline_bytes: _Optional[int] = ..., max_tensor_bytes: _Optional[int] = ..., max_session_bytes: _Optional[int] = ..., max_session_tensors: _Optional[int] = ..., max_sessions: _Optional[int] = ..., max_batch_commands: _Optional[int] = ..., chunk_bytes: _Optional[int] = ..., max_prepared: _Optional[int] = ...) -> None: ...
 
 class KeepAliveRequest(_message.Message):
     __slots__ = ("session_id",)
@@ -122,7 +124,7 @@ class CloseSessionResponse(_message.Message):
     def __init__(self, freed_bytes: _Optional[int] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("create", "op", "backward", "retain_grad", "grad", "gradients", "set_grad", "set_requires_grad", "set_data", "manual_seed", "describe", "read", "release", "graph", "quiet", "timeout_ms")
+    __slots__ = ("create", "op", "backward", "retain_grad", "grad", "gradients", "set_grad", "set_requires_grad", "set_data", "manual_seed", "describe", "read", "release", "graph", "calls", "prepare", "quiet", "timeout_ms")
     CREATE_FIELD_NUMBER: _ClassVar[int]
     OP_FIELD_NUMBER: _ClassVar[int]
     BACKWARD_FIELD_NUMBER: _ClassVar[int]
@@ -137,6 +139,8 @@ class Command(_message.Message):
     READ_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     GRAPH_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_FIELD_NUMBER: _ClassVar[int]
     QUIET_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     create: _commands_pb2.CreateRequest
@@ -153,9 +157,11 @@ class Command(_message.Message):
     read: _commands_pb2.ReadRequest
     release: _commands_pb2.ReleaseRequest
     graph: _commands_pb2.GraphRequest
+    calls: _commands_pb2.Calls
+    prepare: _commands_pb2.Prepare
     quiet: bool
     timeout_ms: int
-    def __init__(self, create: _Optional[_Union[_commands_pb2.CreateRequest, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpRequest, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardRequest, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradRequest, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradRequest, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsRequest, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradRequest, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradRequest, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataRequest, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedRequest, _Mapping]] = ..., describe: _Optional[_Union[_commands_pb2.DescribeRequest, _Mapping]] = ..., read: _Optional[_Union[_commands_pb2.ReadRequest, _Mapping]] = ..., release: _Optional[_Union[_commands_pb2.ReleaseRequest, _Mapping]] = ..., graph: _Optional[_Union[_commands_pb2.GraphRequest, _Mapping]] = ..., quiet: bool = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, create: _Optional[_Union[_commands_pb2.CreateRequest, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpRequest, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardRequest, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradRequest, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradRequest, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsRequest, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradRequest, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradRequest, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataRequest, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedRequest, _Mapping]] = ..., describe: _Optional[_Union[_commands_pb2.DescribeRequest, _Mapping]] = ..., read: _Optional[_Union[_commands_pb2.ReadRequest, _Mapping]] = ..., release: _Optional[_Union[_commands_pb2.ReleaseRequest, _Mapping]] = ..., graph: _Optional[_Union[_commands_pb2.GraphRequest, _Mapping]] = ..., calls: _Optional[_Union[_commands_pb2.Calls, _Mapping]] = ..., prepare: _Optional[_Union[_commands_pb2.Prepare, _Mapping]] = ..., quiet: bool = ..., timeout_ms: _Optional[int] = ...) -> None: ...
 
 class RunRequest(_message.Message):
     __slots__ = ("session_id", "writer", "first_seq", "epoch", "acknowledged_seq", "commands")
@@ -174,7 +180,7 @@ class RunRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., first_seq: _Optional[int] = ..., epoch: _Optional[int] = ..., acknowledged_seq: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ...) -> None: ...
 
 class Result(_message.Message):
-    __slots__ = ("seq", "error", "create", "op", "backward", "retain_grad", "grad", "gradients", "set_grad", "set_requires_grad", "set_data", "manual_seed", "describe", "read", "release", "graph")
+    __slots__ = ("seq", "error", "create", "op", "backward", "retain_grad", "grad", "gradients", "set_grad", "set_requires_grad", "set_data", "manual_seed", "describe", "read", "release", "graph", "prepare")
     SEQ_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     CREATE_FIELD_NUMBER: _ClassVar[int]
@@ -191,6 +197,7 @@ class Result(_message.Message):
     READ_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     GRAPH_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_FIELD_NUMBER: _ClassVar[int]
     seq: int
     error: _errors_pb2.Error
     create: _commands_pb2.CreateResponse
@@ -207,7 +214,8 @@ class Result(_message.Message):
     read: _commands_pb2.ReadResponse
     release: _commands_pb2.ReleaseResponse
     graph: _commands_pb2.GraphResponse
-    def __init__(self, seq: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., create: _Optional[_Union[_commands_pb2.CreateResponse, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpResponse, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardResponse, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradResponse, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradResponse, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsResponse, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradResponse, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradResponse, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataResponse, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedResponse, _Mapping]] = ..., describe: _Optional[_Union[_commands_pb2.DescribeResponse, _Mapping]] = ..., read: _Optional[_Union[_commands_pb2.ReadResponse, _Mapping]] = ..., release: _Optional[_Union[_commands_pb2.ReleaseResponse, _Mapping]] = ..., graph: _Optional[_Union[_commands_pb2.GraphResponse, _Mapping]] = ...) -> None: ...
+    prepare: _commands_pb2.PrepareResponse
+    def __init__(self, seq: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., create: _Optional[_Union[_commands_pb2.CreateResponse, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpResponse, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardResponse, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradResponse, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradResponse, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsResponse, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradResponse, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradResponse, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataResponse, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedResponse, _Mapping]] = ..., describe: _Optional[_Union[_commands_pb2.DescribeResponse, _Mapping]] = ..., read: _Optional[_Union[_commands_pb2.ReadResponse, _Mapping]] = ..., release: _Optional[_Union[_commands_pb2.ReleaseResponse, _Mapping]] = ..., graph: _Optional[_Union[_commands_pb2.GraphResponse, _Mapping]] = ..., prepare: _Optional[_Union[_commands_pb2.PrepareResponse, _Mapping]] = ...) -> None: ...
 
 class RunResponse(_message.Message):
     __slots__ = ("results", "applied_seq", "durable_seq", "epoch")

@@ -1,0 +1,42 @@
+"""What becomes of a command that raised: a second try where memory was short, else a refusal."""
+
+import gc
+from collections.abc import Callable
+
+from gradwire_engine import EngineError, Reason
+from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.session import Session
+
+
+def settle(session: Session, method: str, error: Exception, again: Callable[[], None]) -> Refusal | None:
+    """What to answer to a command that raised, or None if it went well at a second try.
+
+    The refusal has no traceback: its frames would keep the command's tensors alive.
+    """
+    failed: Exception | None = error
+    if _scarce(error) and _make_room(session):
+        try:
+            again()
+            failed = None
+        except Exception as second:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
+            failed = second
+    if failed is None:
+        return None
+    if isinstance(failed, EngineError) and failed.reason is Reason.CANCELLED:
+        refusal = session.brake.refusal()
+    else:
+        refusal = refusal_of(failed, method)
+    failed = None  # or its traceback and this frame would hold each other
+    refusal.__traceback__ = refusal.__context__ = refusal.__cause__ = None
+    return refusal
+
+
+def _scarce(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or (isinstance(error, EngineError) and error.reason is Reason.MEMORY_LIMIT)
+
+
+def _make_room(session: Session) -> bool:
+    """Collect the cycles that `create_graph` leaves; tells whether that gave bytes back."""
+    held = session.account.bytes
+    gc.collect()
+    return session.account.bytes < held
