@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from google.protobuf.message import Message
 
-from gradwire.v1 import commands_pb2, types_pb2
+from gradwire.v1 import commands_pb2
 from gradwire_engine import (
     Generator,
     Tensor,
