@@ -96,6 +96,14 @@ def _match(input: Array, dim: int, index: Array, source: Array, name: str) -> No
         )
 
 
+def positions_along(input: Any, dim: int, index: Any, source: Any, name: str) -> Any:
+    """A vector of int64 positions along dim for source's slices, checked; of a composite's Tensors."""
+    arrays = [getattr(value, "array", value) for value in (input, index, source)]
+    _match(arrays[0], dim, arrays[1], arrays[2], name)
+    places = _line(module_of(arrays[0]), name, arrays[1], dim, arrays[0].shape[dim] if arrays[0].ndim else 1)
+    return Tensor(places) if type(index) is Tensor else places
+
+
 index_add.grad(
     input=lambda g: g,
     source=lambda g, dim, index, alpha: index_select(g, dim, index) * alpha,

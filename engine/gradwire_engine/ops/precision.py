@@ -12,6 +12,7 @@ import numpy as np
 
 from gradwire_engine import dtypes
 from gradwire_engine.dtypes import DType
+from gradwire_engine.errors import EngineError, Reason
 
 
 def is_half(dtype: DType) -> bool:
@@ -31,6 +32,12 @@ def through_float32(function: Callable[..., Any]) -> Callable[..., Any]:
         return xp.asarray(function(xp, *wide, **kwargs)).astype(dtype)
 
     return widened
+
+
+def check_special(kernel: str, dtype: DType, half: bool = True) -> None:
+    """Refuse what a special function has no kernel for. Raises EngineError: NOT_SUPPORTED for complex, or half types."""
+    if dtypes.category(dtype) == dtypes.COMPLEX or (is_half(dtype) and not half):
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{dtypes.TITLES[dtype]}'", op=kernel)
 
 
 @functools.cache

@@ -5,6 +5,7 @@ Each replacement is the functional form of writing into a view, so its formulas 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gradwire_engine import dtypes
@@ -15,11 +16,19 @@ from gradwire_engine.ops.basic import expand
 from gradwire_engine.ops.checks import normalize_dim
 from gradwire_engine.ops.compare import eq, logical_and
 from gradwire_engine.ops.fill import masked_fill, where, zeros
-from gradwire_engine.ops.gather import flat_places, gather, gather_backward, masked_select, scatter, source_part
-from gradwire_engine.ops.index import add_flat
+from gradwire_engine.ops.gather import (
+    flat_places,
+    gather,
+    gather_backward,
+    masked_select,
+    positions_along,
+    scatter,
+    source_part,
+)
+from gradwire_engine.ops.index import add_flat, index_put
 from gradwire_engine.ops.join import cat
 from gradwire_engine.ops.precision import is_half, through_float32
-from gradwire_engine.ops.shape import diagonal, reshape, select, slice_
+from gradwire_engine.ops.shape import contiguous, diagonal, reshape, select, slice_
 
 # Replacing what a view shows.
 
@@ -238,3 +247,52 @@ def scatter_reduce(
             Reason.RUNTIME, f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
         )
     return _scatter_reduce(input, dim, index, source_part(src, index), reduce, include_self)
+
+
+@composite(in_place=True)
+def index_reduce(
+    input: Array, dim: int, index: Array, source: Array, reduce: str, *, include_self: bool = True
+) -> Array:
+    """The input with source's slices at the positions of index along dim, those on one position reduced together.
+
+    reduce: "prod", "mean", "amax" or "amin"; include_self: whether the input's slice there takes part
+    (torch.index_reduce). Raises EngineError: RUNTIME, INDEX_OUT_OF_RANGE.
+    """
+    if reduce not in _MODES[1:]:
+        raise EngineError(
+            Reason.RUNTIME, f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
+        )
+    dim = normalize_dim(dim, input.ndim)
+    places = positions_along(input, dim, index, source, "index_reduce")
+    shape = source.shape or (1,)
+    line = reshape(places, tuple(-1 if axis == dim else 1 for axis in range(len(shape))))
+    whole = input if input.ndim else reshape(input, (1,))
+    parts = source if source.ndim else reshape(source, (1,))
+    made = _scatter_reduce(whole, dim, contiguous(expand(line, shape)), parts, reduce, include_self)
+    return made if input.ndim else reshape(made, ())
+
+
+@composite(in_place=True)
+def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
+    """The input with source's elements at these places of the flattened tensor, added if told (torch.put).
+
+    index: int64; source: the input's dtype, as many elements. Raises EngineError: RUNTIME, INDEX_OUT_OF_RANGE.
+    """
+    if index.dtype != dtypes.int64:
+        raise EngineError(
+            Reason.RUNTIME, f"put_(): Expected a long tensor for index, but got {dtypes.TITLES[index.dtype]}"
+        )
+    if source.dtype != input.dtype:
+        raise EngineError(
+            Reason.RUNTIME,
+            "put_(): self and source expected to have the same dtype, but got self.dtype = "
+            f"{dtypes.TITLES[input.dtype]} and source.dtype = {dtypes.TITLES[source.dtype]}",
+        )
+    if math.prod(index.shape) != math.prod(source.shape):
+        raise EngineError(
+            Reason.INDEX_OUT_OF_RANGE,
+            "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+            f"{math.prod(source.shape)}, index.numel() = {math.prod(index.shape)}",
+        )
+    made = index_put(reshape(input, (-1,)), [reshape(index, (-1,))], reshape(source, (-1,)), accumulate)
+    return reshape(made, input.shape)

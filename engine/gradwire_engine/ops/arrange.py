@@ -1,0 +1,113 @@
+"""Tensors arranged to larger ones: block and flat diagonals, products and combinations of vectors."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array, module_of
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.checks import admit
+from gradwire_engine.ops.fill import zeros
+from gradwire_engine.ops.gather import index_select
+from gradwire_engine.ops.join import diag_embed, meshgrid, stack
+from gradwire_engine.ops.shape import reshape, slice_
+from gradwire_engine.tensor import Tensor
+
+
+@composite
+def diagflat(input: Array, offset: int = 0) -> Any:
+    """The elements, row by row, as a diagonal matrix (torch.diagflat)."""
+    return diag_embed(reshape(input, (-1,)), offset)
+
+
+@op(name="_block_diag", promote="same", in_place=False, node="BlockDiagBackward0")
+def _block_diag(xp: Any, tensors: list[Array]) -> Array:
+    """Matrices along a diagonal."""
+    shape = (sum(block.shape[0] for block in tensors), sum(block.shape[1] for block in tensors))
+    admit(shape, tensors[0].dtype)
+    whole = xp.zeros(shape, tensors[0].dtype)
+    row = column = 0
+    for block in tensors:
+        whole[row : row + block.shape[0], column : column + block.shape[1]] = block
+        row, column = row + block.shape[0], column + block.shape[1]
+    return whole
+
+
+def _blocks(g: Any, tensors_meta: Any) -> list[Any]:
+    row = column = 0
+    parts = []
+    for meta in tensors_meta:
+        height, width = meta.shape
+        part = slice_(slice_(g, 0, row, row + height, 1), 1, column, column + width, 1)
+        parts.append(part)
+        row, column = row + height, column + width
+    return parts
+
+
+_block_diag.grad(tensors=_blocks)
+
+
+@composite
+def block_diag(tensors: list[Array]) -> Any:
+    """Matrices along a diagonal, zeros elsewhere; vectors count as rows (torch.block_diag).
+
+    Raises EngineError: RUNTIME for more than two dimensions.
+    """
+    for place, tensor in enumerate(tensors):
+        if tensor.ndim > 2:
+            raise EngineError(
+                Reason.RUNTIME,
+                "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input "
+                f"{place} has {tensor.ndim} dimensions",
+            )
+    blocks = [tensor if tensor.ndim == 2 else reshape(tensor, (1, -1)) for tensor in tensors]
+    return _block_diag(blocks)
+
+
+def _vector(input: Any) -> None:
+    if input.ndim != 1:
+        raise EngineError(Reason.RUNTIME, f"Expect a 1D vector, but got shape {list(input.shape)}")
+
+
+@composite
+def cartesian_prod(tensors: list[Array]) -> Any:
+    """All tuples of one element of each vector, one a row; of a single vector itself (torch.cartesian_prod)."""
+    for tensor in tensors:
+        _vector(tensor)
+    if len(tensors) == 1:
+        return tensors[0]
+    if len({tensor.dtype for tensor in tensors}) > 1:
+        raise EngineError(Reason.RUNTIME, "torch.meshgrid: meshgrid expects all tensors to have the same dtype")
+    return stack([reshape(grid, (-1,)) for grid in meshgrid(tensors, indexing="ij")], 1)
+
+
+@composite
+def combinations(input: Array, r: int = 2, with_replacement: bool = False) -> Any:
+    """All r elements of a vector in their order, one choice a row (torch.combinations).
+
+    Raises EngineError: RUNTIME for another number of dimensions or a negative r.
+    """
+    _vector(input)
+    if r < 0:
+        raise EngineError(Reason.RUNTIME, f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return zeros(input, (0,))
+    count = input.shape[0]
+    ways = math.comb(count + r - 1 if with_replacement else count, r)
+    admit((r, ways), dtypes.int64)
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    places = np.fromiter(itertools.chain.from_iterable(choose(range(count), r)), np.int64, ways * r).reshape(ways, r)
+    columns = [index_select(input, 0, _like(input, places[:, column])) for column in range(r)]
+    return stack(columns, 1)
+
+
+def _like(input: Any, places: Any) -> Any:
+    array = input.array if type(input) is Tensor else input
+    made = module_of(array).asarray(np.ascontiguousarray(places))
+    return Tensor(made) if type(input) is Tensor else made

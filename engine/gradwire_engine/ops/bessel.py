@@ -1,0 +1,58 @@
+"""Modified Bessel functions of the first kind, plain and scaled by exp(-|x|); each pair is its own derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire_engine.device import Array
+from gradwire_engine.op import op
+from gradwire_engine.ops.compare import eq
+from gradwire_engine.ops.fill import where
+from gradwire_engine.ops.precision import check_special, special, through_float32
+from gradwire_engine.ops.unary import sign
+
+
+@op(promote="float", node="I0Backward0")
+@through_float32
+def i0(xp: Any, input: Array) -> Array:
+    """The modified Bessel function of order 0 (torch.i0)."""
+    check_special("i0_vml_cpu", input.dtype)
+    return special(xp).i0(input)
+
+
+@op(name="special.i1", promote="float", in_place=False, node="SpecialI1Backward0")
+@through_float32
+def i1(xp: Any, input: Array) -> Array:
+    """The modified Bessel function of order 1 (torch.special.i1)."""
+    check_special("i1_cpu", input.dtype)
+    return special(xp).i1(input)
+
+
+@op(name="special.i0e", promote="float", in_place=False, node="SpecialI0EBackward0")
+@through_float32
+def i0e(xp: Any, input: Array) -> Array:
+    """exp(-|x|) times the modified Bessel function of order 0 (torch.special.i0e)."""
+    check_special("i0e_cpu", input.dtype)
+    return special(xp).i0e(input)
+
+
+@op(name="special.i1e", promote="float", in_place=False, node="SpecialI1EBackward0")
+@through_float32
+def i1e(xp: Any, input: Array) -> Array:
+    """exp(-|x|) times the modified Bessel function of order 1 (torch.special.i1e)."""
+    check_special("i1e_cpu", input.dtype)
+    return special(xp).i1e(input)
+
+
+def _over(value: Any, input: Any) -> Any:
+    """value / input, and 1/2 at 0: the limit of i1(x) / x."""
+    at_zero = eq(input, 0)
+    return where(at_zero, 0.5, value / where(at_zero, 1, input))
+
+
+i0.grad(input=lambda g, input: g * i1(input))
+i1.grad(input=lambda g, input, out: g * (i0(input) - _over(out, input)))
+i0e.grad(input=lambda g, input, out: g * (i1e(input) - sign(input) * out))
+i1e.grad(input=lambda g, input, out: g * (i0e(input) - sign(input) * out - _over(out, input)))
+
+

@@ -1,0 +1,100 @@
+"""The incomplete and the multivariate gamma functions, and Hurwitz' zeta."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import Number
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import op
+from gradwire_engine.ops.basic import neg
+from gradwire_engine.ops.precision import check_special, special, through_float32
+from gradwire_engine.ops.special import digamma, lgamma
+from gradwire_engine.ops.unary import exp, log
+from gradwire_engine.tensor import Tensor
+
+
+def _real(name: str, *operands: Array) -> None:
+    for operand in operands:
+        if dtypes.category(operand.dtype) != dtypes.FLOAT:
+            raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}\" not implemented for '{dtypes.TITLES[operand.dtype]}'")
+
+
+@op(promote="same", node="IgammaBackward0")
+@through_float32
+def igamma(xp: Any, input: Array, other: Array) -> Array:
+    """The regularized lower incomplete gamma function of order input at other (torch.igamma)."""
+    _real("igamma", input, other)
+    return special(xp).gammainc(input, other)
+
+
+@op(promote="same", node="IgammacBackward0")
+@through_float32
+def igammac(xp: Any, input: Array, other: Array) -> Array:
+    """The regularized upper incomplete gamma function of order input at other (torch.igammac)."""
+    _real("igammac", input, other)
+    return special(xp).gammaincc(input, other)
+
+
+def _no_formula(function: str, name: str) -> Any:
+    raise EngineError(Reason.NOT_SUPPORTED, f"the derivative for '{name}' of '{function}' is not implemented.")
+
+
+def _density(g: Any, order: Any, other: Any) -> Any:
+    return g * exp((order - 1) * log(other) - other - lgamma(order))
+
+
+igamma.grad(
+    input=lambda g: _no_formula("igamma", "self"), other=lambda g, input, other: _density(g, input, other)
+)
+igammac.grad(
+    input=lambda g: _no_formula("igammac", "self"), other=lambda g, input, other: neg(_density(g, input, other))
+)
+
+
+@op(
+    name="special.zeta",
+    promote="float",
+    in_place=False,
+    node=lambda input, other: (
+        f"SpecialZetaBackward{0 if type(input) is type(other) else 1 if type(other) is Tensor else 2}"
+    ),
+)
+def zeta(xp: Any, input: Array | Number, other: Array | Number) -> Array:
+    """Hurwitz' zeta function: the sum of 1 / (k + other)^input (torch.special.zeta)."""
+    dtype = dtypes.result_type(input, other)
+    check_special("zeta_cpu", dtype, half=False)
+    return special(xp).zeta(xp.asarray(input, dtype), xp.asarray(other, dtype))
+
+
+zeta.grad(
+    input=lambda g: _no_formula("zeta", "self"),
+    other=lambda g, input, other: g * zeta(input + 1, other) * (input * -1),
+)
+
+
+@op(promote="float", node="MvlgammaBackward0")
+@through_float32
+def mvlgamma(xp: Any, input: Array, p: int) -> Array:
+    """The logarithm of the multivariate gamma function in p dimensions (torch.mvlgamma).
+
+    Raises EngineError: RUNTIME for p below 1.
+    """
+    if p < 1:
+        raise EngineError(Reason.RUNTIME, "p has to be greater than or equal to 1")
+    shifts = xp.arange(p, dtype=input.dtype) * -0.5
+    constant = p * (p - 1) * 0.25 * math.log(math.pi)
+    return (special(xp).gammaln(input[..., None] + shifts).sum(-1) + constant).astype(input.dtype, copy=False)
+
+
+def _digamma_sum(input: Any, p: int) -> Any:
+    made = digamma(input)
+    for place in range(1, p):
+        made = made + digamma(input - 0.5 * place)
+    return made
+
+
+mvlgamma.grad(input=lambda g, input, p: g * _digamma_sum(input, p))

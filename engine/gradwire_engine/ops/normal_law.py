@@ -1,0 +1,88 @@
+"""Functions of the normal distribution, and x log x in its forms, without overflow in the tails."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import Number
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import neg
+from gradwire_engine.ops.compare import eq, le, logical_and
+from gradwire_engine.ops.fill import where
+from gradwire_engine.ops.precision import check_special, special, through_float32
+from gradwire_engine.ops.special import erf
+from gradwire_engine.ops.unary import exp, log, log1p
+from gradwire_engine.tensor import Tensor
+
+
+@composite(name="special.ndtr")
+def ndtr(input: Array) -> Any:
+    """The normal distribution function: the area below input (torch.special.ndtr)."""
+    return (erf(input * math.sqrt(0.5)) + 1) * 0.5
+
+
+@op(name="special.ndtri", promote="float", in_place=False, node="SpecialNdtriBackward0")
+def ndtri(xp: Any, input: Array) -> Array:
+    """The inverse of ndtr (torch.special.ndtri)."""
+    check_special("ndtri_cpu", input.dtype, half=False)
+    return special(xp).ndtri(input)
+
+
+@op(name="special.erfcx", promote="float", in_place=False, node="SpecialErfcxBackward0")
+def erfcx(xp: Any, input: Array) -> Array:
+    """exp(x²) * erfc(x), which decays slowly (torch.special.erfcx)."""
+    check_special("erfcx_cpu", input.dtype, half=False)
+    return special(xp).erfcx(input)
+
+
+@op(name="special.log_ndtr", promote="float", in_place=False, node="SpecialLogNdtrBackward0")
+def log_ndtr(xp: Any, input: Array) -> Array:
+    """The logarithm of ndtr, exact in the tail (torch.special.log_ndtr)."""
+    check_special("log_ndtr_cpu", input.dtype, half=False)
+    return special(xp).log_ndtr(input)
+
+
+@op(name="special.entr", promote="float", in_place=False, node="SpecialEntrBackward0")
+@through_float32
+def entr(xp: Any, input: Array) -> Array:
+    """-x log(x); 0 at 0, -inf below (torch.special.entr)."""
+    check_special("entr_cpu", input.dtype)
+    return special(xp).entr(input)
+
+
+ndtri.grad(input=lambda g, out: g * math.sqrt(2 * math.pi) * exp(out * out * 0.5))
+erfcx.grad(input=lambda g, input, out: g * (input * out * 2 - 2 / math.sqrt(math.pi)))
+log_ndtr.grad(input=lambda g, input: g / erfcx(input * -math.sqrt(0.5)) * math.sqrt(2 / math.pi))
+entr.grad(input=lambda g, input: g * where(input < 0, math.nan, neg(log(where(input < 0, 1, input))) - 1))
+
+
+@op(
+    name="special.xlog1py",
+    promote="float",
+    in_place=False,
+    node=lambda input, other: f"SpecialXlog1PyBackward{_operands(input, other)}",
+)
+@through_float32
+def xlog1py(xp: Any, input: Array | Number, other: Array | Number) -> Array:
+    """input * log(1 + other), 0 where input is 0 (torch.special.xlog1py)."""
+    dtype = dtypes.result_type(input, other)
+    check_special("xlog1py_cpu", dtype)
+    x, y = xp.asarray(input, dtype), xp.asarray(other, dtype)
+    return xp.where((x == 0) & ~xp.isnan(y), dtype.type(0), xp.multiply(x, xp.log1p(y)))
+
+
+def _operands(input: Any, other: Any) -> int:
+    """Which of PyTorch's forms it is: two tensors, a number first, a number second."""
+    return 0 if type(input) is type(other) else 1 if type(other) is Tensor else 2
+
+
+def _xlog1py_input(g: Any, input: Any, other: Any) -> Any:
+    if not hasattr(other, "dtype"):
+        return g * math.log1p(other) if other > -1 else where(eq(input, 0), 0, g * (-math.inf if other == -1 else math.nan))
+    return where(logical_and(eq(input, 0), le(other, -1)), 0, g * log1p(other))
+
+
+xlog1py.grad(input=_xlog1py_input, other=lambda g, input, other: g * input / (other + 1))

@@ -1,0 +1,76 @@
+"""Splitting at places: tensor_split and its kin. Each part is a view of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire_engine.device import Array
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite
+from gradwire_engine.ops.checks import ints, normalize_dim
+from gradwire_engine.ops.shape import slice_, split
+
+Ints = Any
+
+
+def _refuse(message: str) -> None:
+    raise EngineError(Reason.RUNTIME, message)
+
+
+@composite(outputs=("...",))
+def split_with_sizes(input: Array, split_sizes: Ints, dim: int = 0) -> Any:
+    """Parts of the sizes given, which add up to the dimension's (torch.split_with_sizes)."""
+    return split(input, list(ints(split_sizes)), dim)
+
+
+@composite(outputs=("...",))
+def tensor_split(input: Array, indices_or_sections: Ints, dim: int = 0) -> Any:
+    """So many parts of nearly equal size, the first ones longer; or parts between the places given (torch.tensor_split).
+
+    Raises EngineError: RUNTIME for a tensor of no dimensions or fewer than one part.
+    """
+    if not input.ndim:
+        _refuse("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+    dim = normalize_dim(dim, input.ndim)
+    size = input.shape[dim]
+    if not isinstance(indices_or_sections, int):
+        places = list(ints(indices_or_sections))
+        return tuple(slice_(input, dim, a, b, 1) for a, b in zip([0, *places], [*places, size], strict=True))
+    count = indices_or_sections
+    if count <= 0:
+        _refuse(f"number of sections must be larger than 0, got {count}")
+    each, longer = divmod(size, count)
+    starts = [part * each + min(part, longer) for part in range(count + 1)]
+    return tuple(slice_(input, dim, a, b, 1) for a, b in zip(starts, starts[1:], strict=False))
+
+
+def _split_along(name: str, input: Any, given: Any, needed: int, dim: int) -> Any:
+    if input.ndim < needed:
+        _refuse(
+            f"torch.{name} requires a tensor with at least {needed} dimension, but got a tensor with {input.ndim} "
+            "dimensions!"
+        )
+    if isinstance(given, int) and (not given or input.shape[dim] % given):
+        _refuse(
+            f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {input.shape[dim]} "
+            f"is not divisible by the split_size {given}!"
+        )
+    return tensor_split(input, given, dim)
+
+
+@composite(outputs=("...",))
+def hsplit(input: Array, indices_or_sections: Ints) -> Any:
+    """Split along the second dimension, a vector along its only one (torch.hsplit); see tensor_split."""
+    return _split_along("hsplit", input, indices_or_sections, 1, 0 if input.ndim == 1 else 1)
+
+
+@composite(outputs=("...",))
+def vsplit(input: Array, indices_or_sections: Ints) -> Any:
+    """Split along the first dimension (torch.vsplit); see tensor_split."""
+    return _split_along("vsplit", input, indices_or_sections, 2, 0)
+
+
+@composite(outputs=("...",))
+def dsplit(input: Array, indices_or_sections: Ints) -> Any:
+    """Split along the third dimension (torch.dsplit); see tensor_split."""
+    return _split_along("dsplit", input, indices_or_sections, 3, 2)
