@@ -40,9 +40,44 @@ ANNOTATIONS = {
 BOOL_RESULTS = {"equal", "allclose"}
 # Functions of torch.nn.functional that are no methods of Tensor; its other activations are both.
 FUNCTIONAL_MODULES = {
-    "adaptive_max", "bilinear", "blocks", "conv", "ctc", "dropout", "embedding", "embedding_bag", "grid",
-    "instance_norm", "likelihood", "loss", "margin", "norm", "pool", "resize", "shuffle",
+    "adaptive_max", "attention", "bilinear", "blocks", "classification", "conv", "ctc", "dropout", "embedding",
+    "embedding_bag", "grid", "instance_norm", "labels", "likelihood", "local_norm", "loss", "margin", "norm", "padding",
+    "pool", "resize", "shuffle", "unpool",
 }  # fmt: skip
+# Ops of the other modules that PyTorch's Tensor has no method for ...
+NO_METHODS = {
+    "atleast_1d", "atleast_2d", "atleast_3d", "binomial", "block_diag", "bucketize", "cartesian_prod", "cauchy",
+    "cdist", "combinations", "complex", "copy", "cumulative_trapezoid", "empty_like", "exponential", "fill",
+    "full_like", "geometric", "getitem", "isin", "linear", "log_normal", "normal", "ones_like", "poisson", "polar",
+    "rand_like", "randint_like", "randn_like", "random", "rsub", "searchsorted", "setitem", "softmin", "std_mean",
+    "tensordot", "trapezoid", "uniform", "var_mean", "view_as_complex", "view_as_real", "view_dtype", "zero",
+    "zeros_like",
+}  # fmt: skip
+# ... no in-place method, though nn.functional takes `inplace` ...
+NO_IN_PLACE_METHODS = {
+    "celu", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu6", "rrelu", "selu", "setitem",
+    "silu", "threshold", "dropout",
+}  # fmt: skip
+# ... and those that are methods only.
+NO_FUNCTIONS = {
+    "H", "T", "cauchy", "contiguous", "copy", "elu", "expand", "expand_as", "exponential", "gelu", "geometric",
+    "getitem", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "linear", "log_normal", "logsigmoid",
+    "mH", "mT", "mish", "new_empty", "new_full", "new_ones", "new_zeros", "normal_", "random", "relu6", "repeat",
+    "reshape_as", "setitem", "silu", "softmin", "softplus", "softshrink", "softsign", "sum_to_size", "tanhshrink",
+    "to", "type_as", "unfold", "uniform", "view", "view_as", "view_dtype", "zero",
+}  # fmt: skip
+# PyTorch's second names: functions and methods, with their in-place forms where the first has one ...
+ALIASES = {
+    "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
+    "arctan2": "atan2", "arctanh": "atanh", "clip": "clamp", "divide": "div", "fix": "trunc", "ger": "outer",
+    "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "multiply": "mul", "negative": "neg",
+    "not_equal": "ne", "subtract": "sub", "true_divide": "div", "unsafe_chunk": "chunk", "unsafe_split": "split",
+    "unsafe_split_with_sizes": "split_with_sizes",
+}  # fmt: skip
+# ... and functions alone.
+FUNCTION_ALIASES = {"concat": "cat", "concatenate": "cat", "row_stack": "vstack", "trapz": "trapezoid"}
+# Functions that take their list of tensors one by one: block_diag(a, b); or as one list.
+TENSORS_ONE_BY_ONE = {"block_diag", "broadcast_tensors", "cartesian_prod", "einsum", "meshgrid"}
 ACTIVATION_METHODS = {"relu", "softmax", "log_softmax", "sigmoid", "tanh", "hardshrink", "prelu"}
 # Methods whose sizes or dimensions may be given one by one: x.reshape(2, -1); not x.split(2, 1).
 VARARGS = {
@@ -66,7 +101,14 @@ def is_method(op: AnyOp) -> bool:
     if "." in op.name or not op.params or op.params[0].kind not in (Kind.TENSOR, Kind.TENSOR_OR_NUMBER):
         return False
     group = group_of(op)
-    return group not in FUNCTIONAL_MODULES and (group != "activation" or op.name in ACTIVATION_METHODS)
+    if group in FUNCTIONAL_MODULES or op.name in NO_METHODS:
+        return False
+    return group != "activation" or op.name in ACTIVATION_METHODS
+
+
+def is_function(op: AnyOp) -> bool:
+    """Whether it is a function of gradwire itself, as it is one of torch."""
+    return "." not in op.name and group_of(op) not in FUNCTIONAL_MODULES and op.name not in NO_FUNCTIONS
 
 
 def default_text(value: Any) -> str:
@@ -95,6 +137,11 @@ def takes_varargs(op: AnyOp, method: bool) -> bool:
     return required and (op.name in VARARGS if method else first.name == "size")
 
 
+def takes_tensors_one_by_one(op: AnyOp, param: Param) -> bool:
+    """Whether this is the list of tensors that may be given one by one: meshgrid(a, b)."""
+    return param.kind is Kind.TENSORS and op.name in TENSORS_ONE_BY_ONE
+
+
 def parameter_text(param: Param) -> str:
     """One parameter as Python source."""
     optional = " | None" if param.optional else ""
@@ -112,6 +159,10 @@ def signature(op: AnyOp, method: bool) -> str:
         return ", ".join(parts + [parameter_text(param) for param in params[1:]])
     star = False
     for param in params:
+        if takes_tensors_one_by_one(op, param):
+            parts.append(f"*{param.name}: Tensor | Sequence[Tensor]")
+            star = True
+            continue
         if param.keyword_only and not star:
             parts.append("*")
             star = True
@@ -121,7 +172,11 @@ def signature(op: AnyOp, method: bool) -> str:
 
 def call_text(op: AnyOp, name: str, method: bool, result: str) -> str:
     """The call that the function makes, as Python source."""
-    names = [param.name for param in op.params if not param.keyword_only]
+    names = [
+        f"_tensors({param.name})" if takes_tensors_one_by_one(op, param) else param.name
+        for param in op.params
+        if not param.keyword_only
+    ]
     if takes_varargs(op, method):
         place = 1 if method else 0
         names[place] = f"_sizes({names[place]})"
@@ -168,6 +223,12 @@ def defaults_text(ops: list[AnyOp]) -> Iterator[str]:
     yield "}"
 
 
+def torch_names(ops: list[AnyOp]) -> set[str]:
+    """The names that gradwire itself has."""
+    aliases = {alias for alias, name in (ALIASES | FUNCTION_ALIASES).items() if name in REGISTRY}
+    return {op.name for op in ops if is_function(op)} | aliases
+
+
 def client_module() -> str:
     """The text of client/gradwire/_ops.py."""
     ops: list[AnyOp] = [REGISTRY[name] for name in sorted(REGISTRY)]
@@ -182,7 +243,7 @@ def client_module() -> str:
         "from typing import TYPE_CHECKING, Any",
         "",
         "from gradwire import _dtypes",
-        "from gradwire._call import _call, _sizes",
+        "from gradwire._call import _call, _sizes, _tensors",
         "",
         "if TYPE_CHECKING:",
         "    from gradwire._dtypes import device, dtype",
@@ -190,17 +251,24 @@ def client_module() -> str:
         "    from gradwire._tensor import Number, Tensor",
         "",
         *defaults_text(ops),
-        f"TORCH_NAMES = frozenset({sorted(op.name for op in ops if group_of(op) not in FUNCTIONAL_MODULES)!r})",
+        f"TORCH_NAMES = frozenset({sorted(torch_names(ops))!r})",
         "",
         "",
     ]
     lines += [function_text(op, method=False) + "\n" for op in ops]
+    lines += [f"{alias} = {name}" for alias, name in sorted((ALIASES | FUNCTION_ALIASES).items()) if name in REGISTRY]
+    lines += ["", ""]
     lines += ["class TensorMethods:", '    """The ops that are methods of Tensor."""', "", "    __slots__ = ()", ""]
     for op in ops:
         if is_method(op):
             lines.append(textwrap.indent(function_text(op, method=True), "    "))
-        if op.has_in_place:
+        if op.has_in_place and op.name not in NO_IN_PLACE_METHODS:
             lines.append(textwrap.indent(function_text(op, method=True, in_place=True), "    "))
+    for alias, name in sorted(ALIASES.items()):
+        if name in REGISTRY and is_method(REGISTRY[name]):
+            lines.append(f"    {alias} = {name}")
+        if name in REGISTRY and REGISTRY[name].has_in_place:
+            lines.append(f"    {alias}_ = {name}_")
     return "\n".join(lines)
 
 

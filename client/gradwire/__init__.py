@@ -49,14 +49,24 @@ _NAMES = {
     ),
     "_modes": "enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad set_grad_enabled",
     "_random": (
-        "Generator bernoulli default_generator get_rng_state initial_seed manual_seed multinomial normal seed "
-        "set_rng_state"
+        "Generator bernoulli binomial default_generator get_rng_state initial_seed manual_seed multinomial normal "
+        "poisson seed set_rng_state"
     ),
     "_dtypes": (
         "Size bfloat16 bool complex128 complex64 device dtype finfo float16 float32 float64 get_default_dtype iinfo "
         "int16 int32 int64 int8 set_default_dtype uint8"
     ),
-    "_functions": "is_complex is_floating_point is_same_size nonzero numel promote_types result_type typename where",
+    "_functions": (
+        "atleast_1d atleast_2d atleast_3d can_cast dsplit get_device hsplit is_complex is_conj is_floating_point "
+        "is_inference is_neg is_nonzero is_same_size is_signed nonzero numel promote_types resolve_neg result_type "
+        "tensor_split typename vsplit where"
+    ),
+    "nn.functional": (
+        "adaptive_avg_pool1d alpha_dropout avg_pool1d bilinear celu_ channel_shuffle conv1d conv2d conv3d "
+        "conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity dropout feature_alpha_dropout group_norm "
+        "layer_norm max_pool1d max_pool2d max_pool3d pairwise_distance pdist pixel_shuffle pixel_unshuffle rms_norm "
+        "rrelu rrelu_ selu_ threshold_"
+    ),
     "_errors": (
         "GradwireConnectionError GradwireError GradwireIndexError GradwireMemoryError GradwireNotImplementedError "
         "GradwirePermissionError GradwireRuntimeError GradwireTimeoutError GradwireTypeError GradwireValueError"
@@ -73,21 +83,15 @@ _ALIASES = {
     "short": "int16",
     "cfloat": "complex64",
     "cdouble": "complex128",
-    "true_divide": "div",
-    "divide": "div",
-    "multiply": "mul",
-    "subtract": "sub",
-    "negative": "neg",
-    "absolute": "abs",
-    "clip": "clamp",
-    "concat": "cat",
-    "concatenate": "cat",
-    "greater": "gt",
-    "less": "lt",
-    "arccos": "acos",
-    "arcsin": "asin",
-    "arctan": "atan",
 }
+# In-place methods that PyTorch has as functions too.
+_IN_PLACE_NAMES = (
+    "abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_ atanh_ ceil_ "
+    "clamp_ clamp_max_ clamp_min_ clip_ cos_ cosh_ deg2rad_ detach_ erf_ erfc_ exp2_ exp_ expm1_ fill_ fix_ floor_ "
+    "frac_ gcd_ i0_ index_put_ lcm_ ldexp_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_ "
+    "reciprocal_ relu_ round_ rsqrt_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ trunc_ xlogy_ zero_ "
+)
+_IN_PLACE = frozenset(_IN_PLACE_NAMES.split())
 
 pi = 3.141592653589793
 e = 2.718281828459045
@@ -103,6 +107,8 @@ def __getattr__(name: str) -> _Any:
     home = _HOMES.get(name_there)
     if home is not None:
         found = getattr(_import_module(f"gradwire.{home}"), name_there)
+    elif name in _IN_PLACE and hasattr(_import_module("gradwire._tensor").Tensor, name):
+        found = getattr(_import_module("gradwire._tensor").Tensor, name)
     elif name.startswith("_"):
         raise AttributeError(f"module 'gradwire' has no attribute '{name}'")
     else:
@@ -115,5 +121,6 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    names = {*globals(), *_MODULES, *_HOMES, *_ALIASES, *_import_module("gradwire._ops").TORCH_NAMES}
+    in_place = {name for name in _IN_PLACE if hasattr(_import_module("gradwire._tensor").Tensor, name)}
+    names = {*globals(), *_MODULES, *_HOMES, *_ALIASES, *in_place, *_import_module("gradwire._ops").TORCH_NAMES}
     return [*sorted(name for name in names if not name.startswith("_")), "__version__"]

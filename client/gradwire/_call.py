@@ -260,6 +260,11 @@ def _fixed_floats(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> tuple
     return tuple(fixed)
 
 
+def _tensors(tensors: tuple[Any, ...]) -> Any:
+    """Tensors given one by one or as one list: meshgrid(a, b), meshgrid([a, b])."""
+    return tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+
+
 def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     """Sizes given one by one or as one tuple: zeros(2, 3), zeros((2, 3))."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):

@@ -35,6 +35,98 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     return input.shape == other.shape
 
 
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one element is not zero (torch.is_nonzero). Raises RuntimeError if there is not exactly one."""
+    return input.is_nonzero()
+
+
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype has negative values (torch.is_signed)."""
+    return input.is_signed()
+
+
+def is_conj(input: Tensor) -> bool:
+    """Whether a conjugation is pending: never here (torch.is_conj)."""
+    return False
+
+
+def is_neg(input: Tensor) -> bool:
+    """Whether a negation is pending: never here (torch.is_neg)."""
+    return False
+
+
+def is_inference(input: Tensor) -> bool:
+    """Whether it was made in inference mode: such tensors are ordinary ones here (torch.is_inference)."""
+    return False
+
+
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor itself: negations are never left pending (torch.resolve_neg)."""
+    return input
+
+
+def get_device(input: Tensor) -> int:
+    """The number of its GPU, -1 on the CPU (torch.get_device)."""
+    return input.get_device()
+
+
+def _parts(name: str, input: Tensor, places: Any, *dim: int) -> Any:
+    """A split at places: the number of parts, a list of places, or a tensor of either."""
+    given = places.tolist() if isinstance(places, Tensor) else places
+    return _call(name, (input, given, *dim), (), "tuple")
+
+
+def tensor_split(
+    input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: int | None = None
+) -> Any:
+    """So many parts, the first ones longer by one; or the parts between the places given (torch.tensor_split).
+
+    The number or the places may be a tensor, which is then waited for.
+    """
+    given = [one for one in (indices_or_sections, indices, sections) if one is not None]
+    if len(given) != 1:
+        raise GradwireTypeError("tensor_split() takes one of `indices_or_sections`, `indices` and `sections`")
+    return _parts("tensor_split", input, given[0], dim)
+
+
+def hsplit(input: Tensor, indices_or_sections: Any) -> Any:
+    """Split along the second dimension, a vector along its only one (torch.hsplit)."""
+    return _parts("hsplit", input, indices_or_sections)
+
+
+def vsplit(input: Tensor, indices_or_sections: Any) -> Any:
+    """Split along the first dimension (torch.vsplit)."""
+    return _parts("vsplit", input, indices_or_sections)
+
+
+def dsplit(input: Tensor, indices_or_sections: Any) -> Any:
+    """Split along the third dimension (torch.dsplit)."""
+    return _parts("dsplit", input, indices_or_sections)
+
+
+def _each(name: str, tensors: tuple[Any, ...]) -> Any:
+    """An op on one tensor, or on each of several."""
+    given = tensors[0] if len(tensors) == 1 else tensors
+    if isinstance(given, Tensor):
+        return _call(name, (given,))
+    return tuple(_call(name, (one,)) for one in given)
+
+
+def atleast_1d(*tensors: Any) -> Any:
+    """With one dimension at least; of several tensors a tuple (torch.atleast_1d)."""
+    return _each("atleast_1d", tensors)
+
+
+def atleast_2d(*tensors: Any) -> Any:
+    """With two dimensions at least; of several tensors a tuple (torch.atleast_2d)."""
+    return _each("atleast_2d", tensors)
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """With three dimensions at least; of several tensors a tuple (torch.atleast_3d)."""
+    return _each("atleast_3d", tensors)
+
+
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Where it is not zero: a row of indices per element, or a vector per dimension in a tuple (torch.nonzero)."""
     return input.nonzero(as_tuple=as_tuple)
@@ -88,6 +180,13 @@ def _wider_int(one: dtype, other: dtype) -> dtype:
         signed = other if one is _dtypes.uint8 else one
         return _dtypes.int16 if signed is _dtypes.int8 else signed
     return one if one.itemsize > other.itemsize else other
+
+
+def can_cast(from_: dtype, to: dtype) -> bool:
+    """Whether results of one dtype may be written into a tensor of another (torch.can_cast)."""
+    if to is _dtypes.bool_:
+        return from_ is to
+    return _category(from_) <= _category(to)
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:

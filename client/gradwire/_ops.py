@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradwire import _dtypes
-from gradwire._call import _call, _sizes
+from gradwire._call import _call, _sizes, _tensors
 
 if TYPE_CHECKING:
     from gradwire._dtypes import device, dtype
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 # What a parameter has when it is left out: arguments equal to it need not travel.
 DEFAULTS: dict[str, dict[str, Any]] = {
+    "adaptive_max_pool1d": {"return_indices": False},
     "adaptive_max_pool2d": {"return_indices": False},
+    "adaptive_max_pool3d": {"return_indices": False},
     "add": {"alpha": 1},
     "addbmm": {"beta": 1, "alpha": 1},
     "addcdiv": {"value": 1},
@@ -27,6 +29,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "addr": {"beta": 1, "alpha": 1},
     "all": {"dim": None, "keepdim": False},
     "allclose": {"rtol": 1e-05, "atol": 1e-08, "equal_nan": False},
+    "alpha_dropout": {"p": 0.5, "training": False},
     "amax": {"dim": (), "keepdim": False},
     "amin": {"dim": (), "keepdim": False},
     "aminmax": {"dim": None, "keepdim": False},
@@ -48,12 +51,14 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "bincount": {"weights": None, "minlength": 0},
     "bucketize": {"out_int32": False, "right": False},
     "cat": {"dim": 0},
+    "cauchy": {"median": 0.0, "sigma": 1.0},
     "cdist": {"p": 2.0, "compute_mode": None},
     "celu": {"alpha": 1.0},
     "cholesky_inverse": {"upper": False},
     "cholesky_solve": {"upper": False},
     "chunk": {"dim": 0},
     "clamp": {"min": None, "max": None},
+    "combinations": {"r": 2, "with_replacement": False},
     "conv1d": {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1},
     "conv2d": {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1},
     "conv3d": {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1},
@@ -61,20 +66,28 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "conv_transpose2d": {"bias": None, "stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dilation": 1},
     "conv_transpose3d": {"bias": None, "stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dilation": 1},
     "copy": {"non_blocking": False},
+    "cosine_embedding_loss": {"margin": 0.0, "size_average": None, "reduce": None, "reduction": 'mean'},
     "cosine_similarity": {"dim": 1, "eps": 1e-08},
     "count_nonzero": {"dim": None},
+    "cov": {"correction": 1, "fweights": None, "aweights": None},
     "cross": {"dim": None},
     "cross_entropy": {"weight": None, "size_average": None, "ignore_index": -100, "reduce": None, "reduction": 'mean', "label_smoothing": 0.0},
     "ctc_loss": {"blank": 0, "reduction": 'mean', "zero_infinity": False},
     "cumprod": {"dtype": None},
     "cumsum": {"dtype": None},
+    "cumulative_trapezoid": {"x": None, "dx": None, "dim": -1},
     "diag": {"diagonal": 0},
     "diag_embed": {"offset": 0, "dim1": -2, "dim2": -1},
+    "diagflat": {"offset": 0},
     "diagonal": {"offset": 0, "dim1": 0, "dim2": 1},
     "diagonal_scatter": {"offset": 0, "dim1": 0, "dim2": 1},
     "diff": {"n": 1, "dim": -1, "prepend": None, "append": None},
+    "dist": {"p": 2},
     "div": {"rounding_mode": None},
     "dropout": {"p": 0.5, "training": True},
+    "dropout1d": {"p": 0.5, "training": True},
+    "dropout2d": {"p": 0.5, "training": True},
+    "dropout3d": {"p": 0.5, "training": True},
     "elu": {"alpha": 1.0},
     "embedding": {"padding_idx": None, "max_norm": None, "norm_type": 2.0, "scale_grad_by_freq": False, "sparse": False},
     "embedding_bag": {"offsets": None, "max_norm": None, "norm_type": 2.0, "scale_grad_by_freq": False, "mode": 'mean', "sparse": False, "per_sample_weights": None, "include_last_offset": False, "padding_idx": None},
@@ -82,6 +95,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "empty_like": {"dtype": None, "device": None, "requires_grad": False},
     "exponential": {"lambd": 1.0},
     "eye": {"m": None, "dtype": None, "device": None, "requires_grad": False},
+    "feature_alpha_dropout": {"p": 0.5, "training": False},
     "fft.fft": {"n": None, "dim": -1, "norm": None},
     "fft.fft2": {"s": None, "dim": (-2, -1), "norm": None},
     "fft.fftn": {"s": None, "dim": None, "norm": None},
@@ -111,9 +125,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "hardshrink": {"lambd": 0.5},
     "hardtanh": {"min_val": -1.0, "max_val": 1.0},
     "hinge_embedding_loss": {"margin": 1.0, "size_average": None, "reduce": None, "reduction": 'mean'},
+    "histc": {"bins": 100, "min": 0.0, "max": 0.0},
     "huber_loss": {"reduction": 'mean', "delta": 1.0, "weight": None},
     "index_add": {"alpha": 1},
     "index_put": {"accumulate": False},
+    "index_reduce": {"include_self": True},
     "instance_norm": {"running_mean": None, "running_var": None, "weight": None, "bias": None, "use_input_stats": True, "momentum": 0.1, "eps": 1e-05},
     "interpolate": {"size": None, "scale_factor": None, "mode": 'nearest', "align_corners": None, "recompute_scale_factor": None, "antialias": False},
     "isclose": {"rtol": 1e-05, "atol": 1e-08, "equal_nan": False},
@@ -148,20 +164,32 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "linalg.vector_norm": {"ord": 2, "dim": None, "keepdim": False, "dtype": None},
     "linear": {"bias": None},
     "linspace": {"dtype": None, "device": None, "requires_grad": False},
+    "local_response_norm": {"alpha": 0.0001, "beta": 0.75, "k": 1.0},
+    "log_normal": {"mean": 1.0, "std": 2.0},
     "log_softmax": {"dtype": None},
     "logit": {"eps": None},
     "logspace": {"base": 10.0, "dtype": None, "device": None, "requires_grad": False},
     "logsumexp": {"keepdim": False},
+    "lp_pool1d": {"stride": None, "ceil_mode": False},
+    "lp_pool2d": {"stride": None, "ceil_mode": False},
+    "lp_pool3d": {"stride": None, "ceil_mode": False},
     "margin_ranking_loss": {"margin": 0.0, "size_average": None, "reduce": None, "reduction": 'mean'},
     "max": {"dim": None, "keepdim": False, "other": None},
     "max_pool1d": {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False},
     "max_pool2d": {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False},
     "max_pool3d": {"stride": None, "padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False},
+    "max_unpool1d": {"stride": None, "padding": 0, "output_size": None},
+    "max_unpool2d": {"stride": None, "padding": 0, "output_size": None},
+    "max_unpool3d": {"stride": None, "padding": 0, "output_size": None},
     "mean": {"dim": None, "keepdim": False, "dtype": None},
     "median": {"dim": None, "keepdim": False},
     "meshgrid": {"indexing": None},
     "min": {"dim": None, "keepdim": False, "other": None},
     "mse_loss": {"size_average": None, "reduce": None, "reduction": 'mean', "weight": None},
+    "multi_head_attention_forward": {"training": True, "key_padding_mask": None, "need_weights": True, "attn_mask": None, "use_separate_proj_weight": False, "q_proj_weight": None, "k_proj_weight": None, "v_proj_weight": None, "static_k": None, "static_v": None, "average_attn_weights": True, "is_causal": False},
+    "multi_margin_loss": {"p": 1, "margin": 1.0, "weight": None, "size_average": None, "reduce": None, "reduction": 'mean'},
+    "multilabel_margin_loss": {"size_average": None, "reduce": None, "reduction": 'mean'},
+    "multilabel_soft_margin_loss": {"weight": None, "size_average": None, "reduce": None, "reduction": 'mean'},
     "multinomial": {"replacement": False},
     "nan_to_num": {"nan": None, "posinf": None, "neginf": None},
     "nansum": {"dim": None, "keepdim": False, "dtype": None},
@@ -181,8 +209,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "ones_like": {"dtype": None, "device": None, "requires_grad": False},
     "pad": {"mode": 'constant', "value": None},
     "pairwise_distance": {"p": 2.0, "eps": 1e-06, "keepdim": False},
+    "pdist": {"p": 2.0},
     "poisson_nll_loss": {"log_input": True, "full": False, "size_average": None, "eps": 1e-08, "reduce": None, "reduction": 'mean'},
     "prod": {"dim": None, "keepdim": False, "dtype": None},
+    "put": {"accumulate": False},
     "quantile": {"dim": None, "keepdim": False, "interpolation": 'linear'},
     "rand": {"dtype": None, "device": None, "requires_grad": False},
     "rand_like": {"dtype": None, "device": None, "requires_grad": False},
@@ -190,12 +220,14 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "randint_like": {"dtype": None, "device": None, "requires_grad": False},
     "randn": {"dtype": None, "device": None, "requires_grad": False},
     "randn_like": {"dtype": None, "device": None, "requires_grad": False},
+    "random": {"from_": 0, "to": None},
     "randperm": {"dtype": None, "device": None, "requires_grad": False},
     "repeat_interleave": {"dim": None, "output_size": None},
     "rms_norm": {"weight": None, "eps": None},
     "roll": {"dims": ()},
     "rot90": {"k": 1, "dims": (0, 1)},
     "round": {"decimals": 0},
+    "rrelu": {"lower": 0.125, "upper": 0.3333333333333333, "training": False},
     "rsub": {"alpha": 1},
     "scalar_tensor": {"dtype": None, "device": None, "requires_grad": False},
     "scaled_dot_product_attention": {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False},
@@ -204,12 +236,14 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "searchsorted": {"out_int32": False, "right": False, "side": None, "sorter": None},
     "slice_scatter": {"dim": 0, "start": None, "end": None, "step": 1},
     "smooth_l1_loss": {"size_average": None, "reduce": None, "reduction": 'mean', "beta": 1.0},
+    "soft_margin_loss": {"size_average": None, "reduce": None, "reduction": 'mean'},
     "softmax": {"dtype": None},
     "softmin": {"dtype": None},
     "softplus": {"beta": 1.0, "threshold": 20.0},
     "softshrink": {"lambd": 0.5},
     "sort": {"dim": -1, "descending": False, "stable": False},
     "split": {"dim": 0},
+    "split_with_sizes": {"dim": 0},
     "squeeze": {"dim": None},
     "stack": {"dim": 0},
     "std": {"dim": None, "unbiased": None, "keepdim": False, "correction": None},
@@ -217,9 +251,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "sub": {"alpha": 1},
     "sum": {"dim": None, "keepdim": False, "dtype": None},
     "take_along_dim": {"dim": None},
+    "tensor_split": {"dim": 0},
     "tensordot": {"dims": 2},
     "to": {"dtype": None, "device": None, "non_blocking": False, "copy": False},
     "topk": {"dim": -1, "largest": True, "sorted": True},
+    "trapezoid": {"x": None, "dx": None, "dim": -1},
     "tril": {"diagonal": 0},
     "tril_indices": {"offset": 0, "dtype": None, "device": None},
     "triplet_margin_loss": {"margin": 1.0, "p": 2.0, "eps": 1e-06, "swap": False, "size_average": None, "reduce": None, "reduction": 'mean'},
@@ -251,6 +287,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "clamp_max": frozenset({'max'}),
     "clamp_min": frozenset({'min'}),
     "copysign": frozenset({'other'}),
+    "cumulative_trapezoid": frozenset({'dx'}),
     "div": frozenset({'input', 'other'}),
     "eq": frozenset({'other'}),
     "fill": frozenset({'value'}),
@@ -273,9 +310,13 @@ NUMBERS: dict[str, frozenset[str]] = {
     "linalg.vector_norm": frozenset({'ord'}),
     "linspace": frozenset({'start', 'end'}),
     "logspace": frozenset({'start', 'end'}),
+    "lp_pool1d": frozenset({'norm_type'}),
+    "lp_pool2d": frozenset({'norm_type'}),
+    "lp_pool3d": frozenset({'norm_type'}),
     "lt": frozenset({'other'}),
     "masked_fill": frozenset({'value'}),
     "mul": frozenset({'input', 'other'}),
+    "multi_margin_loss": frozenset({'p', 'margin'}),
     "ne": frozenset({'other'}),
     "new_full": frozenset({'fill_value'}),
     "normal": frozenset({'mean', 'std'}),
@@ -287,16 +328,19 @@ NUMBERS: dict[str, frozenset[str]] = {
     "scatter": frozenset({'src', 'value'}),
     "searchsorted": frozenset({'input'}),
     "setitem": frozenset({'value'}),
+    "special.xlog1py": frozenset({'input', 'other'}),
+    "special.zeta": frozenset({'input', 'other'}),
     "std": frozenset({'correction'}),
     "std_mean": frozenset({'correction'}),
     "sub": frozenset({'input', 'other', 'alpha'}),
     "threshold": frozenset({'threshold', 'value'}),
+    "trapezoid": frozenset({'dx'}),
     "var": frozenset({'correction'}),
     "var_mean": frozenset({'correction'}),
     "where": frozenset({'input', 'other'}),
     "xlogy": frozenset({'input', 'other'}),
 }
-TORCH_NAMES = frozenset(['H', 'T', 'abs', 'acos', 'acosh', 'add', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cat', 'cdist', 'ceil', 'celu', 'cholesky_inverse', 'cholesky_solve', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clone', 'column_stack', 'complex', 'conj', 'contiguous', 'copy', 'copysign', 'cos', 'cosh', 'cosine_similarity', 'count_nonzero', 'cross', 'cross_entropy', 'cummax', 'cummin', 'cumprod', 'cumsum', 'deg2rad', 'det', 'detach', 'diag', 'diag_embed', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'div', 'dot', 'dstack', 'einsum', 'elu', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand', 'expand_as', 'expm1', 'exponential', 'eye', 'fft.fft', 'fft.fft2', 'fft.fftn', 'fft.fftshift', 'fft.hfft', 'fft.ifft', 'fft.ifft2', 'fft.ifftn', 'fft.ifftshift', 'fft.ihfft', 'fft.irfft', 'fft.irfft2', 'fft.irfftn', 'fft.rfft', 'fft.rfft2', 'fft.rfftn', 'fill', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'gelu', 'getitem', 'glu', 'gt', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'heaviside', 'hstack', 'hypot', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_select', 'inner', 'inverse', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'leaky_relu', 'lerp', 'lgamma', 'linalg.cholesky', 'linalg.cond', 'linalg.cross', 'linalg.det', 'linalg.diagonal', 'linalg.eig', 'linalg.eigh', 'linalg.eigvals', 'linalg.eigvalsh', 'linalg.householder_product', 'linalg.inv', 'linalg.lstsq', 'linalg.lu', 'linalg.lu_factor', 'linalg.lu_solve', 'linalg.matrix_exp', 'linalg.matrix_norm', 'linalg.matrix_power', 'linalg.matrix_rank', 'linalg.multi_dot', 'linalg.norm', 'linalg.pinv', 'linalg.qr', 'linalg.slogdet', 'linalg.solve', 'linalg.solve_triangular', 'linalg.svd', 'linalg.svdvals', 'linalg.tensorinv', 'linalg.tensorsolve', 'linalg.vander', 'linalg.vecdot', 'linalg.vector_norm', 'linear', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lt', 'mH', 'mT', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'mv', 'nan_to_num', 'nansum', 'narrow', 'ne', 'neg', 'new_empty', 'new_full', 'new_ones', 'new_zeros', 'nll_loss', 'nonzero', 'norm', 'normal', 'normal_', 'normalize', 'ones', 'ones_like', 'outer', 'pad', 'permute', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'relu6', 'remainder', 'repeat', 'repeat_interleave', 'reshape', 'reshape_as', 'resolve_conj', 'roll', 'rot90', 'round', 'rsqrt', 'rsub', 'scalar_tensor', 'scaled_dot_product_attention', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'setitem', 'sgn', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice_scatter', 'slogdet', 'softmax', 'softmin', 'softplus', 'softshrink', 'softsign', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'sum', 'sum_to_size', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'threshold', 'tile', 'to', 'topk', 'trace', 'transpose', 'tril', 'tril_indices', 'triu', 'triu_indices', 'trunc', 'type_as', 'unbind', 'unflatten', 'unfold', 'uniform', 'unique', 'unsqueeze', 'var', 'var_mean', 'vdot', 'view', 'view_as', 'view_as_complex', 'view_as_real', 'vstack', 'where', 'xlogy', 'zero', 'zeros', 'zeros_like'])
+TORCH_NAMES = frozenset(['abs', 'absolute', 'acos', 'acosh', 'add', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'arccos', 'arccosh', 'arcsin', 'arcsinh', 'arctan', 'arctan2', 'arctanh', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'binomial', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'block_diag', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'celu', 'cholesky_inverse', 'cholesky_solve', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clip', 'clone', 'column_stack', 'combinations', 'complex', 'concat', 'concatenate', 'conj', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_trapezoid', 'deg2rad', 'det', 'detach', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dist', 'div', 'divide', 'dot', 'dsplit', 'dstack', 'einsum', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expm1', 'eye', 'fill', 'fix', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'ger', 'greater', 'greater_equal', 'gt', 'hardshrink', 'heaviside', 'histc', 'hsplit', 'hstack', 'hypot', 'i0', 'igamma', 'igammac', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inverse', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'lerp', 'less', 'less_equal', 'lgamma', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logspace', 'logsumexp', 'lt', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nansum', 'narrow', 'ne', 'neg', 'negative', 'nonzero', 'norm', 'normal', 'not_equal', 'ones', 'ones_like', 'outer', 'permute', 'poisson', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'remainder', 'renorm', 'repeat_interleave', 'reshape', 'resolve_conj', 'roll', 'rot90', 'round', 'row_stack', 'rsqrt', 'rsub', 'scalar_tensor', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'sgn', 'sigmoid', 'sign', 'signbit', 'sin', 'sinc', 'sinh', 'slice_scatter', 'slogdet', 'softmax', 'sort', 'split', 'split_with_sizes', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'subtract', 'sum', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tensor_split', 'tensordot', 'threshold', 'tile', 'topk', 'trace', 'transpose', 'trapezoid', 'trapz', 'tril', 'tril_indices', 'triu', 'triu_indices', 'true_divide', 'trunc', 'unbind', 'unflatten', 'unique', 'unsafe_chunk', 'unsafe_split', 'unsafe_split_with_sizes', 'unsqueeze', 'var', 'var_mean', 'vdot', 'view_as_complex', 'view_as_real', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like'])
 
 
 def H(input: Tensor) -> Tensor:
@@ -345,13 +389,30 @@ def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     return _call("adaptive_avg_pool3d", (input, output_size))
 
 
-def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int], return_indices: bool = False) -> Tensor:
+def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int], return_indices: bool = False) -> Any:
+    """The largest value of as many windows as the output has elements (torch.nn.functional.adaptive_max_pool1d).
+
+    input: (n, c, l) or (c, l). With return_indices also where each was. Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    """
+    return _call("adaptive_max_pool1d", (input, output_size, return_indices), (), ('values', 'indices'))
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int], return_indices: bool = False) -> Any:
     """The largest value of as many windows as the output has elements (torch.nn.functional.adaptive_max_pool2d).
 
     input: (n, c, h, w) or (c, h, w); output_size: an int, or (h, w) where None keeps a size. With return_indices also
-    where each was, in the flattened (h, w). Raises EngineError: RUNTIME.
+    where each was, in the flattened (h, w). Raises EngineError: RUNTIME, NOT_SUPPORTED.
     """
-    return _call("adaptive_max_pool2d", (input, output_size, return_indices))
+    return _call("adaptive_max_pool2d", (input, output_size, return_indices), (), ('values', 'indices'))
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int], return_indices: bool = False) -> Any:
+    """The largest value of as many windows as the output has elements (torch.nn.functional.adaptive_max_pool3d).
+
+    input: (n, c, d, h, w) or (c, d, h, w); output_size: an int, or (d, h, w) where None keeps a size. With
+    return_indices also where each was, in the flattened (d, h, w). Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    """
+    return _call("adaptive_max_pool3d", (input, output_size, return_indices), (), ('values', 'indices'))
 
 
 def add(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
@@ -403,6 +464,11 @@ def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether all elements are close, a 0-d bool (torch.allclose)."""
     return _call("allclose", (input, other, rtol, atol, equal_nan), (), "bool")
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+    """Dropout that keeps mean and variance of what SELU gives (torch.nn.functional.alpha_dropout)."""
+    return _call("alpha_dropout", (input, p, training))
 
 
 def amax(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False) -> Tensor:
@@ -572,6 +638,11 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return _call("bincount", (input, weights, minlength))
 
 
+def binomial(count: Tensor, prob: Tensor) -> Tensor:
+    """How many of `count` trials succeed with probability `prob`, shapes that broadcast (torch.binomial)."""
+    return _call("binomial", (count, prob))
+
+
 def bitwise_and(input: Tensor | Number, other: Tensor | Number) -> Tensor:
     """Bits set in both (torch.bitwise_and)."""
     return _call("bitwise_and", (input, other))
@@ -592,6 +663,14 @@ def bitwise_xor(input: Tensor | Number, other: Tensor | Number) -> Tensor:
     return _call("bitwise_xor", (input, other))
 
 
+def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
+    """Matrices along a diagonal, zeros elsewhere; vectors count as rows (torch.block_diag).
+
+    Raises EngineError: RUNTIME for more than two dimensions.
+    """
+    return _call("block_diag", (_tensors(tensors),))
+
+
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """The products of two batches of matrices (torch.bmm).
 
@@ -600,9 +679,9 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return _call("bmm", (input, mat2))
 
 
-def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Views of one common shape (torch.broadcast_tensors)."""
-    return _call("broadcast_tensors", (tensors,), (), "tuple")
+    return _call("broadcast_tensors", (_tensors(tensors),), (), "tuple")
 
 
 def broadcast_to(input: Tensor, size: int | Sequence[int]) -> Tensor:
@@ -615,9 +694,19 @@ def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = F
     return _call("bucketize", (input, boundaries), (("out_int32", out_int32), ("right", right),))
 
 
+def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
+    """All tuples of one element of each vector, one a row; of a single vector itself (torch.cartesian_prod)."""
+    return _call("cartesian_prod", (_tensors(tensors),))
+
+
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors one after the other along dim (torch.cat)."""
     return _call("cat", (tensors, dim))
+
+
+def cauchy(input: Tensor, median: float = 0.0, sigma: float = 1.0) -> Tensor:
+    """Numbers of the Cauchy distribution in the input's shape (torch.Tensor.cauchy_)."""
+    return _call("cauchy", (input, median, sigma))
 
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
@@ -637,6 +726,11 @@ def ceil(input: Tensor) -> Tensor:
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """input where positive, alpha * (exp(input / alpha) - 1) elsewhere (torch.nn.functional.celu)."""
     return _call("celu", (input, alpha))
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """The channels of each group dealt out in turn (torch.nn.functional.channel_shuffle). input: (n, c, ...)."""
+    return _call("channel_shuffle", (input, groups))
 
 
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
@@ -683,6 +777,14 @@ def clone(input: Tensor) -> Tensor:
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along the second dimension, vectors as columns (torch.column_stack)."""
     return _call("column_stack", (tensors,))
+
+
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All r elements of a vector in their order, one choice a row (torch.combinations).
+
+    Raises EngineError: RUNTIME for another number of dimensions or a negative r.
+    """
+    return _call("combinations", (input, r, with_replacement))
 
 
 def complex(real: Tensor, imag: Tensor) -> Tensor:
@@ -761,6 +863,14 @@ def copysign(input: Tensor, other: Tensor | Number) -> Tensor:
     return _call("copysign", (input, other))
 
 
+def corrcoef(input: Tensor) -> Tensor:
+    """The correlation coefficients of variables, one a row, within [-1, 1] (torch.corrcoef).
+
+    Raises EngineError: RUNTIME for more than two dimensions.
+    """
+    return _call("corrcoef", (input,))
+
+
 def cos(input: Tensor) -> Tensor:
     """Cosine (torch.cos)."""
     return _call("cos", (input,))
@@ -769,6 +879,14 @@ def cos(input: Tensor) -> Tensor:
 def cosh(input: Tensor) -> Tensor:
     """Hyperbolic cosine (torch.cosh)."""
     return _call("cosh", (input,))
+
+
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1 (torch.nn.functional.cosine_embedding_loss).
+
+    input1, input2: (n, d) with target (n,), or (d,) with (). Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    """
+    return _call("cosine_embedding_loss", (input1, input2, target, margin, size_average, reduce, reduction))
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
@@ -782,6 +900,14 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
 def count_nonzero(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """How many elements are nonzero, over dim or all of them (torch.count_nonzero)."""
     return _call("count_nonzero", (input, dim))
+
+
+def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
+    """The covariances of variables, one a row (torch.cov). fweights: how often each column counts; aweights: how much.
+
+    Raises EngineError: RUNTIME for more than two dimensions or weights of another shape or kind.
+    """
+    return _call("cov", (input,), (("correction", correction), ("fweights", fweights), ("aweights", aweights),))
 
 
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
@@ -827,6 +953,11 @@ def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
     return _call("cumsum", (input, dim), (("dtype", dtype),))
 
 
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1) -> Tensor:
+    """The area under the curve y up to each point along dim (torch.cumulative_trapezoid); see trapezoid."""
+    return _call("cumulative_trapezoid", (y, x), (("dx", dx), ("dim", dim),))
+
+
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees as radians (torch.deg2rad)."""
     return _call("deg2rad", (input,))
@@ -852,6 +983,11 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     return _call("diag_embed", (input, offset, dim1, dim2))
 
 
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """The elements, row by row, as a diagonal matrix (torch.diagflat)."""
+    return _call("diagflat", (input, offset))
+
+
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of two dimensions, as a last one (torch.diagonal)."""
     return _call("diagonal", (input, offset, dim1, dim2))
@@ -875,6 +1011,11 @@ def digamma(input: Tensor) -> Tensor:
     return _call("digamma", (input,))
 
 
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """The p-norm of input - other, shapes that broadcast (torch.dist)."""
+    return _call("dist", (input, other, p))
+
+
 def div(input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
     """input / other, or rounded down ("floor") or towards zero ("trunc") (torch.div)."""
     return _call("div", (input, other), (("rounding_mode", rounding_mode),))
@@ -896,18 +1037,38 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     return _call("dropout", (input, p, training))
 
 
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """Whole channels set to 0 with probability p (torch.nn.functional.dropout1d). input: (n, c, l) or (c, l)."""
+    return _call("dropout1d", (input, p, training))
+
+
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """Whole channels set to 0 with probability p (torch.nn.functional.dropout2d). input: (n, c, h, w)."""
+    return _call("dropout2d", (input, p, training))
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """Whole channels set to 0 with probability p (torch.nn.functional.dropout3d). input: (n, c, d, h, w)."""
+    return _call("dropout3d", (input, p, training))
+
+
+def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Split along the third dimension (torch.dsplit); see tensor_split."""
+    return _call("dsplit", (input, indices_or_sections), (), "tuple")
+
+
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along the third dimension (torch.dstack)."""
     return _call("dstack", (tensors,))
 
 
-def einsum(equation: str, operands: Sequence[Tensor]) -> Tensor:
+def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
     """Products of the operands' elements, summed over the labels that the output lacks (torch.einsum).
 
     equation: "ij,jk->ik"; a label twice in one operand is its diagonal, "..." any further dimensions, which broadcast.
     Raises EngineError: RUNTIME for an equation that does not fit the operands.
     """
-    return _call("einsum", (equation, operands))
+    return _call("einsum", (equation, _tensors(operands)))
 
 
 def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -1001,6 +1162,11 @@ def exponential(input: Tensor, lambd: float = 1.0) -> Tensor:
 def eye(n: int, m: int | None = None, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Ones on the diagonal of n rows and m columns (torch.eye)."""
     return _call("eye", (n, m), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+    """alpha_dropout of whole channels (torch.nn.functional.feature_alpha_dropout)."""
+    return _call("feature_alpha_dropout", (input, p, training))
 
 
 def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
@@ -1192,6 +1358,11 @@ def gelu(input: Tensor, *, approximate: str = 'none') -> Tensor:
     return _call("gelu", (input,), (("approximate", approximate),))
 
 
+def geometric(input: Tensor, p: float) -> Tensor:
+    """How many trials until the first success of probability p, in the input's shape (torch.Tensor.geometric_)."""
+    return _call("geometric", (input, p))
+
+
 def getitem(input: Tensor, index: Index) -> Tensor:
     """x[index] with ints, slices, None, Ellipsis, masks and integer tensors (torch.Tensor.__getitem__)."""
     return _call("getitem", (input, index))
@@ -1260,6 +1431,20 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, siz
     return _call("hinge_embedding_loss", (input, target, margin, size_average, reduce, reduction))
 
 
+def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor:
+    """How many elements lie in each of so many equal bins from min to max (torch.histc).
+
+    min == max: from the smallest element to the largest. Elements outside, and nan, count nowhere.
+    Raises EngineError: RUNTIME, NOT_SUPPORTED for bool and complex.
+    """
+    return _call("histc", (input, bins, min, max))
+
+
+def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Split along the second dimension, a vector along its only one (torch.hsplit); see tensor_split."""
+    return _call("hsplit", (input, indices_or_sections), (), "tuple")
+
+
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along the second dimension; vectors along the first (torch.hstack)."""
     return _call("hstack", (tensors,))
@@ -1276,6 +1461,21 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = 'mean', delta: fl
 def hypot(input: Tensor, other: Tensor) -> Tensor:
     """sqrt(input**2 + other**2) (torch.hypot)."""
     return _call("hypot", (input, other))
+
+
+def i0(input: Tensor) -> Tensor:
+    """The modified Bessel function of order 0 (torch.i0)."""
+    return _call("i0", (input,))
+
+
+def igamma(input: Tensor, other: Tensor) -> Tensor:
+    """The regularized lower incomplete gamma function of order input at other (torch.igamma)."""
+    return _call("igamma", (input, other))
+
+
+def igammac(input: Tensor, other: Tensor) -> Tensor:
+    """The regularized upper incomplete gamma function of order input at other (torch.igammac)."""
+    return _call("igammac", (input, other))
 
 
 def imag(input: Tensor) -> Tensor:
@@ -1301,6 +1501,15 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number, accumulate: bool = False) -> Tensor:
     """The input with values at the places that index arrays choose, put or added (torch.index_put)."""
     return _call("index_put", (input, indices, values, accumulate))
+
+
+def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    """The input with source's slices at the positions of index along dim, those on one position reduced together.
+
+    reduce: "prod", "mean", "amax" or "amin"; include_self: whether the input's slice there takes part
+    (torch.index_reduce). Raises EngineError: RUNTIME, INDEX_OUT_OF_RANGE.
+    """
+    return _call("index_reduce", (input, dim, index, source, reduce), (("include_self", include_self),))
 
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -1702,6 +1911,14 @@ def linspace(start: Number, end: Number, steps: int, *, dtype: dtype | None = No
     return _call("linspace", (start, end, steps), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
+def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """The input over (k + alpha * mean of squares of `size` channels around)^beta (nn.functional.local_response_norm).
+
+    input: (n, c, ...). Raises EngineError: ARGUMENT_VALUE for fewer than three dimensions, RUNTIME for a size below 1.
+    """
+    return _call("local_response_norm", (input, size, alpha, beta, k))
+
+
 def log(input: Tensor) -> Tensor:
     """Natural logarithm (torch.log)."""
     return _call("log", (input,))
@@ -1720,6 +1937,11 @@ def log1p(input: Tensor) -> Tensor:
 def log2(input: Tensor) -> Tensor:
     """Logarithm to base 2 (torch.log2)."""
     return _call("log2", (input,))
+
+
+def log_normal(input: Tensor, mean: float = 1.0, std: float = 2.0) -> Tensor:
+    """Numbers whose logarithms are normal, in the input's shape (torch.Tensor.log_normal_)."""
+    return _call("log_normal", (input, mean, std))
 
 
 def log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
@@ -1790,6 +2012,21 @@ def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) ->
     return _call("logsumexp", (input, dim, keepdim))
 
 
+def lp_pool1d(input: Tensor, norm_type: Number, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False) -> Tensor:
+    """The p-th root of each window's sum of p-th powers (torch.nn.functional.lp_pool1d)."""
+    return _call("lp_pool1d", (input, norm_type, kernel_size, stride, ceil_mode))
+
+
+def lp_pool2d(input: Tensor, norm_type: Number, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False) -> Tensor:
+    """The p-th root of each window's sum of p-th powers (torch.nn.functional.lp_pool2d)."""
+    return _call("lp_pool2d", (input, norm_type, kernel_size, stride, ceil_mode))
+
+
+def lp_pool3d(input: Tensor, norm_type: Number, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False) -> Tensor:
+    """The p-th root of each window's sum of p-th powers (torch.nn.functional.lp_pool3d)."""
+    return _call("lp_pool3d", (input, norm_type, kernel_size, stride, ceil_mode))
+
+
 def lt(input: Tensor, other: Tensor | Number) -> Tensor:
     """input < other, elementwise (torch.lt)."""
     return _call("lt", (input, other))
@@ -1849,30 +2086,54 @@ def max(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False
     return _call("max", (input, dim, keepdim), (("other", other),), ('values', 'indices'))
 
 
-def max_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Tensor:
+def max_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
     """The largest value of each window (torch.nn.functional.max_pool1d).
 
     input: (n, c, l) or (c, l). With return_indices also where it was. Raises EngineError: RUNTIME, NOT_SUPPORTED.
     """
-    return _call("max_pool1d", (input, kernel_size, stride, padding, dilation, ceil_mode, return_indices))
+    return _call("max_pool1d", (input, kernel_size, stride, padding, dilation, ceil_mode, return_indices), (), ('values', 'indices'))
 
 
-def max_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Tensor:
+def max_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
     """The largest value of each window (torch.nn.functional.max_pool2d).
 
     input: (n, c, h, w) or (c, h, w). With return_indices also where it was, in the flattened (h, w).
     Raises EngineError: RUNTIME, NOT_SUPPORTED.
     """
-    return _call("max_pool2d", (input, kernel_size, stride, padding, dilation, ceil_mode, return_indices))
+    return _call("max_pool2d", (input, kernel_size, stride, padding, dilation, ceil_mode, return_indices), (), ('values', 'indices'))
 
 
-def max_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Tensor:
+def max_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
     """The largest value of each window (torch.nn.functional.max_pool3d).
 
     input: (n, c, d, h, w) or (c, d, h, w). With return_indices also where it was, in the flattened (d, h, w).
     Raises EngineError: RUNTIME, NOT_SUPPORTED.
     """
-    return _call("max_pool3d", (input, kernel_size, stride, padding, dilation, ceil_mode, return_indices))
+    return _call("max_pool3d", (input, kernel_size, stride, padding, dilation, ceil_mode, return_indices), (), ('values', 'indices'))
+
+
+def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, output_size: int | Sequence[int] | None = None) -> Tensor:
+    """max_pool1d undone: values at their places, zeros elsewhere (torch.nn.functional.max_unpool1d).
+
+    input, indices: (n, c, l) or (c, l), as max_pool1d gave them. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    """
+    return _call("max_unpool1d", (input, indices, kernel_size, stride, padding, output_size))
+
+
+def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, output_size: int | Sequence[int] | None = None) -> Tensor:
+    """max_pool2d undone: values at their places, zeros elsewhere (torch.nn.functional.max_unpool2d).
+
+    input, indices: (n, c, h, w) or (c, h, w), as max_pool2d gave them. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    """
+    return _call("max_unpool2d", (input, indices, kernel_size, stride, padding, output_size))
+
+
+def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, output_size: int | Sequence[int] | None = None) -> Tensor:
+    """max_pool3d undone: values at their places, zeros elsewhere (torch.nn.functional.max_unpool3d).
+
+    input, indices: (n, c, d, h, w) or (c, d, h, w), of max_pool3d. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    """
+    return _call("max_unpool3d", (input, indices, kernel_size, stride, padding, output_size))
 
 
 def maximum(input: Tensor, other: Tensor) -> Tensor:
@@ -1890,9 +2151,9 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return _call("median", (input, dim, keepdim), (), ('values', 'indices'))
 
 
-def meshgrid(tensors: Sequence[Tensor], *, indexing: str | None = None) -> tuple[Tensor, ...]:
+def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinate grids of vectors; "xy" swaps the first two dimensions (torch.meshgrid)."""
-    return _call("meshgrid", (tensors,), (("indexing", indexing),), "tuple")
+    return _call("meshgrid", (_tensors(tensors),), (("indexing", indexing),), "tuple")
 
 
 def min(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
@@ -1947,6 +2208,43 @@ def mul(input: Tensor | Number, other: Tensor | Number) -> Tensor:
     return _call("mul", (input, other))
 
 
+def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int, in_proj_weight: Tensor | None, in_proj_bias: Tensor | None, bias_k: Tensor | None, bias_v: Tensor | None, add_zero_attn: bool, dropout_p: float, out_proj_weight: Tensor, out_proj_bias: Tensor | None, training: bool = True, key_padding_mask: Tensor | None = None, need_weights: bool = True, attn_mask: Tensor | None = None, use_separate_proj_weight: bool = False, q_proj_weight: Tensor | None = None, k_proj_weight: Tensor | None = None, v_proj_weight: Tensor | None = None, static_k: Tensor | None = None, static_v: Tensor | None = None, average_attn_weights: bool = True, is_causal: bool = False) -> Any:
+    """Attention in several heads, projected before and after (torch.nn.functional.multi_head_attention_forward).
+
+    query: (l, n, e) or (l, e); key, value: (s, n, e) or (s, e); masks: added, or bool: True takes no part;
+    attn_mask: (l, s) or (n * num_heads, l, s); key_padding_mask: (n, s). The answer is (output, weights), the weights
+    averaged over the heads or per head; the output alone without need_weights.
+    Raises EngineError: ARGUMENT_VALUE, RUNTIME.
+    """
+    return _call("multi_head_attention_forward", (query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, training, key_padding_mask, need_weights, attn_mask, use_separate_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, static_k, static_v, average_attn_weights, is_causal), (), ('attn_output', 'attn_output_weights'))
+
+
+def multi_margin_loss(input: Tensor, target: Tensor, p: Number = 1, margin: Number = 1.0, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
+    """The mean over classes of max(0, margin - input[target] + input)^p (torch.nn.functional.multi_margin_loss).
+
+    input: (n, c) or (c,); target: int64 (n,) or (); p: 1 or 2; weight: (c,), of the target's class.
+    Raises EngineError: ARGUMENT_VALUE, RUNTIME.
+    """
+    return _call("multi_margin_loss", (input, target, p, margin, weight, size_average, reduce, reduction))
+
+
+def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
+    """How far each listed class fails to beat each other one by 1 (torch.nn.functional.multilabel_margin_loss).
+
+    input: (n, c) or (c,); target: int64 of that shape, classes up to the first -1.
+    Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    """
+    return _call("multilabel_margin_loss", (input, target, size_average, reduce, reduction))
+
+
+def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
+    """The mean over classes of each one's logistic loss (torch.nn.functional.multilabel_soft_margin_loss).
+
+    input, target: (..., c), shapes that broadcast; weight: broadcasts. Raises EngineError: ARGUMENT_VALUE, SHAPE.
+    """
+    return _call("multilabel_soft_margin_loss", (input, target, weight, size_average, reduce, reduction))
+
+
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False) -> Tensor:
     """Positions drawn with the weights that each row gives (torch.multinomial)."""
     return _call("multinomial", (input, num_samples, replacement))
@@ -1958,6 +2256,14 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     input: (n, k); vec: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
     return _call("mv", (input, vec))
+
+
+def mvlgamma(input: Tensor, p: int) -> Tensor:
+    """The logarithm of the multivariate gamma function in p dimensions (torch.mvlgamma).
+
+    Raises EngineError: RUNTIME for p below 1.
+    """
+    return _call("mvlgamma", (input, p))
 
 
 def nan_to_num(input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
@@ -2022,9 +2328,9 @@ def nn_functional_unfold(input: Tensor, kernel_size: int | Sequence[int], dilati
     return _call("nn.functional.unfold", (input, kernel_size, dilation, padding, stride))
 
 
-def nonzero(input: Tensor, *, as_tuple: bool = False) -> Tensor:
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> tuple[Tensor, ...]:
     """The positions of nonzero elements, one a row; or a tuple of one vector a dimension (torch.nonzero)."""
-    return _call("nonzero", (input,), (("as_tuple", as_tuple),))
+    return _call("nonzero", (input,), (("as_tuple", as_tuple),), "tuple")
 
 
 def norm(input: Tensor, p: Number | str | None = 'fro', dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
@@ -2091,6 +2397,14 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06
     return _call("pairwise_distance", (x1, x2, p, eps, keepdim))
 
 
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """The p-norm distances of all pairs of rows, (0, 1), (0, 2), ... (torch.nn.functional.pdist).
+
+    input: (n, d); result: (n * (n - 1) / 2,). Raises EngineError: RUNTIME.
+    """
+    return _call("pdist", (input, p))
+
+
 def permute(input: Tensor, dims: int | Sequence[int]) -> Tensor:
     """Dimensions in another order (torch.permute)."""
     return _call("permute", (input, dims))
@@ -2104,6 +2418,11 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(..., c, h * r, w * r) as (..., c * r * r, h, w) (torch.nn.functional.pixel_unshuffle)."""
     return _call("pixel_unshuffle", (input, downscale_factor))
+
+
+def poisson(input: Tensor) -> Tensor:
+    """Numbers of the Poisson distribution, each element its mean (torch.poisson)."""
+    return _call("poisson", (input,))
 
 
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None, eps: float = 1e-08, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
@@ -2146,6 +2465,14 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
     """The product over dim, or all of them (torch.prod)."""
     return _call("prod", (input, dim, keepdim), (("dtype", dtype),))
+
+
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """The input with source's elements at these places of the flattened tensor, added if told (torch.put).
+
+    index: int64; source: the input's dtype, as many elements. Raises EngineError: RUNTIME, INDEX_OUT_OF_RANGE.
+    """
+    return _call("put", (input, index, source, accumulate))
 
 
 def quantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear') -> Tensor:
@@ -2192,6 +2519,11 @@ def randn_like(input: Tensor, *, dtype: dtype | None = None, device: device | st
     return _call("randn_like", (input,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
+def random(input: Tensor, from_: int = 0, to: int | None = None) -> Tensor:
+    """Whole numbers in [from_, to), up to what the dtype holds exactly unless told (torch.Tensor.random_)."""
+    return _call("random", (input, from_, to))
+
+
 def randperm(n: int, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """0 to n - 1 in random order (torch.randperm)."""
     return _call("randperm", (n,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
@@ -2225,6 +2557,14 @@ def relu6(input: Tensor) -> Tensor:
 def remainder(input: Tensor | Number, other: Tensor | Number) -> Tensor:
     """What is left of dividing, with the divisor's sign (torch.remainder)."""
     return _call("remainder", (input, other))
+
+
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """The input with every slice along dim scaled down to a p-norm of at most maxnorm (torch.renorm).
+
+    Raises EngineError: RUNTIME for fewer than two dimensions, a p or maxnorm below 0.
+    """
+    return _call("renorm", (input, p, dim, maxnorm))
 
 
 def repeat(input: Tensor, repeats: int | Sequence[int]) -> Tensor:
@@ -2273,6 +2613,14 @@ def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int] = (0, 1)) -> Tens
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """The nearest whole number, halves to even; or so many decimals (torch.round)."""
     return _call("round", (input,), (("decimals", decimals),))
+
+
+def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False) -> Tensor:
+    """leaky_relu with a random slope between lower and upper, their mean outside training (torch.nn.functional.rrelu).
+
+    Raises EngineError: RUNTIME if lower is above upper, NOT_SUPPORTED for whole numbers.
+    """
+    return _call("rrelu", (input, lower, upper, training))
 
 
 def rsqrt(input: Tensor) -> Tensor:
@@ -2404,6 +2752,14 @@ def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = No
     return _call("smooth_l1_loss", (input, target, size_average, reduce, reduction, beta))
 
 
+def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
+    """log(1 + exp(-target * input)), target 1 or -1 (torch.nn.functional.soft_margin_loss).
+
+    input, target: target broadcasts to input. Raises EngineError: SHAPE, ARGUMENT_VALUE, DTYPE for whole numbers.
+    """
+    return _call("soft_margin_loss", (input, target, size_average, reduce, reduction))
+
+
 def softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
     """exp(input) over its sum along a dimension (torch.softmax).
 
@@ -2437,9 +2793,64 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     return _call("sort", (input, dim, descending, stable), (), ('values', 'indices'))
 
 
+def special_entr(input: Tensor) -> Tensor:
+    """-x log(x); 0 at 0, -inf below (torch.special.entr)."""
+    return _call("special.entr", (input,))
+
+
+def special_erfcx(input: Tensor) -> Tensor:
+    """exp(x²) * erfc(x), which decays slowly (torch.special.erfcx)."""
+    return _call("special.erfcx", (input,))
+
+
+def special_i0e(input: Tensor) -> Tensor:
+    """exp(-|x|) times the modified Bessel function of order 0 (torch.special.i0e)."""
+    return _call("special.i0e", (input,))
+
+
+def special_i1(input: Tensor) -> Tensor:
+    """The modified Bessel function of order 1 (torch.special.i1)."""
+    return _call("special.i1", (input,))
+
+
+def special_i1e(input: Tensor) -> Tensor:
+    """exp(-|x|) times the modified Bessel function of order 1 (torch.special.i1e)."""
+    return _call("special.i1e", (input,))
+
+
+def special_log_ndtr(input: Tensor) -> Tensor:
+    """The logarithm of ndtr, exact in the tail (torch.special.log_ndtr)."""
+    return _call("special.log_ndtr", (input,))
+
+
+def special_ndtr(input: Tensor) -> Tensor:
+    """The normal distribution function: the area below input (torch.special.ndtr)."""
+    return _call("special.ndtr", (input,))
+
+
+def special_ndtri(input: Tensor) -> Tensor:
+    """The inverse of ndtr (torch.special.ndtri)."""
+    return _call("special.ndtri", (input,))
+
+
+def special_xlog1py(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+    """input * log(1 + other), 0 where input is 0 (torch.special.xlog1py)."""
+    return _call("special.xlog1py", (input, other))
+
+
+def special_zeta(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+    """Hurwitz' zeta function: the sum of 1 / (k + other)^input (torch.special.zeta)."""
+    return _call("special.zeta", (input, other))
+
+
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Parts of a size, the last maybe smaller, or of the sizes given (torch.split); a tuple of views."""
     return _call("split", (tensor, split_size_or_sections, dim), (), "tuple")
+
+
+def split_with_sizes(input: Tensor, split_sizes: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Parts of the sizes given, which add up to the dimension's (torch.split_with_sizes)."""
+    return _call("split_with_sizes", (input, split_sizes, dim), (), "tuple")
 
 
 def sqrt(input: Tensor) -> Tensor:
@@ -2527,6 +2938,14 @@ def tanhshrink(input: Tensor) -> Tensor:
     return _call("tanhshrink", (input,))
 
 
+def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """So many parts, the first ones longer by one; or the parts between the places given (torch.tensor_split).
+
+    Raises EngineError: RUNTIME for a tensor of no dimensions or fewer than one part.
+    """
+    return _call("tensor_split", (input, indices_or_sections, dim), (), "tuple")
+
+
 def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[int] = 2) -> Tensor:
     """Products summed over the last dims of a and the first of b, or over two lists of dims (torch.tensordot).
 
@@ -2563,6 +2982,14 @@ def trace(input: Tensor) -> Tensor:
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions swapped (torch.transpose)."""
     return _call("transpose", (input, dim0, dim1))
+
+
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1) -> Tensor:
+    """The area under the curve y along dim, by trapezoids between the points x or dx apart (torch.trapezoid).
+
+    Raises EngineError: RUNTIME for bool, or an x of another size.
+    """
+    return _call("trapezoid", (y, x), (("dx", dx), ("dim", dim),))
 
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -2676,6 +3103,19 @@ def view_as_real(input: Tensor) -> Tensor:
     return _call("view_as_real", (input,))
 
 
+def view_dtype(input: Tensor, dtype: dtype) -> Tensor:
+    """The elements' bytes as another dtype; the last dimension grows or shrinks with its size (torch.Tensor.view).
+
+    Raises EngineError: RUNTIME where sizes or strides do not allow it.
+    """
+    return _call("view_dtype", (input, dtype))
+
+
+def vsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Split along the first dimension (torch.vsplit); see tensor_split."""
+    return _call("vsplit", (input, indices_or_sections), (), "tuple")
+
+
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along the first dimension, vectors as rows (torch.vstack)."""
     return _call("vstack", (tensors,))
@@ -2704,6 +3144,36 @@ def zeros(*size: int | Sequence[int], dtype: dtype | None = None, device: device
 def zeros_like(input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Zeros in the input's shape (torch.zeros_like)."""
     return _call("zeros_like", (input,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
+
+
+absolute = abs
+arccos = acos
+arccosh = acosh
+arcsin = asin
+arcsinh = asinh
+arctan = atan
+arctan2 = atan2
+arctanh = atanh
+clip = clamp
+concat = cat
+concatenate = cat
+divide = div
+fix = trunc
+ger = outer
+greater = gt
+greater_equal = ge
+less = lt
+less_equal = le
+multiply = mul
+negative = neg
+not_equal = ne
+row_stack = vstack
+subtract = sub
+trapz = trapezoid
+true_divide = div
+unsafe_chunk = chunk
+unsafe_split = split
+unsafe_split_with_sizes = split_with_sizes
 
 
 class TensorMethods:
@@ -2887,18 +3357,6 @@ class TensorMethods:
         """In-place form of `atanh`."""
         return _call("atanh_", (self,))
 
-    def atleast_1d(self) -> Tensor:
-        """See `gradwire.atleast_1d`: With one dimension at least (torch.atleast_1d)."""
-        return _call("atleast_1d", (self,))
-
-    def atleast_2d(self) -> Tensor:
-        """See `gradwire.atleast_2d`: With two dimensions at least (torch.atleast_2d)."""
-        return _call("atleast_2d", (self,))
-
-    def atleast_3d(self) -> Tensor:
-        """See `gradwire.atleast_3d`: With three dimensions at least (torch.atleast_3d)."""
-        return _call("atleast_3d", (self,))
-
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """See `gradwire.baddbmm`: beta * input + alpha * bmm(batch1, batch2) (torch.baddbmm)."""
         return _call("baddbmm", (self, batch1, batch2), (("beta", beta), ("alpha", alpha),))
@@ -2910,6 +3368,10 @@ class TensorMethods:
     def bernoulli(self, p: float | None = None) -> Tensor:
         """See `gradwire.bernoulli`: 1 with the probability that each element (or p) says, else 0; no gradient flows (torch.bernoulli)."""
         return _call("bernoulli", (self, p))
+
+    def bernoulli_(self, p: float | None = None) -> Tensor:
+        """In-place form of `bernoulli`."""
+        return _call("bernoulli_", (self, p))
 
     def bincount(self, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
         """See `gradwire.bincount`: How often each whole number from 0 comes, or the sums of its weights (torch.bincount)."""
@@ -2955,13 +3417,9 @@ class TensorMethods:
         """See `gradwire.broadcast_to`: A view with size-1 dimensions stretched (torch.broadcast_to)."""
         return _call("broadcast_to", (self, _sizes(size)))
 
-    def bucketize(self, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-        """See `gradwire.bucketize`: Which of the intervals between boundaries each value lies in (torch.bucketize)."""
-        return _call("bucketize", (self, boundaries), (("out_int32", out_int32), ("right", right),))
-
-    def cdist(self, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
-        """See `gradwire.cdist`: The p-norm distances of all rows of one to all rows of the other (torch.cdist)."""
-        return _call("cdist", (self, x2, p, compute_mode))
+    def cauchy_(self, median: float = 0.0, sigma: float = 1.0) -> Tensor:
+        """In-place form of `cauchy`."""
+        return _call("cauchy_", (self, median, sigma))
 
     def ceil(self) -> Tensor:
         """See `gradwire.ceil`: The smallest whole number not below (torch.ceil)."""
@@ -2970,10 +3428,6 @@ class TensorMethods:
     def ceil_(self) -> Tensor:
         """In-place form of `ceil`."""
         return _call("ceil_", (self,))
-
-    def celu_(self, alpha: float = 1.0) -> Tensor:
-        """In-place form of `celu`."""
-        return _call("celu_", (self, alpha))
 
     def cholesky_inverse(self, upper: bool = False) -> Tensor:
         """See `gradwire.cholesky_inverse`: The inverse of A, given its Cholesky factor (torch.cholesky_inverse)."""
@@ -3015,10 +3469,6 @@ class TensorMethods:
         """See `gradwire.clone`: A copy that stays in the graph (torch.clone)."""
         return _call("clone", (self,))
 
-    def complex(self, imag: Tensor) -> Tensor:
-        """See `gradwire.complex`: Complex numbers of two tensors of one dtype (torch.complex)."""
-        return _call("complex", (self, imag))
-
     def conj(self) -> Tensor:
         """See `gradwire.conj`: The complex conjugate; a real tensor itself (torch.conj)."""
         return _call("conj", (self,))
@@ -3026,10 +3476,6 @@ class TensorMethods:
     def contiguous(self) -> Tensor:
         """See `gradwire.contiguous`: The tensor itself if its elements lie in row order without gaps, else a copy (torch.Tensor.contiguous)."""
         return _call("contiguous", (self,))
-
-    def copy(self, src: Tensor, non_blocking: bool = False) -> Tensor:
-        """See `gradwire.copy`: src broadcast to the input's shape, in its dtype, on its device (torch.Tensor.copy_)."""
-        return _call("copy", (self, src, non_blocking))
 
     def copy_(self, src: Tensor, non_blocking: bool = False) -> Tensor:
         """In-place form of `copy`."""
@@ -3042,6 +3488,10 @@ class TensorMethods:
     def copysign_(self, other: Tensor | Number) -> Tensor:
         """In-place form of `copysign`."""
         return _call("copysign_", (self, other))
+
+    def corrcoef(self) -> Tensor:
+        """See `gradwire.corrcoef`: The correlation coefficients of variables, one a row, within [-1, 1] (torch.corrcoef)."""
+        return _call("corrcoef", (self,))
 
     def cos(self) -> Tensor:
         """See `gradwire.cos`: Cosine (torch.cos)."""
@@ -3059,21 +3509,17 @@ class TensorMethods:
         """In-place form of `cosh`."""
         return _call("cosh_", (self,))
 
-    def cosine_similarity(self, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
-        """See `gradwire.cosine_similarity`: The cosine of the angle between vectors along dim (torch.nn.functional.cosine_similarity)."""
-        return _call("cosine_similarity", (self, x2, dim, eps))
-
     def count_nonzero(self, dim: int | Sequence[int] | None = None) -> Tensor:
         """See `gradwire.count_nonzero`: How many elements are nonzero, over dim or all of them (torch.count_nonzero)."""
         return _call("count_nonzero", (self, dim))
 
+    def cov(self, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
+        """See `gradwire.cov`: The covariances of variables, one a row (torch.cov). fweights: how often each column counts; aweights: how much."""
+        return _call("cov", (self,), (("correction", correction), ("fweights", fweights), ("aweights", aweights),))
+
     def cross(self, other: Tensor, dim: int | None = None) -> Tensor:
         """See `gradwire.cross`: The vectors perpendicular to two; dim is the first of size 3 unless given (torch.cross)."""
         return _call("cross", (self, other, dim))
-
-    def cross_entropy(self, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean', label_smoothing: float = 0.0) -> Tensor:
-        """See `gradwire.cross_entropy`: The cross entropy of softmax(input) with classes or probabilities (torch.nn.functional.cross_entropy)."""
-        return _call("cross_entropy", (self, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing))
 
     def cummax(self, dim: int) -> Any:
         """See `gradwire.cummax`: The largest value so far along dim, and where it is (torch.cummax)."""
@@ -3127,6 +3573,10 @@ class TensorMethods:
         """See `gradwire.diag_embed`: The last dimension as the diagonal of two new ones, zeros elsewhere (torch.diag_embed)."""
         return _call("diag_embed", (self, offset, dim1, dim2))
 
+    def diagflat(self, offset: int = 0) -> Tensor:
+        """See `gradwire.diagflat`: The elements, row by row, as a diagonal matrix (torch.diagflat)."""
+        return _call("diagflat", (self, offset))
+
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
         """See `gradwire.diagonal`: The diagonal of two dimensions, as a last one (torch.diagonal)."""
         return _call("diagonal", (self, offset, dim1, dim2))
@@ -3147,6 +3597,10 @@ class TensorMethods:
         """In-place form of `digamma`."""
         return _call("digamma_", (self,))
 
+    def dist(self, other: Tensor, p: float = 2) -> Tensor:
+        """See `gradwire.dist`: The p-norm of input - other, shapes that broadcast (torch.dist)."""
+        return _call("dist", (self, other, p))
+
     def div(self, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
         """See `gradwire.div`: input / other, or rounded down ("floor") or towards zero ("trunc") (torch.div)."""
         return _call("div", (self, other), (("rounding_mode", rounding_mode),))
@@ -3159,17 +3613,9 @@ class TensorMethods:
         """See `gradwire.dot`: The sum of the products of two vectors (torch.dot)."""
         return _call("dot", (self, tensor))
 
-    def dropout_(self, p: float = 0.5, training: bool = True) -> Tensor:
-        """In-place form of `dropout`."""
-        return _call("dropout_", (self, p, training))
-
-    def elu_(self, alpha: float = 1.0) -> Tensor:
-        """In-place form of `elu`."""
-        return _call("elu_", (self, alpha))
-
-    def empty_like(self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-        """See `gradwire.empty_like`: A tensor in the input's shape, to be written to; zeros here (torch.empty_like)."""
-        return _call("empty_like", (self,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
+    def dsplit(self, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+        """See `gradwire.dsplit`: Split along the third dimension (torch.dsplit); see tensor_split."""
+        return _call("dsplit", (self, indices_or_sections), (), "tuple")
 
     def eq(self, other: Tensor | Number) -> Tensor:
         """See `gradwire.eq`: input == other, elementwise (torch.eq)."""
@@ -3239,17 +3685,9 @@ class TensorMethods:
         """In-place form of `expm1`."""
         return _call("expm1_", (self,))
 
-    def exponential(self, lambd: float = 1.0) -> Tensor:
-        """See `gradwire.exponential`: Exponentially distributed numbers in the input's shape (torch.Tensor.exponential_)."""
-        return _call("exponential", (self, lambd))
-
     def exponential_(self, lambd: float = 1.0) -> Tensor:
         """In-place form of `exponential`."""
         return _call("exponential_", (self, lambd))
-
-    def fill(self, value: Tensor | Number) -> Tensor:
-        """See `gradwire.fill`: The value everywhere, in the input's shape and dtype (torch.Tensor.fill_)."""
-        return _call("fill", (self, value))
 
     def fill_(self, value: Tensor | Number) -> Tensor:
         """In-place form of `fill`."""
@@ -3319,10 +3757,6 @@ class TensorMethods:
         """In-place form of `frac`."""
         return _call("frac_", (self,))
 
-    def full_like(self, fill_value: Number, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-        """See `gradwire.full_like`: One value in the input's shape (torch.full_like)."""
-        return _call("full_like", (self, fill_value), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
-
     def gather(self, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
         """See `gradwire.gather`: At each place of index the input's element there, at that position along dim (torch.gather)."""
         return _call("gather", (self, dim, index), (("sparse_grad", sparse_grad),))
@@ -3335,9 +3769,9 @@ class TensorMethods:
         """In-place form of `ge`."""
         return _call("ge_", (self, other))
 
-    def getitem(self, index: Index) -> Tensor:
-        """See `gradwire.getitem`: x[index] with ints, slices, None, Ellipsis, masks and integer tensors (torch.Tensor.__getitem__)."""
-        return _call("getitem", (self, index))
+    def geometric_(self, p: float) -> Tensor:
+        """In-place form of `geometric`."""
+        return _call("geometric_", (self, p))
 
     def gt(self, other: Tensor | Number) -> Tensor:
         """See `gradwire.gt`: input > other, elementwise (torch.gt)."""
@@ -3351,18 +3785,6 @@ class TensorMethods:
         """See `gradwire.hardshrink`: 0 within [-lambd, lambd], input elsewhere (torch.nn.functional.hardshrink)."""
         return _call("hardshrink", (self, lambd))
 
-    def hardsigmoid_(self) -> Tensor:
-        """In-place form of `hardsigmoid`."""
-        return _call("hardsigmoid_", (self,))
-
-    def hardswish_(self) -> Tensor:
-        """In-place form of `hardswish`."""
-        return _call("hardswish_", (self,))
-
-    def hardtanh_(self, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-        """In-place form of `hardtanh`."""
-        return _call("hardtanh_", (self, min_val, max_val))
-
     def heaviside(self, values: Tensor) -> Tensor:
         """See `gradwire.heaviside`: 0 below zero, 1 above, `values` at zero; backward is refused, as PyTorch refuses it (torch.heaviside)."""
         return _call("heaviside", (self, values))
@@ -3371,6 +3793,14 @@ class TensorMethods:
         """In-place form of `heaviside`."""
         return _call("heaviside_", (self, values))
 
+    def histc(self, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor:
+        """See `gradwire.histc`: How many elements lie in each of so many equal bins from min to max (torch.histc)."""
+        return _call("histc", (self, bins, min, max))
+
+    def hsplit(self, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+        """See `gradwire.hsplit`: Split along the second dimension, a vector along its only one (torch.hsplit); see tensor_split."""
+        return _call("hsplit", (self, indices_or_sections), (), "tuple")
+
     def hypot(self, other: Tensor) -> Tensor:
         """See `gradwire.hypot`: sqrt(input**2 + other**2) (torch.hypot)."""
         return _call("hypot", (self, other))
@@ -3378,6 +3808,30 @@ class TensorMethods:
     def hypot_(self, other: Tensor) -> Tensor:
         """In-place form of `hypot`."""
         return _call("hypot_", (self, other))
+
+    def i0(self) -> Tensor:
+        """See `gradwire.i0`: The modified Bessel function of order 0 (torch.i0)."""
+        return _call("i0", (self,))
+
+    def i0_(self) -> Tensor:
+        """In-place form of `i0`."""
+        return _call("i0_", (self,))
+
+    def igamma(self, other: Tensor) -> Tensor:
+        """See `gradwire.igamma`: The regularized lower incomplete gamma function of order input at other (torch.igamma)."""
+        return _call("igamma", (self, other))
+
+    def igamma_(self, other: Tensor) -> Tensor:
+        """In-place form of `igamma`."""
+        return _call("igamma_", (self, other))
+
+    def igammac(self, other: Tensor) -> Tensor:
+        """See `gradwire.igammac`: The regularized upper incomplete gamma function of order input at other (torch.igammac)."""
+        return _call("igammac", (self, other))
+
+    def igammac_(self, other: Tensor) -> Tensor:
+        """In-place form of `igammac`."""
+        return _call("igammac_", (self, other))
 
     def imag(self) -> Tensor:
         """See `gradwire.imag`: The imaginary part, a view (torch.imag)."""
@@ -3415,6 +3869,14 @@ class TensorMethods:
         """In-place form of `index_put`."""
         return _call("index_put_", (self, indices, values, accumulate))
 
+    def index_reduce(self, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+        """See `gradwire.index_reduce`: The input with source's slices at the positions of index along dim, those on one position reduced together."""
+        return _call("index_reduce", (self, dim, index, source, reduce), (("include_self", include_self),))
+
+    def index_reduce_(self, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+        """In-place form of `index_reduce`."""
+        return _call("index_reduce_", (self, dim, index, source, reduce), (("include_self", include_self),))
+
     def index_select(self, dim: int, index: Tensor) -> Tensor:
         """See `gradwire.index_select`: The slices along dim that a vector of positions names (torch.index_select)."""
         return _call("index_select", (self, dim, index))
@@ -3434,10 +3896,6 @@ class TensorMethods:
     def isfinite(self) -> Tensor:
         """See `gradwire.isfinite`: Where it is neither nan nor infinite (torch.isfinite)."""
         return _call("isfinite", (self,))
-
-    def isin(self, test_elements: Tensor | Number, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
-        """See `gradwire.isin`: Whether each element is among the test elements (torch.isin)."""
-        return _call("isin", (self, test_elements), (("assume_unique", assume_unique), ("invert", invert),))
 
     def isinf(self) -> Tensor:
         """See `gradwire.isinf`: Where it is infinite, of either sign (torch.isinf)."""
@@ -3471,10 +3929,6 @@ class TensorMethods:
         """In-place form of `le`."""
         return _call("le_", (self, other))
 
-    def leaky_relu_(self, negative_slope: float = 0.01) -> Tensor:
-        """In-place form of `leaky_relu`."""
-        return _call("leaky_relu_", (self, negative_slope))
-
     def lerp(self, end: Tensor, weight: Tensor | Number) -> Tensor:
         """See `gradwire.lerp`: input + weight * (end - input) (torch.lerp)."""
         return _call("lerp", (self, end, weight))
@@ -3490,10 +3944,6 @@ class TensorMethods:
     def lgamma_(self) -> Tensor:
         """In-place form of `lgamma`."""
         return _call("lgamma_", (self,))
-
-    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """See `gradwire.linear`: input @ weight.T + bias (torch.nn.functional.linear)."""
-        return _call("linear", (self, weight, bias))
 
     def log(self) -> Tensor:
         """See `gradwire.log`: Natural logarithm (torch.log)."""
@@ -3526,6 +3976,10 @@ class TensorMethods:
     def log2_(self) -> Tensor:
         """In-place form of `log2`."""
         return _call("log2_", (self,))
+
+    def log_normal_(self, mean: float = 1.0, std: float = 2.0) -> Tensor:
+        """In-place form of `log_normal`."""
+        return _call("log_normal_", (self, mean, std))
 
     def log_softmax(self, dim: int, *, dtype: dtype | None = None) -> Tensor:
         """See `gradwire.log_softmax`: log(softmax(input, dim)), without underflow (torch.log_softmax)."""
@@ -3659,10 +4113,6 @@ class TensorMethods:
         """See `gradwire.minimum`: The smaller of two, nan if either is (torch.minimum)."""
         return _call("minimum", (self, other))
 
-    def mish_(self) -> Tensor:
-        """In-place form of `mish`."""
-        return _call("mish_", (self,))
-
     def mm(self, mat2: Tensor) -> Tensor:
         """See `gradwire.mm`: The product of two matrices (torch.mm)."""
         return _call("mm", (self, mat2))
@@ -3694,6 +4144,14 @@ class TensorMethods:
     def mv(self, vec: Tensor) -> Tensor:
         """See `gradwire.mv`: The product of a matrix and a vector (torch.mv)."""
         return _call("mv", (self, vec))
+
+    def mvlgamma(self, p: int) -> Tensor:
+        """See `gradwire.mvlgamma`: The logarithm of the multivariate gamma function in p dimensions (torch.mvlgamma)."""
+        return _call("mvlgamma", (self, p))
+
+    def mvlgamma_(self, p: int) -> Tensor:
+        """In-place form of `mvlgamma`."""
+        return _call("mvlgamma_", (self, p))
 
     def nan_to_num(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
         """See `gradwire.nan_to_num`: nan and infinities replaced: by 0, the largest and the smallest number unless told (torch.nan_to_num)."""
@@ -3743,49 +4201,25 @@ class TensorMethods:
         """See `gradwire.new_zeros`: Zeros of the input's dtype and device (torch.Tensor.new_zeros)."""
         return _call("new_zeros", (self, _sizes(size)), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
-    def nll_loss(self, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
-        """See `gradwire.nll_loss`: Minus the log-probability of the target class (torch.nn.functional.nll_loss)."""
-        return _call("nll_loss", (self, target, weight, size_average, ignore_index, reduce, reduction))
-
-    def nonzero(self, *, as_tuple: bool = False) -> Tensor:
+    def nonzero(self, *, as_tuple: bool = False) -> tuple[Tensor, ...]:
         """See `gradwire.nonzero`: The positions of nonzero elements, one a row; or a tuple of one vector a dimension (torch.nonzero)."""
-        return _call("nonzero", (self,), (("as_tuple", as_tuple),))
+        return _call("nonzero", (self,), (("as_tuple", as_tuple),), "tuple")
 
     def norm(self, p: Number | str | None = 'fro', dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
         """See `gradwire.norm`: The p-norm of the elements over dim, or all of them (torch.norm)."""
         return _call("norm", (self, p, dim, keepdim), (("dtype", dtype),))
 
-    def normal(self, std: Tensor | Number = 1.0, size: int | Sequence[int] | None = None, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-        """See `gradwire.normal`: Normal numbers of means and standard deviations, tensors or numbers; numbers need a size (torch.normal)."""
-        return _call("normal", (self, std, size), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
-
     def normal_(self, mean: float = 0.0, std: float = 1.0) -> Tensor:
         """See `gradwire.normal_`: Normal numbers of a mean and standard deviation, written into the input (torch.Tensor.normal_)."""
         return _call("normal_", (self, mean, std))
-
-    def normalize(self, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12) -> Tensor:
-        """See `gradwire.normalize`: The input over its p-norm along dim, which counts as eps at least (torch.nn.functional.normalize)."""
-        return _call("normalize", (self, p, dim, eps))
-
-    def ones_like(self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-        """See `gradwire.ones_like`: Ones in the input's shape (torch.ones_like)."""
-        return _call("ones_like", (self,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
     def outer(self, vec2: Tensor) -> Tensor:
         """See `gradwire.outer`: All products of the elements of two vectors (torch.outer)."""
         return _call("outer", (self, vec2))
 
-    def pad(self, pad: int | Sequence[int], mode: str = 'constant', value: float | None = None) -> Tensor:
-        """See `gradwire.pad`: A constant, or the input's own elements, around the last dimensions (torch.nn.functional.pad)."""
-        return _call("pad", (self, pad, mode, value))
-
     def permute(self, *dims: int | Sequence[int]) -> Tensor:
         """See `gradwire.permute`: Dimensions in another order (torch.permute)."""
         return _call("permute", (self, _sizes(dims)))
-
-    def polar(self, angle: Tensor) -> Tensor:
-        """See `gradwire.polar`: Complex numbers of moduli and angles (torch.polar)."""
-        return _call("polar", (self, angle))
 
     def positive(self) -> Tensor:
         """See `gradwire.positive`: The input itself (torch.positive)."""
@@ -3807,6 +4241,14 @@ class TensorMethods:
         """See `gradwire.prod`: The product over dim, or all of them (torch.prod)."""
         return _call("prod", (self, dim, keepdim), (("dtype", dtype),))
 
+    def put(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+        """See `gradwire.put`: The input with source's elements at these places of the flattened tensor, added if told (torch.put)."""
+        return _call("put", (self, index, source, accumulate))
+
+    def put_(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+        """In-place form of `put`."""
+        return _call("put_", (self, index, source, accumulate))
+
     def quantile(self, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear') -> Tensor:
         """See `gradwire.quantile`: The q-th quantiles along dim, or of all elements; nan where there is one (torch.quantile)."""
         return _call("quantile", (self, q, dim, keepdim), (("interpolation", interpolation),))
@@ -3819,17 +4261,9 @@ class TensorMethods:
         """In-place form of `rad2deg`."""
         return _call("rad2deg_", (self,))
 
-    def rand_like(self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-        """See `gradwire.rand_like`: Uniform numbers in the input's shape (torch.rand_like)."""
-        return _call("rand_like", (self,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
-
-    def randint_like(self, low: int, high: int, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-        """See `gradwire.randint_like`: Whole numbers from low to high - 1 in the input's shape (torch.randint_like)."""
-        return _call("randint_like", (self, low, high), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
-
-    def randn_like(self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-        """See `gradwire.randn_like`: Normal numbers in the input's shape (torch.randn_like)."""
-        return _call("randn_like", (self,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
+    def random_(self, from_: int = 0, to: int | None = None) -> Tensor:
+        """In-place form of `random`."""
+        return _call("random_", (self, from_, to))
 
     def ravel(self) -> Tensor:
         """See `gradwire.ravel`: One dimension (torch.ravel)."""
@@ -3855,10 +4289,6 @@ class TensorMethods:
         """In-place form of `relu`."""
         return _call("relu_", (self,))
 
-    def relu6_(self) -> Tensor:
-        """In-place form of `relu6`."""
-        return _call("relu6_", (self,))
-
     def remainder(self, other: Tensor | Number) -> Tensor:
         """See `gradwire.remainder`: What is left of dividing, with the divisor's sign (torch.remainder)."""
         return _call("remainder", (self, other))
@@ -3866,6 +4296,14 @@ class TensorMethods:
     def remainder_(self, other: Tensor | Number) -> Tensor:
         """In-place form of `remainder`."""
         return _call("remainder_", (self, other))
+
+    def renorm(self, p: float, dim: int, maxnorm: float) -> Tensor:
+        """See `gradwire.renorm`: The input with every slice along dim scaled down to a p-norm of at most maxnorm (torch.renorm)."""
+        return _call("renorm", (self, p, dim, maxnorm))
+
+    def renorm_(self, p: float, dim: int, maxnorm: float) -> Tensor:
+        """In-place form of `renorm`."""
+        return _call("renorm_", (self, p, dim, maxnorm))
 
     def repeat(self, *repeats: int | Sequence[int]) -> Tensor:
         """See `gradwire.repeat`: The tensor repeated along each dimension, leading ones added (torch.Tensor.repeat)."""
@@ -3911,14 +4349,6 @@ class TensorMethods:
         """In-place form of `rsqrt`."""
         return _call("rsqrt_", (self,))
 
-    def rsub(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
-        """See `gradwire.rsub`: other - alpha * input (torch.rsub)."""
-        return _call("rsub", (self, other), (("alpha", alpha),))
-
-    def scaled_dot_product_attention(self, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
-        """See `gradwire.scaled_dot_product_attention`: softmax(query @ key.T * scale + mask) @ value (torch.nn.functional.scaled_dot_product_attention)."""
-        return _call("scaled_dot_product_attention", (self, key, value, attn_mask, dropout_p, is_causal), (("scale", scale), ("enable_gqa", enable_gqa),))
-
     def scatter(self, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None) -> Tensor:
         """See `gradwire.scatter`: The input with src's elements (or a value) put at the places of index along dim (torch.scatter)."""
         return _call("scatter", (self, dim, index, src), (("value", value),))
@@ -3943,10 +4373,6 @@ class TensorMethods:
         """In-place form of `scatter_reduce`."""
         return _call("scatter_reduce_", (self, dim, index, src, reduce), (("include_self", include_self),))
 
-    def searchsorted(self, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None) -> Tensor:
-        """See `gradwire.searchsorted`: Where each value would go in the sorted last dimension: before equal ones, or behind (torch.searchsorted)."""
-        return _call("searchsorted", (self, input), (("out_int32", out_int32), ("right", right), ("side", side), ("sorter", sorter),))
-
     def select(self, dim: int, index: int) -> Tensor:
         """See `gradwire.select`: One position along a dimension, which goes away (torch.select)."""
         return _call("select", (self, dim, index))
@@ -3954,18 +4380,6 @@ class TensorMethods:
     def select_scatter(self, src: Tensor, dim: int, index: int) -> Tensor:
         """See `gradwire.select_scatter`: The input with src at one position along dim (torch.select_scatter)."""
         return _call("select_scatter", (self, src, dim, index))
-
-    def selu_(self) -> Tensor:
-        """In-place form of `selu`."""
-        return _call("selu_", (self,))
-
-    def setitem(self, index: Index, value: Tensor | Number) -> Tensor:
-        """See `gradwire.setitem`: x with x[index] = value, in place as `setitem_` (torch.Tensor.__setitem__)."""
-        return _call("setitem", (self, index, value))
-
-    def setitem_(self, index: Index, value: Tensor | Number) -> Tensor:
-        """In-place form of `setitem`."""
-        return _call("setitem_", (self, index, value))
 
     def sgn(self) -> Tensor:
         """See `gradwire.sgn`: sign, and for complex numbers z / |z| with 0 for 0 (torch.sgn)."""
@@ -3994,10 +4408,6 @@ class TensorMethods:
     def signbit(self) -> Tensor:
         """See `gradwire.signbit`: Where the sign is set, of -0.0 too (torch.signbit)."""
         return _call("signbit", (self,))
-
-    def silu_(self) -> Tensor:
-        """In-place form of `silu`."""
-        return _call("silu_", (self,))
 
     def sin(self) -> Tensor:
         """See `gradwire.sin`: Sine (torch.sin)."""
@@ -4035,10 +4445,6 @@ class TensorMethods:
         """See `gradwire.softmax`: exp(input) over its sum along a dimension (torch.softmax)."""
         return _call("softmax", (self, dim), (("dtype", dtype),))
 
-    def softmin(self, dim: int, *, dtype: dtype | None = None) -> Tensor:
-        """See `gradwire.softmin`: softmax(-input, dim) (torch.nn.functional.softmin)."""
-        return _call("softmin", (self, dim), (("dtype", dtype),))
-
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
         """See `gradwire.sort`: Values in order along dim, and where they were (torch.sort); equal ones always keep their order."""
         return _call("sort", (self, dim, descending, stable), (), ('values', 'indices'))
@@ -4046,6 +4452,10 @@ class TensorMethods:
     def split(self, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
         """See `gradwire.split`: Parts of a size, the last maybe smaller, or of the sizes given (torch.split); a tuple of views."""
         return _call("split", (self, split_size_or_sections, dim), (), "tuple")
+
+    def split_with_sizes(self, split_sizes: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+        """See `gradwire.split_with_sizes`: Parts of the sizes given, which add up to the dimension's (torch.split_with_sizes)."""
+        return _call("split_with_sizes", (self, split_sizes, dim), (), "tuple")
 
     def sqrt(self) -> Tensor:
         """See `gradwire.sqrt`: Square root (torch.sqrt)."""
@@ -4070,10 +4480,6 @@ class TensorMethods:
     def std(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Tensor:
         """See `gradwire.std`: The square root of the variance (torch.std)."""
         return _call("std", (self, dim, unbiased, keepdim), (("correction", correction),))
-
-    def std_mean(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
-        """See `gradwire.std_mean`: The standard deviation and the mean (torch.std_mean)."""
-        return _call("std_mean", (self, dim, unbiased, keepdim), (("correction", correction),), ('std', 'mean'))
 
     def sub(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
         """See `gradwire.sub`: input - alpha * other (torch.sub)."""
@@ -4127,13 +4533,9 @@ class TensorMethods:
         """In-place form of `tanh`."""
         return _call("tanh_", (self,))
 
-    def tensordot(self, b: Tensor, dims: int | Sequence[int] = 2) -> Tensor:
-        """See `gradwire.tensordot`: Products summed over the last dims of a and the first of b, or over two lists of dims (torch.tensordot)."""
-        return _call("tensordot", (self, b, dims))
-
-    def threshold_(self, threshold: Number, value: Number) -> Tensor:
-        """In-place form of `threshold`."""
-        return _call("threshold_", (self, threshold, value))
+    def tensor_split(self, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+        """See `gradwire.tensor_split`: So many parts, the first ones longer by one; or the parts between the places given (torch.tensor_split)."""
+        return _call("tensor_split", (self, indices_or_sections, dim), (), "tuple")
 
     def tile(self, *dims: int | Sequence[int]) -> Tensor:
         """See `gradwire.tile`: Repeated along its last dimensions, or with leading ones added (torch.tile)."""
@@ -4195,10 +4597,6 @@ class TensorMethods:
         """See `gradwire.unfold`: Windows of `size` positions, `step` apart, along a dimension, as a last one (torch.Tensor.unfold); a view."""
         return _call("unfold", (self, dimension, size, step))
 
-    def uniform(self, from_: float = 0.0, to: float = 1.0) -> Tensor:
-        """See `gradwire.uniform`: Uniform numbers in [from_, to) in the input's shape (torch.Tensor.uniform_)."""
-        return _call("uniform", (self, from_, to))
-
     def uniform_(self, from_: float = 0.0, to: float = 1.0) -> Tensor:
         """In-place form of `uniform`."""
         return _call("uniform_", (self, from_, to))
@@ -4215,10 +4613,6 @@ class TensorMethods:
         """See `gradwire.var`: The variance over dim, or all of them: squares divided by the count less the correction, 1 (torch.var)."""
         return _call("var", (self, dim, unbiased, keepdim), (("correction", correction),))
 
-    def var_mean(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
-        """See `gradwire.var_mean`: The variance and the mean (torch.var_mean)."""
-        return _call("var_mean", (self, dim, unbiased, keepdim), (("correction", correction),), ('var', 'mean'))
-
     def vdot(self, other: Tensor) -> Tensor:
         """See `gradwire.vdot`: The sum of the products of a vector's conjugates and another vector (torch.vdot)."""
         return _call("vdot", (self, other))
@@ -4231,13 +4625,9 @@ class TensorMethods:
         """See `gradwire.view_as`: A view in other's shape (torch.Tensor.view_as)."""
         return _call("view_as", (self, other))
 
-    def view_as_complex(self) -> Tensor:
-        """See `gradwire.view_as_complex`: A last dimension of two as complex numbers (torch.view_as_complex)."""
-        return _call("view_as_complex", (self,))
-
-    def view_as_real(self) -> Tensor:
-        """See `gradwire.view_as_real`: Complex numbers as a last dimension of two (torch.view_as_real)."""
-        return _call("view_as_real", (self,))
+    def vsplit(self, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+        """See `gradwire.vsplit`: Split along the first dimension (torch.vsplit); see tensor_split."""
+        return _call("vsplit", (self, indices_or_sections), (), "tuple")
 
     def where(self, input: Tensor | Number, other: Tensor | Number) -> Tensor:
         """See `gradwire.where`: input where the condition holds, other elsewhere (torch.where)."""
@@ -4251,14 +4641,51 @@ class TensorMethods:
         """In-place form of `xlogy`."""
         return _call("xlogy_", (self, other))
 
-    def zero(self) -> Tensor:
-        """See `gradwire.zero`: Zeros in the input's shape and dtype (torch.Tensor.zero_)."""
-        return _call("zero", (self,))
-
     def zero_(self) -> Tensor:
         """In-place form of `zero`."""
         return _call("zero_", (self,))
 
-    def zeros_like(self, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-        """See `gradwire.zeros_like`: Zeros in the input's shape (torch.zeros_like)."""
-        return _call("zeros_like", (self,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
+    absolute = abs
+    absolute_ = abs_
+    arccos = acos
+    arccos_ = acos_
+    arccosh = acosh
+    arccosh_ = acosh_
+    arcsin = asin
+    arcsin_ = asin_
+    arcsinh = asinh
+    arcsinh_ = asinh_
+    arctan = atan
+    arctan_ = atan_
+    arctan2 = atan2
+    arctan2_ = atan2_
+    arctanh = atanh
+    arctanh_ = atanh_
+    clip = clamp
+    clip_ = clamp_
+    divide = div
+    divide_ = div_
+    fix = trunc
+    fix_ = trunc_
+    ger = outer
+    greater = gt
+    greater_ = gt_
+    greater_equal = ge
+    greater_equal_ = ge_
+    less = lt
+    less_ = lt_
+    less_equal = le
+    less_equal_ = le_
+    multiply = mul
+    multiply_ = mul_
+    negative = neg
+    negative_ = neg_
+    not_equal = ne
+    not_equal_ = ne_
+    subtract = sub
+    subtract_ = sub_
+    true_divide = div
+    true_divide_ = div_
+    unsafe_chunk = chunk
+    unsafe_split = split
+    unsafe_split_with_sizes = split_with_sizes

@@ -162,6 +162,18 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
         return _ops.bernoulli(input, p)
 
 
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Numbers of the Poisson distribution, each element its mean (torch.poisson)."""
+    with (generator or default_generator).used():
+        return _ops.poisson(input)
+
+
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
+    """How many of `count` trials succeed with probability `prob` (torch.binomial)."""
+    with (generator or default_generator).used():
+        return _ops.binomial(count, prob)
+
+
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:

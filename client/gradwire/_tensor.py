@@ -15,13 +15,15 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from gradwire import _commands, _dtypes, _results, _values
-from gradwire._call import _call
+from gradwire._call import _call, _sizes
 from gradwire._casts import Casts
+from gradwire._draws import Draws
 from gradwire._dtypes import Size
 from gradwire._errors import GradwireTypeError, refuse
 from gradwire._ghost import Leaf
 from gradwire._handle import PRESENT, UNKNOWN, Handle
 from gradwire._in_place import refuse_origin
+from gradwire._in_place_views import InPlaceViews
 from gradwire._indexing import make_index
 from gradwire._modes import is_inference_mode_enabled, no_grad
 from gradwire._nodes import Node, grad_fn_of
@@ -47,7 +49,7 @@ _FLAG_OF_NON_LEAF = "you can only change requires_grad flags of leaf variables."
 _DETACH_HINT = " To use a computed tensor where no gradient is wanted, take a detached one: var_no_grad = var.detach()."
 
 
-class Tensor(Casts, Operators, TensorMethods, Handle):
+class Tensor(Casts, Draws, InPlaceViews, Operators, TensorMethods, Handle):  # type: ignore[misc]
     """A tensor on a server (torch.Tensor). Make one by gradwire.tensor, zeros, randn, … or as an op's result."""
 
     __slots__ = ()
@@ -504,6 +506,45 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
         """This tensor where the condition holds, `other` elsewhere (torch.Tensor.where)."""
         return _call("where", (condition, self, other))
 
+    def polygamma(self, n: int) -> Tensor:
+        """The n-th derivative of digamma (torch.Tensor.polygamma)."""
+        return _call("polygamma", (n, self))
+
+    def polygamma_(self, n: int) -> Tensor:
+        """In-place form of `polygamma`."""
+        return self.copy_(_call("polygamma", (n, self.clone())))
+
+    def tensor_split(self, indices_or_sections: Any = None, dim: int = 0, **named: Any) -> Any:
+        """Parts: so many, or between the places given (torch.Tensor.tensor_split)."""
+        from gradwire._functions import tensor_split
+
+        return tensor_split(self, indices_or_sections, dim, **named)
+
+    def hsplit(self, indices_or_sections: Any) -> Any:
+        """Parts along the second dimension, of a vector along its only one (torch.Tensor.hsplit)."""
+        from gradwire._functions import hsplit
+
+        return hsplit(self, indices_or_sections)
+
+    def vsplit(self, indices_or_sections: Any) -> Any:
+        """Parts along the first dimension (torch.Tensor.vsplit)."""
+        from gradwire._functions import vsplit
+
+        return vsplit(self, indices_or_sections)
+
+    def dsplit(self, indices_or_sections: Any) -> Any:
+        """Parts along the third dimension (torch.Tensor.dsplit)."""
+        from gradwire._functions import dsplit
+
+        return dsplit(self, indices_or_sections)
+
+    def view(self, *size: Any, dtype: Any = None) -> Tensor:
+        """The elements under other sizes, or their bytes as another dtype; never copied (torch.Tensor.view)."""
+        wanted = size[0] if len(size) == 1 and dtype is None else dtype
+        if isinstance(wanted, (_dtypes.dtype, type)):
+            return _call("view_dtype", (self, _dtypes.as_dtype(wanted)))
+        return _call("view", (self, _sizes(size)))
+
     def contiguous(self) -> Tensor:
         """This tensor if its elements lie row-major without gaps; else such a copy."""
         return self if self.is_contiguous() else _call("contiguous", (self,))
@@ -538,7 +579,46 @@ class Tensor(Casts, Operators, TensorMethods, Handle):
         """The imaginary parts. Raises RuntimeError for a real tensor."""
         return _call("imag", (self,))
 
+    def adjoint(self) -> Tensor:
+        """The last two dimensions exchanged, conjugated."""
+        return _call("mH", (self,))
+
+    def is_nonzero(self) -> bool:
+        """Whether the one element is not zero. Raises RuntimeError if there is not exactly one."""
+        return bool(self)
+
+    def is_same_size(self, other: Tensor) -> bool:
+        """Whether the other tensor has the same shape."""
+        return self.shape == other.shape
+
+    def get_device(self) -> int:
+        """The number of its GPU; -1 on the CPU."""
+        return (self.device.index or 0) if self.is_cuda else -1
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it is in the server's memory."""
+        return self.device.type == "cpu"
+
+    def is_conj(self) -> bool:
+        """Whether a conjugation is pending: never here."""
+        return False
+
+    def is_neg(self) -> bool:
+        """Whether a negation is pending: never here."""
+        return False
+
+    def resolve_neg(self) -> Tensor:
+        """This tensor: negations are never left pending."""
+        return self
+
     # New tensors like this one.
+
+    def new(self, *args: Any) -> Tensor:
+        """A tensor of this one's dtype and device: of sizes, or of values (torch.Tensor.new)."""
+        if all(type(arg) is int for arg in args):
+            return self.new_empty(args or (0,))
+        return self.new_tensor(args[0])
 
     def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
         """A leaf of values, with this tensor's dtype and device unless told otherwise."""

@@ -502,13 +502,18 @@ class Composite(Signature):
         data_dependent: bool | Callable[..., bool] = False,
         outputs: tuple[str, ...] = (),
         differentiable: bool = True,
+        writes: bool = False,
     ) -> None:
-        """Declare a composite; the options are those of Op. One that makes tensors of nothing is not differentiable."""
+        """Declare a composite; the options are those of Op. One that makes tensors of nothing is not differentiable.
+
+        writes: whether it is an in-place op itself, its name ending in an underscore.
+        """
         super().__init__(function, name, skip=0)
         self.differentiable = differentiable
         self.has_in_place = in_place
         self.data_dependent = data_dependent
         self.outputs = outputs
+        self.writes = writes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Apply it; see its signature."""

@@ -251,7 +251,7 @@ def fill_argument(argument: Argument, value: Any, kind: Kind) -> None:
 def schemas(registry: "dict[str, Op | Composite]") -> service_pb2.ListOpsResponse:
     """All ops and their in-place forms, sorted by name."""
     response = service_pb2.ListOpsResponse()
-    forms = [(name, op, False) for name, op in registry.items()]
+    forms = [(name, op, getattr(op, "writes", False)) for name, op in registry.items()]
     forms += [(f"{name}_", op, True) for name, op in registry.items() if op.has_in_place]
     for name, op, in_place in sorted(forms, key=lambda form: form[0]):
         schema = response.ops.add(

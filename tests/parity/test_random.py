@@ -175,3 +175,49 @@ def test_empty_shows_nothing_of_what_was_in_memory(op: str) -> None:
     made = engine.call(op, args[op])
     assert (made.shape, made.dtype) == ((2, 3), dtypes.float32)
     assert not made.array.any()
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "low", "high", "median"),
+    [
+        ("random_", (3, 9), 3, 8, 5.5),
+        ("cauchy_", (2.0, 0.5), -np.inf, np.inf, 2.0),
+        ("log_normal_", (0.5, 0.25), 0, np.inf, np.exp(0.5)),
+        ("geometric_", (0.5,), 1, np.inf, 1.5),
+        ("exponential_", (2.0,), 0, np.inf, np.log(2) / 2),
+        ("bernoulli_", (0.5,), 0, 1, 0.5),
+    ],
+)
+def test_what_is_drawn_in_place_has_the_range_and_median_promised(
+    op: str, args: tuple[float, ...], low: float, high: float, median: float
+) -> None:
+    """And the tensor is the one given."""
+    target = engine.tensor(np.zeros(20001))
+    with activate(_seeded()):
+        assert engine.call(op, [target, *args]) is target
+    assert target.array.min() >= low
+    assert target.array.max() <= high
+    assert 0.45 < (target.array < median).mean() < 0.55
+
+
+def test_poisson_and_binomial_numbers_have_their_means() -> None:
+    """Per element."""
+    with activate(_seeded()):
+        counts = engine.call("poisson", [engine.tensor(np.full(20000, 3.5))]).array
+        hits = engine.call("binomial", [engine.tensor(np.full(20000, 8.0)), engine.tensor(np.full(20000, 0.25))]).array
+    assert abs(counts.mean() - 3.5) < 0.1
+    assert abs(counts.var() - 3.5) < 0.2
+    assert abs(hits.mean() - 2) < 0.1
+    assert set(np.unique(hits)) <= set(range(9))
+
+
+@pytest.mark.parametrize(
+    ("op", "args"),
+    [("random_", (3, 3)), ("cauchy_", (0.0, 0.0)), ("log_normal_", (0.0, -1.0)), ("geometric_", (1.5,))],
+)
+def test_impossible_distributions_are_refused_and_change_nothing(op: str, args: tuple[float, ...]) -> None:
+    """As PyTorch refuses them."""
+    target = engine.tensor(np.ones(3))
+    with pytest.raises(EngineError):
+        engine.call(op, [target, *args])
+    assert (target.array == 1).all()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradwire import _dtypes, _ops
@@ -22,10 +22,13 @@ from gradwire._ops import (
     avg_pool3d,
     batch_norm,
     bilinear,
+    channel_shuffle,
     conv3d,
     conv_transpose1d,
     conv_transpose2d,
     conv_transpose3d,
+    cosine_embedding_loss,
+    cosine_similarity,
     embedding,
     embedding_bag,
     fold,
@@ -39,16 +42,29 @@ from gradwire._ops import (
     instance_norm,
     layer_norm,
     linear,
+    local_response_norm,
     logsigmoid,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
     margin_ranking_loss,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
     one_hot,
     pad,
     pairwise_distance,
+    pdist,
     pixel_shuffle,
     pixel_unshuffle,
     poisson_nll_loss,
     prelu,
     rms_norm,
+    scaled_dot_product_attention,
+    soft_margin_loss,
     softplus,
     softshrink,
     softsign,
@@ -73,7 +89,10 @@ __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
     "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "alpha_dropout",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
@@ -82,28 +101,39 @@ __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "celu_",
+    "channel_shuffle",
     "conv1d",
     "conv2d",
     "conv3d",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "cosine_embedding_loss",
+    "cosine_similarity",
     "cross_entropy",
     "ctc_loss",
     "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
     "elu",
+    "elu_",
     "embedding",
     "embedding_bag",
+    "feature_alpha_dropout",
     "fold",
     "gaussian_nll_loss",
     "gelu",
     "glu",
     "grid_sample",
     "group_norm",
+    "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "hardtanh_",
     "hinge_embedding_loss",
     "huber_loss",
     "instance_norm",
@@ -112,20 +142,33 @@ __all__ = [
     "l1_loss",
     "layer_norm",
     "leaky_relu",
+    "leaky_relu_",
     "linear",
+    "local_response_norm",
     "log_softmax",
     "logsigmoid",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
     "margin_ranking_loss",
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
     "nll_loss",
     "normalize",
     "one_hot",
     "pad",
     "pairwise_distance",
+    "pdist",
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson_nll_loss",
@@ -134,10 +177,15 @@ __all__ = [
     "relu6",
     "relu_",
     "rms_norm",
+    "rrelu",
+    "rrelu_",
+    "scaled_dot_product_attention",
     "selu",
+    "selu_",
     "sigmoid",
     "silu",
     "smooth_l1_loss",
+    "soft_margin_loss",
     "softmax",
     "softmin",
     "softplus",
@@ -146,8 +194,11 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "threshold_",
     "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
     "unfold",
+    "upsample",
 ]
 
 Ints = int | Sequence[int]
@@ -165,57 +216,57 @@ def relu_(input: Tensor) -> Tensor:
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """The input where positive, elsewhere negative_slope times it; torch.nn.functional.leaky_relu."""
-    return input.leaky_relu_(negative_slope) if inplace else _ops.leaky_relu(input, negative_slope)
+    return _call("leaky_relu_", (input, negative_slope)) if inplace else _ops.leaky_relu(input, negative_slope)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """The input where positive, elsewhere alpha * (exp(input) - 1); torch.nn.functional.elu."""
-    return input.elu_(alpha) if inplace else _ops.elu(input, alpha)
+    return _call("elu_", (input, alpha)) if inplace else _ops.elu(input, alpha)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """The input where positive, elsewhere alpha * (exp(input / alpha) - 1); torch.nn.functional.celu."""
-    return input.celu_(alpha) if inplace else _ops.celu(input, alpha)
+    return _call("celu_", (input, alpha)) if inplace else _ops.celu(input, alpha)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """elu, scaled so that layers normalize themselves; torch.nn.functional.selu."""
-    return input.selu_() if inplace else _ops.selu(input)
+    return _call("selu_", (input,)) if inplace else _ops.selu(input)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """input * sigmoid(input); torch.nn.functional.silu."""
-    return input.silu_() if inplace else _ops.silu(input)
+    return _call("silu_", (input,)) if inplace else _ops.silu(input)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * tanh(softplus(input)); torch.nn.functional.mish."""
-    return input.mish_() if inplace else _ops.mish(input)
+    return _call("mish_", (input,)) if inplace else _ops.mish(input)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """The input clamped to [0, 6]; torch.nn.functional.relu6."""
-    return input.relu6_() if inplace else _ops.relu6(input)
+    return _call("relu6_", (input,)) if inplace else _ops.relu6(input)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """The input clamped to [min_val, max_val]; torch.nn.functional.hardtanh."""
-    return input.hardtanh_(min_val, max_val) if inplace else _ops.hardtanh(input, min_val, max_val)
+    return _call("hardtanh_", (input, min_val, max_val)) if inplace else _ops.hardtanh(input, min_val, max_val)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(input + 3) / 6; torch.nn.functional.hardsigmoid."""
-    return input.hardsigmoid_() if inplace else _ops.hardsigmoid(input)
+    return _call("hardsigmoid_", (input,)) if inplace else _ops.hardsigmoid(input)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * hardsigmoid(input); torch.nn.functional.hardswish."""
-    return input.hardswish_() if inplace else _ops.hardswish(input)
+    return _call("hardswish_", (input,)) if inplace else _ops.hardswish(input)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """The input where above the threshold, elsewhere the value; torch.nn.functional.threshold."""
-    return input.threshold_(threshold, value) if inplace else _ops.threshold(input, threshold, value)
+    return _call("threshold_", (input, threshold, value)) if inplace else _ops.threshold(input, threshold, value)
 
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -263,7 +314,94 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if p == 0 or not training:
         return input
-    return input.dropout_(p) if inplace else _ops.dropout(input, p)
+    return _call("dropout_", (input, p)) if inplace else _ops.dropout(input, p)
+
+
+def _written(input: Tensor, made: Tensor, inplace: bool) -> Tensor:
+    """The result, in the input's place if so asked."""
+    return input.copy_(made) if inplace and made is not input else made
+
+
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """In training, zeroes whole channels of (n, c, l) or (c, l); torch.nn.functional.dropout1d."""
+    return _written(input, _ops.dropout1d(input, p, training), inplace)
+
+
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """In training, zeroes whole channels of (n, c, h, w); torch.nn.functional.dropout2d."""
+    return _written(input, _ops.dropout2d(input, p, training), inplace)
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """In training, zeroes whole channels of (n, c, d, h, w); torch.nn.functional.dropout3d."""
+    return _written(input, _ops.dropout3d(input, p, training), inplace)
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """Dropout that keeps mean and variance of what selu gives; torch.nn.functional.alpha_dropout."""
+    return _written(input, _ops.alpha_dropout(input, p, training), inplace)
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """alpha_dropout of whole channels; torch.nn.functional.feature_alpha_dropout."""
+    return _written(input, _ops.feature_alpha_dropout(input, p, training), inplace)
+
+
+def rrelu(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """leaky_relu with a random slope, its mean outside training; torch.nn.functional.rrelu."""
+    return _call("rrelu_", (input, lower, upper, training)) if inplace else _ops.rrelu(input, lower, upper, training)
+
+
+def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
+    """In-place form of `rrelu`."""
+    return rrelu(input, lower, upper, training, inplace=True)
+
+
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """In-place form of `leaky_relu`."""
+    return leaky_relu(input, negative_slope, inplace=True)
+
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """In-place form of `elu`."""
+    return elu(input, alpha, inplace=True)
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """In-place form of `celu`."""
+    return celu(input, alpha, inplace=True)
+
+
+def selu_(input: Tensor) -> Tensor:
+    """In-place form of `selu`."""
+    return selu(input, inplace=True)
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """In-place form of `hardtanh`."""
+    return hardtanh(input, min_val, max_val, inplace=True)
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """In-place form of `threshold`."""
+    return _call("threshold_", (input, threshold, value))
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """A random choice along `dim`, by softmax of logits with Gumbel noise; torch.nn.functional.gumbel_softmax.
+
+    hard: one-hot, with the gradient of the soft choice.
+    """
+    noise = -_call("zeros_like", (logits.detach(),)).exponential_().log()
+    soft = _ops.softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    best = soft.detach().argmax(dim, keepdim=True)
+    chosen = _call("zeros_like", (logits.detach(),)).scatter(dim, best, 1.0)
+    made: Tensor = chosen - soft.detach() + soft
+    return made
 
 
 def _spatially_padded(
@@ -364,6 +502,99 @@ def max_pool3d(
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The largest value of as many windows as the output has elements; torch.nn.functional.adaptive_max_pool2d."""
     return _max_pool("adaptive_max_pool2d", input, (output_size,), return_indices)
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest value of as many windows as the output has elements; torch.nn.functional.adaptive_max_pool1d."""
+    return _max_pool("adaptive_max_pool1d", input, (output_size,), return_indices)
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest value of as many windows as the output has elements; torch.nn.functional.adaptive_max_pool3d."""
+    return _max_pool("adaptive_max_pool3d", input, (output_size,), return_indices)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """triplet_margin_loss with any distance; torch.nn.functional.triplet_margin_with_distance_loss.
+
+    Raises ValueError for another reduction or a margin that is not positive, RuntimeError for shapes of unequal rank.
+    """
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+            f"anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
+        )
+    distance = distance_function or pairwise_distance
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = _ops.minimum(far, distance(positive, negative))
+    losses: Tensor = (near - far + margin).clamp_min(0)
+    return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
+
+
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention in several heads; torch.nn.functional.multi_head_attention_forward.
+
+    The answer is the output and the weights, or None where they are not needed.
+    """
+    args = (
+        query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn,
+        dropout_p, out_proj_weight, out_proj_bias, training, key_padding_mask, need_weights, attn_mask,
+        use_separate_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, static_k, static_v, average_attn_weights,
+        is_causal,
+    )  # fmt: skip
+    made: Any = _call("multi_head_attention_forward", args, (), "tuple")
+    return made[0], made[1] if need_weights else None
+
+
+def upsample(
+    input: Tensor,
+    size: Ints | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """The older name of `interpolate`."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def interpolate(

@@ -32,9 +32,11 @@ from gradwire_engine.ops import (
     index,
     instance_norm,
     join,
+    labels,
     likelihood,
     linalg,
     lines,
+    local_norm,
     loss,
     lu,
     margin,
@@ -61,6 +63,7 @@ from gradwire_engine.ops import (
     strided,
     systems,
     unary,
+    unpool,
 )
 
 __all__ = [
@@ -95,9 +98,11 @@ __all__ = [
     "index",
     "instance_norm",
     "join",
+    "labels",
     "likelihood",
     "linalg",
     "lines",
+    "local_norm",
     "loss",
     "lu",
     "margin",
@@ -124,4 +129,5 @@ __all__ = [
     "strided",
     "systems",
     "unary",
+    "unpool",
 ]

@@ -1,7 +1,9 @@
-"""adaptive_max_pool2d: the largest value of as many windows as the output has elements."""
+"""Adaptive maxima: the largest value of as many windows as the output has elements, over 1, 2 or 3 dimensions."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 from gradwire_engine import dtypes
@@ -10,7 +12,7 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.gather import gather_backward
-from gradwire_engine.ops.shape import flatten, reshape
+from gradwire_engine.ops.shape import flatten, reshape, squeeze, unsqueeze
 
 Ints = Any  # an int or several
 
@@ -21,53 +23,110 @@ def _ranges(size: int, count: int) -> list[tuple[int, int]]:
 
 
 @op(
-    name="_adaptive_max_pool", node="AdaptiveMaxPool2DBackward0", outputs=("values", "indices"),
-    differentiable_outputs=(0,),
+    name="_adaptive_max_pool", node=lambda input, size: f"AdaptiveMaxPool{len(size)}DBackward0",
+    outputs=("values", "indices"), differentiable_outputs=(0,),
 )  # fmt: skip
 def _adaptive_max_pool(xp: Any, input: Array, size: Ints) -> Any:
-    """The largest of each window, the first of equal ones or of nans, and its place in the flattened (h, w)."""
-    height, width = input.shape[-2:]
-    shape = (*input.shape[:-2], *size)
+    """The largest of each window (of equal ones the first, of nans the last), and its place in the flattened input."""
+    spatial = input.shape[-len(size) :]
+    lead = input.shape[: -len(size)]
+    shape = (*lead, *size)
     admit(shape, input.dtype)
     values, indices = xp.empty(shape, input.dtype), xp.empty(shape, dtypes.int64)
-    for row, (top, bottom) in enumerate(_ranges(height, size[0])):
-        for column, (left, right) in enumerate(_ranges(width, size[1])):
-            window = input[..., top:bottom, left:right].reshape(*input.shape[:-2], -1)
-            place = window.argmax(-1)
-            values[..., row, column] = xp.take_along_axis(window, place[..., None], -1)[..., 0]
-            across = right - left
-            indices[..., row, column] = (top + place // across) * width + left + place % across
+    places = xp.arange(math.prod(spatial), dtype=dtypes.int64).reshape(spatial)
+    for at in itertools.product(*(enumerate(_ranges(*pair)) for pair in zip(spatial, size, strict=True))):
+        target = (..., *(place for place, _ in at))
+        within = (..., *(slice(*ends) for _, ends in at))
+        window = input[within].reshape(*lead, math.prod(high - low for _, (low, high) in at))
+        best = _winner(xp, window)
+        values[target] = xp.take_along_axis(window, best[..., None], -1)[..., 0]
+        indices[target] = places[within].reshape(-1)[best]
     return values, indices
 
 
-def _adaptive_max_input(g: Any, out1: Any, input_meta: Any) -> Any:
-    shape = input_meta.shape
-    flat = (*shape[:-2], shape[-2] * shape[-1])
-    added = gather_backward(flatten(g, -2), len(shape) - 2, flatten(out1, -2), flat)
+def _winner(xp: Any, window: Array) -> Array:
+    """Which of the last dimension is largest: the first of equal ones, the last of nans."""
+    best = window.argmax(-1)
+    if dtypes.category(window.dtype) == dtypes.FLOAT:
+        nans = xp.isnan(window)
+        if bool(nans.any()):
+            last = window.shape[-1] - 1 - nans[..., ::-1].argmax(-1)
+            best = xp.where(nans.any(-1), last, best)
+    return best
+
+
+def _adaptive_max_input(g: Any, out1: Any, input_meta: Any, size: Ints) -> Any:
+    shape, dims = input_meta.shape, len(size)
+    flat = (*shape[:-dims], math.prod(shape[-dims:]))
+    added = gather_backward(flatten(g, -dims), len(shape) - dims, flatten(out1, -dims), flat)
     return reshape(added, shape)
 
 
 _adaptive_max_pool.grad(input=_adaptive_max_input)
 
 
-@composite
+def _pooled(dims: int, input: Any, output_size: Ints) -> tuple[Any, Any]:
+    name = f"adaptive_max_pool{dims}d"
+    if input.ndim not in (dims + 1, dims + 2):
+        raise EngineError(
+            Reason.RUNTIME, f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(input.shape)}"
+        )
+    given = (output_size,) * dims if output_size is None or isinstance(output_size, int) else tuple(output_size)
+    if len(given) >= input.ndim:
+        raise EngineError(Reason.ARGUMENT_VALUE, f"Input dimension should be at least {len(given) + 1}")
+    if len(given) != dims:
+        raise EngineError(Reason.RUNTIME, f"{name}(): internal error: output_size.size() must be {dims}")
+    size = tuple(n if wanted is None else wanted for wanted, n in zip(given, input.shape[-dims:], strict=True))
+    if min(size) < 0:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"{name}: elements of output_size must be greater than or equal to 0 but received {list(size)}",
+        )
+    if 0 in input.shape[1 if input.ndim == dims + 2 else 0 :]:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has "
+            f"sizes {list(input.shape)}",
+        )
+    if dtypes.category(input.dtype) != dtypes.FLOAT:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'")
+    if dims == 1:  # by way of two dimensions, as PyTorch does
+        values, indices = _adaptive_max_pool(unsqueeze(input, -2), (1, *size))
+        return squeeze(values, -2), squeeze(indices, -2)
+    values, indices = _adaptive_max_pool(input, size)
+    return values, indices
+
+
+_OUTPUTS = ("values", "indices")
+
+
+@composite(outputs=_OUTPUTS)
+def adaptive_max_pool1d(input: Array, output_size: Ints, return_indices: bool = False) -> Any:
+    """The largest value of as many windows as the output has elements (torch.nn.functional.adaptive_max_pool1d).
+
+    input: (n, c, l) or (c, l). With return_indices also where each was. Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    """
+    values, indices = _pooled(1, input, output_size)
+    return (values, indices) if return_indices else values
+
+
+@composite(outputs=_OUTPUTS)
 def adaptive_max_pool2d(input: Array, output_size: Ints, return_indices: bool = False) -> Any:
     """The largest value of as many windows as the output has elements (torch.nn.functional.adaptive_max_pool2d).
 
     input: (n, c, h, w) or (c, h, w); output_size: an int, or (h, w) where None keeps a size. With return_indices also
-    where each was, in the flattened (h, w). Raises EngineError: RUNTIME.
+    where each was, in the flattened (h, w). Raises EngineError: RUNTIME, NOT_SUPPORTED.
     """
-    if input.ndim not in (3, 4):
-        raise EngineError(
-            Reason.RUNTIME, f"adaptive_max_pool2d(): Expected 3D or 4D tensor, but got: {list(input.shape)}"
-        )
-    given = (output_size,) * 2 if output_size is None or isinstance(output_size, int) else tuple(output_size)
-    size = tuple(n if wanted is None else wanted for wanted, n in zip(given, input.shape[-2:], strict=True))
-    if 0 in input.shape[-3:]:
-        raise EngineError(
-            Reason.RUNTIME,
-            "adaptive_max_pool2d(): Expected input to have non-zero size for non-batch dimensions, but input has "
-            f"sizes {list(input.shape)}",
-        )
-    values, indices = _adaptive_max_pool(input, size)
+    values, indices = _pooled(2, input, output_size)
+    return (values, indices) if return_indices else values
+
+
+@composite(outputs=_OUTPUTS)
+def adaptive_max_pool3d(input: Array, output_size: Ints, return_indices: bool = False) -> Any:
+    """The largest value of as many windows as the output has elements (torch.nn.functional.adaptive_max_pool3d).
+
+    input: (n, c, d, h, w) or (c, d, h, w); output_size: an int, or (d, h, w) where None keeps a size. With
+    return_indices also where each was, in the flattened (d, h, w). Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    """
+    values, indices = _pooled(3, input, output_size)
     return (values, indices) if return_indices else values

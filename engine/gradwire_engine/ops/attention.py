@@ -12,10 +12,13 @@ from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import expand
 from gradwire_engine.ops.binary import clamp
 from gradwire_engine.ops.dropout import dropout
-from gradwire_engine.ops.fill import where
-from gradwire_engine.ops.matrix import matmul, matrix_t
+from gradwire_engine.ops.fill import masked_fill, where, zeros
+from gradwire_engine.ops.join import cat
+from gradwire_engine.ops.matrix import bmm, linear, matmul, matrix_t
+from gradwire_engine.ops.padding import pad
+from gradwire_engine.ops.reduce import mean, vector_norm
 from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.reduce import vector_norm
+from gradwire_engine.ops.shape import reshape, split, squeeze, transpose, unsqueeze
 from gradwire_engine.ops.softmax import softmax
 
 Ints = Any  # an int or several
@@ -73,3 +76,196 @@ def scaled_dot_product_attention(
         scores = where(mask, scores, -math.inf) if mask.dtype == dtypes.bool_ else scores + mask
     weights = softmax(scores, -1)
     return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
+
+
+# multi_head_attention_forward, step by step.
+
+
+def _projected(query: Any, key: Any, value: Any, given: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Query, key and value times their weights: three matrices, or one that holds the three."""
+    width = query.shape[-1]
+    bias = given["in_proj_bias"]
+    biases = [None] * 3 if bias is None else list(split(bias, width, 0))
+    if given["use_separate_proj_weight"]:
+        weights = [given[f"{name}_proj_weight"] for name in ("q", "k", "v")]
+        if any(weight is None for weight in weights):
+            raise EngineError(
+                Reason.ARGUMENT_VALUE,
+                "use_separate_proj_weight is True but q_proj_weight, k_proj_weight or v_proj_weight is None",
+            )
+    else:
+        if given["in_proj_weight"] is None:
+            raise EngineError(Reason.ARGUMENT_VALUE, "use_separate_proj_weight is False but in_proj_weight is None")
+        weights = list(split(given["in_proj_weight"], width, 0))
+    made = [linear(x, weight, b) for x, weight, b in zip((query, key, value), weights, biases, strict=True)]
+    return made[0], made[1], made[2]
+
+
+def _as_scores(mask: Any, like: Any) -> Any:
+    """A mask to be added: where a bool one is True, -inf."""
+    if mask is None or mask.dtype != dtypes.bool_:
+        return mask
+    return masked_fill(zeros(like, tuple(mask.shape)), mask, -math.inf)
+
+
+def _check_attention(query: Any, key: Any, value: Any, padding: Any, mask: Any, heads: int) -> None:
+    if query.ndim not in (2, 3):
+        raise EngineError(
+            Reason.ARGUMENT_VALUE,
+            f"query should be unbatched 2D or batched 3D tensor but received {query.ndim}-D query tensor",
+        )
+    if key.ndim != query.ndim or value.ndim != query.ndim:
+        raise EngineError(
+            Reason.ARGUMENT_VALUE,
+            f"For {'' if query.ndim == 3 else 'un'}batched query, expected key and value to be {query.ndim}-D, not "
+            f"{key.ndim}-D and {value.ndim}-D",
+        )
+    if padding is not None and padding.ndim != query.ndim - 1:
+        raise EngineError(
+            Reason.ARGUMENT_VALUE,
+            f"expected `key_padding_mask` to be None or {query.ndim - 1}-D but found {padding.ndim}-D tensor instead",
+        )
+    if mask is not None and mask.ndim not in (2, 3):
+        raise EngineError(
+            Reason.ARGUMENT_VALUE, f"expected `attn_mask` to be None, 2-D or 3-D but found {mask.ndim}-D tensor instead"
+        )
+
+
+def _check_widths(query: Any, key: Any, value: Any, width: int, heads: int, separate: bool) -> None:
+    if query.shape[-1] != width:
+        raise EngineError(
+            Reason.ARGUMENT_VALUE, f"was expecting embedding dimension of {width}, but got {query.shape[-1]}"
+        )
+    if width % heads:
+        raise EngineError(Reason.ARGUMENT_VALUE, f"embed_dim {width} not divisible by num_heads {heads}")
+    if separate and key.shape[:2] != value.shape[:2]:
+        raise EngineError(
+            Reason.ARGUMENT_VALUE,
+            f"key's sequence and batch dims {list(key.shape[:2])} do not match value's {list(value.shape[:2])}",
+        )
+    if not separate and key.shape != value.shape:
+        raise EngineError(
+            Reason.ARGUMENT_VALUE, f"key shape {list(key.shape)} does not match value shape {list(value.shape)}"
+        )
+
+
+def _extended(keys: Any, values: Any, mask: Any, padding: Any, bias_k: Any, bias_v: Any) -> Any:
+    """One more key and value, learnt or zero, which every query may attend to."""
+    batch = keys.shape[1]
+    keys = cat([keys, expand(bias_k, (1, batch, keys.shape[-1]))], 0)
+    values = cat([values, expand(bias_v, (1, batch, values.shape[-1]))], 0)
+    mask = None if mask is None else pad(mask, (0, 1))
+    padding = None if padding is None else pad(padding, (0, 1))
+    return keys, values, mask, padding
+
+
+def _in_heads(x: Any, heads: int) -> Any:
+    """(l, n, e) as (n * heads, l, e / heads)."""
+    return transpose(reshape(x, (x.shape[0], x.shape[1] * heads, -1)), 0, 1)
+
+
+@composite(outputs=("attn_output", "attn_output_weights"))
+def multi_head_attention_forward(
+    query: Array,
+    key: Array,
+    value: Array,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Array | None,
+    in_proj_bias: Array | None,
+    bias_k: Array | None,
+    bias_v: Array | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Array,
+    out_proj_bias: Array | None,
+    training: bool = True,
+    key_padding_mask: Array | None = None,
+    need_weights: bool = True,
+    attn_mask: Array | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Array | None = None,
+    k_proj_weight: Array | None = None,
+    v_proj_weight: Array | None = None,
+    static_k: Array | None = None,
+    static_v: Array | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> Any:
+    """Attention in several heads, projected before and after (torch.nn.functional.multi_head_attention_forward).
+
+    query: (l, n, e) or (l, e); key, value: (s, n, e) or (s, e); masks: added, or bool: True takes no part;
+    attn_mask: (l, s) or (n * num_heads, l, s); key_padding_mask: (n, s). The answer is (output, weights), the weights
+    averaged over the heads or per head; the output alone without need_weights.
+    Raises EngineError: ARGUMENT_VALUE, RUNTIME.
+    """
+    _check_attention(query, key, value, key_padding_mask, attn_mask, num_heads)
+    if is_causal and attn_mask is None:
+        raise EngineError(
+            Reason.RUNTIME, "Need attn_mask if specifying the is_causal hint. Use the Transformer module method "
+            "`generate_square_subsequent_mask` to create this mask.",
+        )  # fmt: skip
+    batched = query.ndim == 3
+    if not batched:
+        query, key, value = (unsqueeze(x, 1) for x in (query, key, value))
+        key_padding_mask = None if key_padding_mask is None else unsqueeze(key_padding_mask, 0)
+    _check_widths(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
+    length, batch, width = query.shape
+    queries, keys, values = _projected(
+        query,
+        key,
+        value,
+        {
+            "in_proj_weight": in_proj_weight,
+            "in_proj_bias": in_proj_bias,
+            "use_separate_proj_weight": use_separate_proj_weight,
+            "q_proj_weight": q_proj_weight,
+            "k_proj_weight": k_proj_weight,
+            "v_proj_weight": v_proj_weight,
+        },
+    )
+    mask, padding = _as_scores(attn_mask, queries), _as_scores(key_padding_mask, queries)
+    _check_mask(mask, length, key.shape[0], batch * num_heads)
+    if bias_k is not None and bias_v is not None:
+        keys, values, mask, padding = _extended(keys, values, mask, padding, bias_k, bias_v)
+    queries = _in_heads(queries, num_heads)
+    keys = _in_heads(keys, num_heads) if static_k is None else static_k
+    values = _in_heads(values, num_heads) if static_v is None else static_v
+    if add_zero_attn:
+        nothing = (batch * num_heads, 1, width // num_heads)
+        keys, values = (cat([x, zeros(x, nothing)], 1) for x in (keys, values))
+        mask = None if mask is None else pad(mask, (0, 1))
+        padding = None if padding is None else pad(padding, (0, 1))
+    sources = keys.shape[1]
+    if padding is not None:
+        if tuple(padding.shape) != (batch, sources):
+            raise EngineError(
+                Reason.ARGUMENT_VALUE,
+                f"expecting key_padding_mask shape of {(batch, sources)}, but got {list(padding.shape)}",
+            )
+        wide = expand(reshape(padding, (batch, 1, 1, sources)), (batch, num_heads, 1, sources))
+        wide = reshape(wide, (batch * num_heads, 1, sources))
+        mask = wide if mask is None else mask + wide
+    scores = bmm(queries * (1 / math.sqrt(width // num_heads)), transpose(keys, -2, -1))
+    weights = softmax(scores if mask is None else scores + mask, -1)
+    if training and dropout_p > 0:
+        weights = dropout(weights, dropout_p)
+    mixed = reshape(transpose(bmm(weights, values), 0, 1), (length * batch, width))
+    output = reshape(linear(mixed, out_proj_weight, out_proj_bias), (length, batch, -1))
+    output = output if batched else squeeze(output, 1)
+    if not need_weights:
+        return output
+    weights = reshape(weights, (batch, num_heads, length, sources))
+    weights = mean(weights, 1) if average_attn_weights else weights
+    return output, weights if batched else squeeze(weights, 0)
+
+
+def _check_mask(mask: Any, length: int, sources: int, heads: int) -> None:
+    if mask is None:
+        return
+    wanted = (length, sources) if mask.ndim == 2 else (heads, length, sources)
+    if tuple(mask.shape) != wanted:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"The shape of the {mask.ndim}D attn_mask is {list(mask.shape)}, but should be {list(wanted)}.",
+        )

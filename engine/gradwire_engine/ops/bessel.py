@@ -54,5 +54,3 @@ i0.grad(input=lambda g, input: g * i1(input))
 i1.grad(input=lambda g, input, out: g * (i0(input) - _over(out, input)))
 i0e.grad(input=lambda g, input, out: g * (i1e(input) - sign(input) * out))
 i1e.grad(input=lambda g, input, out: g * (i0e(input) - sign(input) * out - _over(out, input)))
-
-

@@ -132,7 +132,7 @@ def randperm(n: int, *, dtype: DType | None = None, device: Device | None = None
     return made(device, lambda: xp.argsort(xp.asarray(generator_for(xp).random(n))).astype(dtype), requires_grad)
 
 
-@op
+@op(in_place=True)
 def bernoulli(xp: Any, input: Array, p: float | None = None) -> Array:
     """1 with the probability that each element (or p) says, else 0; no gradient flows (torch.bernoulli)."""
     chance = input if p is None else xp.asarray(p)
@@ -217,7 +217,7 @@ def _normal_like(xp: Any, input: Array, mean: float, std: float) -> Array:
     return (normal_array(xp, input.shape, dtype) * std + mean).astype(dtype, copy=False)
 
 
-@composite(name="normal_", differentiable=False)
+@composite(name="normal_", differentiable=False, writes=True)
 def normal_(input: Array, mean: float = 0.0, std: float = 1.0) -> Array:
     """Normal numbers of a mean and standard deviation, written into the input (torch.Tensor.normal_)."""
     return _normal_like.in_place((input, mean, std))
@@ -232,5 +232,79 @@ def exponential(xp: Any, input: Array, lambd: float = 1.0) -> Array:
     return (-xp.log1p(-uniform_array(xp, input.shape, dtypes.float64)) / lambd).astype(dtype)
 
 
-for _draw in (uniform, _normal_like, exponential):
+@op(in_place=True)
+def random(xp: Any, input: Array, from_: int = 0, to: int | None = None) -> Array:
+    """Whole numbers in [from_, to), up to what the dtype holds exactly unless told (torch.Tensor.random_)."""
+    kind = dtypes.category(input.dtype)
+    if kind == dtypes.COMPLEX:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"random_\" not implemented for '{dtypes.TITLES[input.dtype]}'")
+    most = _largest_exact(input.dtype)
+    if to is not None and from_ >= to:
+        raise EngineError(
+            Reason.RUNTIME, f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={to}"
+        )
+    if kind < dtypes.FLOAT and (from_ < _least(input.dtype) or (to is not None and to - 1 > most)):
+        raise EngineError(Reason.RUNTIME, f"random_: from or to is out of bounds for {dtypes.TITLES[input.dtype]}")
+    high = most if to is None else to - 1
+    return xp.asarray(generator_for(xp).integers(from_, high + 1, input.shape, dtype=np.int64)).astype(input.dtype)
+
+
+def _largest_exact(dtype: DType) -> int:
+    """The largest whole number up to which the dtype holds all; of int64 one less, so that one more is a number too."""
+    if dtypes.category(dtype) == dtypes.FLOAT:
+        return int(2 ** {dtypes.float64: 53, dtypes.float32: 24, dtypes.float16: 11}.get(dtype, 8))
+    return 1 if dtype == dtypes.bool_ else min(int(np.iinfo(dtype).max), (1 << 63) - 2)
+
+
+def _least(dtype: DType) -> int:
+    return 0 if dtype == dtypes.bool_ else int(np.iinfo(dtype).min)
+
+
+@op(in_place=True)
+def cauchy(xp: Any, input: Array, median: float = 0.0, sigma: float = 1.0) -> Array:
+    """Numbers of the Cauchy distribution in the input's shape (torch.Tensor.cauchy_)."""
+    if sigma <= 0:
+        raise EngineError(Reason.RUNTIME, f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    dtype = _floating("cauchy", input.dtype)
+    return (median + sigma * xp.tan(np.pi * (uniform_array(xp, input.shape, dtypes.float64) - 0.5))).astype(dtype)
+
+
+@op(in_place=True)
+def log_normal(xp: Any, input: Array, mean: float = 1.0, std: float = 2.0) -> Array:
+    """Numbers whose logarithms are normal, in the input's shape (torch.Tensor.log_normal_)."""
+    if std <= 0:
+        raise EngineError(Reason.RUNTIME, f"log_normal_ expects std > 0.0, but found std={std}")
+    dtype = _floating("log_normal", input.dtype)
+    return xp.exp(normal_array(xp, input.shape, dtypes.float64) * std + mean).astype(dtype)
+
+
+@op(in_place=True)
+def geometric(xp: Any, input: Array, p: float) -> Array:
+    """How many trials until the first success of probability p, in the input's shape (torch.Tensor.geometric_)."""
+    if not 0 < p < 1:
+        raise EngineError(Reason.RUNTIME, f"geometric_ expects p to be in (0, 1), but got p={p}")
+    drawn = uniform_array(xp, input.shape, dtypes.float64)
+    return xp.ceil(xp.log1p(-drawn) / np.log1p(-p)).clip(1).astype(input.dtype)
+
+
+@op
+def poisson(xp: Any, input: Array) -> Array:
+    """Numbers of the Poisson distribution, each element its mean (torch.poisson)."""
+    dtype = _floating("poisson_cpu", input.dtype)
+    if bool((input < 0).any()):
+        raise EngineError(Reason.RUNTIME, "invalid Poisson rate, expected rate to be non-negative")
+    return xp.asarray(generator_for(xp).poisson(input.astype(dtypes.float64))).astype(dtype)
+
+
+@op
+def binomial(xp: Any, count: Array, prob: Array) -> Array:
+    """How many of `count` trials succeed with probability `prob`, shapes that broadcast (torch.binomial)."""
+    dtype = _floating("binomial_cpu", count.dtype)
+    if bool((count < 0).any()) or bool(((prob < 0) | (prob > 1)).any()):
+        raise EngineError(Reason.RUNTIME, "binomial: counts must not be negative, probabilities within [0, 1]")
+    drawn = generator_for(xp).binomial(count.astype(dtypes.int64), prob.astype(dtypes.float64))
+    return xp.asarray(drawn).astype(dtype)
+
+
+for _draw in (uniform, _normal_like, exponential, random, cauchy, log_normal, geometric, poisson):
     _draw.grad(input=lambda g: zeros(g))

@@ -1,14 +1,18 @@
-"""Dropout: a random mask times the input."""
+"""Dropout: a random mask times the input; of elements, of channels, and in a form that keeps mean and variance."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gradwire_engine import dtypes
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
+from gradwire_engine.ops.activation import leaky_relu
 from gradwire_engine.ops.draw import uniform_array
+from gradwire_engine.ops.fill import zeros
+from gradwire_engine.ops.shape import squeeze, unsqueeze
 
 
 @op(name="_dropout_noise")
@@ -35,3 +39,112 @@ def dropout(input: Array, p: float = 0.5, training: bool = True) -> Any:
             Reason.DTYPE, f"result type Float can't be cast to the desired output type {dtypes.TITLES[input.dtype]}"
         )
     return input * _dropout_noise(input, p)
+
+
+def _channels(input: Any) -> tuple[int, ...]:
+    """The shape of a mask of whole channels."""
+    if input.ndim < 2:
+        raise EngineError(Reason.RUNTIME, "Feature dropout requires at least 2 dimensions in the input")
+    return (*input.shape[:2], *[1] * (input.ndim - 2))
+
+
+def _check_rate(p: float) -> None:
+    if not 0 <= p <= 1:
+        raise EngineError(Reason.ARGUMENT_VALUE, f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _channel_dropout(input: Any, p: float, training: bool, unbatched: bool) -> Any:
+    _check_rate(p)
+    batch = unsqueeze(input, 0) if unbatched else input
+    shape = _channels(batch)
+    if not training or p == 0 or 0 in input.shape:
+        return input
+    made = batch * _dropout_noise(zeros(batch, shape), p)
+    return squeeze(made, 0) if unbatched else made
+
+
+@composite
+def dropout1d(input: Array, p: float = 0.5, training: bool = True) -> Any:
+    """Whole channels set to 0 with probability p (torch.nn.functional.dropout1d). input: (n, c, l) or (c, l)."""
+    if input.ndim not in (2, 3):
+        raise EngineError(Reason.RUNTIME, f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input.")
+    return _channel_dropout(input, p, training, input.ndim == 2)
+
+
+@composite
+def dropout2d(input: Array, p: float = 0.5, training: bool = True) -> Any:
+    """Whole channels set to 0 with probability p (torch.nn.functional.dropout2d). input: (n, c, h, w)."""
+    return _channel_dropout(input, p, training, False)
+
+
+@composite
+def dropout3d(input: Array, p: float = 0.5, training: bool = True) -> Any:
+    """Whole channels set to 0 with probability p (torch.nn.functional.dropout3d). input: (n, c, d, h, w)."""
+    return _channel_dropout(input, p, training, input.ndim == 4)
+
+
+# What SELU tends to where its input does not count: dropping to it keeps mean 0 and variance 1.
+_SATURATION = -1.7580993408473766
+
+
+@op(name="_keep_noise")
+def _keep_noise(xp: Any, input: Array, p: float) -> Array:
+    """Per element 0 with probability p, else 1."""
+    return (uniform_array(xp, input.shape, dtypes.float32) >= p).astype(input.dtype)
+
+
+def _alpha(input: Any, p: float, training: bool, shape: tuple[int, ...] | None) -> Any:
+    _check_rate(p)
+    if not training or p == 0 or 0 in input.shape:
+        return input
+    if p == 1:
+        return input * 0
+    scale = 1 / math.sqrt((_SATURATION * _SATURATION * p + 1) * (1 - p))
+    kept = _keep_noise(zeros(input, shape), p)
+    return input * (kept * scale) + ((1 - kept) * (_SATURATION * scale) + (-_SATURATION * scale * p))
+
+
+@composite
+def alpha_dropout(input: Array, p: float = 0.5, training: bool = False) -> Any:
+    """Dropout that keeps mean and variance of what SELU gives (torch.nn.functional.alpha_dropout)."""
+    return _alpha(input, p, training, None)
+
+
+@composite
+def feature_alpha_dropout(input: Array, p: float = 0.5, training: bool = False) -> Any:
+    """alpha_dropout of whole channels (torch.nn.functional.feature_alpha_dropout)."""
+    return _alpha(input, p, training, _channels(input) if training and p else None)
+
+
+@op(name="_rrelu_noise")
+def _rrelu_noise(xp: Any, input: Array, lower: float, upper: float) -> Array:
+    """Where the input is not positive a random slope, else 1."""
+    slopes = uniform_array(xp, input.shape, dtypes.float64) * (upper - lower) + lower
+    return xp.where(input <= 0, slopes, 1).astype(input.dtype)
+
+
+@op(name="_times_noise", node="RreluWithNoiseBackward0")
+def _times_noise(xp: Any, input: Array, noise: Array) -> Array:
+    return input * noise
+
+
+_times_noise.grad(input=lambda g, noise: _times_noise(g, noise))
+
+
+@composite(in_place=True)
+def rrelu(input: Array, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Any:
+    """leaky_relu with a random slope between lower and upper, their mean outside training (torch.nn.functional.rrelu).
+
+    Raises EngineError: RUNTIME if lower is above upper, NOT_SUPPORTED for whole numbers.
+    """
+    if dtypes.category(input.dtype) != dtypes.FLOAT:
+        raise EngineError(
+            Reason.NOT_SUPPORTED, f"\"rrelu_with_noise_out_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'"
+        )
+    if training:
+        if lower > upper:
+            raise EngineError(
+                Reason.RUNTIME, f"Lower bound should be less than or equal to the upper bound: {lower}, {upper}"
+            )
+        return _times_noise(input, _rrelu_noise(input, lower, upper))
+    return leaky_relu(input, (lower + upper) / 2)

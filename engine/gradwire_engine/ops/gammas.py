@@ -47,9 +47,7 @@ def _density(g: Any, order: Any, other: Any) -> Any:
     return g * exp((order - 1) * log(other) - other - lgamma(order))
 
 
-igamma.grad(
-    input=lambda g: _no_formula("igamma", "self"), other=lambda g, input, other: _density(g, input, other)
-)
+igamma.grad(input=lambda g: _no_formula("igamma", "self"), other=lambda g, input, other: _density(g, input, other))
 igammac.grad(
     input=lambda g: _no_formula("igammac", "self"), other=lambda g, input, other: neg(_density(g, input, other))
 )

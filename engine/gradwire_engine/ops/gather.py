@@ -340,7 +340,7 @@ def _nonzero(xp: Any, input: Array) -> Array:
     return xp.stack(xp.nonzero(input), axis=1).astype(dtypes.int64, copy=False)
 
 
-@composite(data_dependent=True, differentiable=False)
+@composite(data_dependent=True, differentiable=False, outputs=("...",))
 def nonzero(input: Array, *, as_tuple: bool = False) -> Array:
     """The positions of nonzero elements, one a row; or a tuple of one vector a dimension (torch.nonzero)."""
     places = _nonzero(input)

@@ -258,7 +258,7 @@ def diag(input: Array, diagonal: int = 0) -> Array:
 def broadcast_tensors(tensors: list[Array]) -> Array:
     """Views of one common shape (torch.broadcast_tensors)."""
     shape = broadcast_shape(*(tensor.shape for tensor in tensors))
-    return tuple(expand(tensor, shape) for tensor in tensors)
+    return tuple(tensor if tensor.shape == shape else expand(tensor, shape) for tensor in tensors)
 
 
 @composite(outputs=("...",))

@@ -81,7 +81,11 @@ def _operands(input: Any, other: Any) -> int:
 
 def _xlog1py_input(g: Any, input: Any, other: Any) -> Any:
     if not hasattr(other, "dtype"):
-        return g * math.log1p(other) if other > -1 else where(eq(input, 0), 0, g * (-math.inf if other == -1 else math.nan))
+        return (
+            g * math.log1p(other)
+            if other > -1
+            else where(eq(input, 0), 0, g * (-math.inf if other == -1 else math.nan))
+        )
     return where(logical_and(eq(input, 0), le(other, -1)), 0, g * log1p(other))
 
 

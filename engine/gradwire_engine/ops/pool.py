@@ -373,7 +373,7 @@ def _max(
     return (made, _max_indices(which, kernel, steps, pads, spread, size)) if return_indices else made
 
 
-@composite
+@composite(outputs=("values", "indices"))
 def max_pool1d(
     input: Array,
     kernel_size: Ints,
@@ -390,7 +390,7 @@ def max_pool1d(
     return _max(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
-@composite
+@composite(outputs=("values", "indices"))
 def max_pool2d(
     input: Array,
     kernel_size: Ints,
@@ -408,7 +408,7 @@ def max_pool2d(
     return _max(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
-@composite
+@composite(outputs=("values", "indices"))
 def max_pool3d(
     input: Array,
     kernel_size: Ints,

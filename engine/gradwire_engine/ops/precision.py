@@ -35,7 +35,7 @@ def through_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_special(kernel: str, dtype: DType, half: bool = True) -> None:
-    """Refuse what a special function has no kernel for. Raises EngineError: NOT_SUPPORTED for complex, or half types."""
+    """Refuse complex numbers, and half types unless told. Raises EngineError: NOT_SUPPORTED."""
     if dtypes.category(dtype) == dtypes.COMPLEX or (is_half(dtype) and not half):
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{dtypes.TITLES[dtype]}'", op=kernel)
 

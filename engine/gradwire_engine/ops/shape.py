@@ -14,6 +14,7 @@ import numpy as np
 
 from gradwire_engine import dtypes
 from gradwire_engine.device import Array
+from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import Composite, composite, op
 from gradwire_engine.ops.basic import conj, expand
@@ -74,6 +75,33 @@ def view(xp: Any, input: Array, size: Ints) -> Array:
             "contiguous subspaces). Use .reshape(...) instead.",
         )
     return input.reshape(sizes)
+
+
+@op(view=True)
+def view_dtype(xp: Any, input: Array, dtype: DType) -> Array:
+    """The elements' bytes as another dtype; the last dimension grows or shrinks with its size (torch.Tensor.view).
+
+    Raises EngineError: RUNTIME where sizes or strides do not allow it.
+    """
+    if dtype == input.dtype:
+        return input.view()
+    old, new = input.dtype.itemsize, dtype.itemsize
+    if old != new and not input.ndim:
+        raise EngineError(
+            Reason.RUNTIME, f"self.dim() cannot be 0 to view {dtypes.TITLES[input.dtype]} as {dtypes.TITLES[dtype]} "
+            "(different element sizes)",
+        )  # fmt: skip
+    if old != new and input.strides[-1] != old and input.size:
+        raise EngineError(
+            Reason.RUNTIME, "self.stride(-1) must be 1 to view a tensor as a dtype of another element size"
+        )
+    if new > old and (input.shape[-1] * old) % new:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"self.size(-1) must be divisible by {new // old} to view {dtypes.TITLES[input.dtype]} as "
+            f"{dtypes.TITLES[dtype]} (different element sizes), but got {input.shape[-1]}",
+        )
+    return input.view(dtype)
 
 
 reshape.grad(input=lambda g, input_meta: reshape(g, input_meta.shape))

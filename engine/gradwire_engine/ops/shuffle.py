@@ -1,4 +1,4 @@
-"""Channels and pixels rearranged: pixel_shuffle and its inverse."""
+"""Channels and pixels rearranged: pixel_shuffle and its inverse, channel_shuffle."""
 
 from __future__ import annotations
 
@@ -53,3 +53,20 @@ def pixel_unshuffle(xp: Any, input: Array, downscale_factor: int) -> Array:
 
 pixel_shuffle.grad(input=lambda g, upscale_factor: pixel_unshuffle(g, upscale_factor))
 pixel_unshuffle.grad(input=lambda g, downscale_factor: pixel_shuffle(g, downscale_factor))
+
+
+@op
+def channel_shuffle(xp: Any, input: Array, groups: int) -> Array:
+    """The channels of each group dealt out in turn (torch.nn.functional.channel_shuffle). input: (n, c, ...)."""
+    if input.ndim < 3:
+        _refuse(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}")
+    if groups <= 0:
+        _refuse(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")
+    batch, channels, *rest = input.shape
+    if channels % groups:
+        _refuse(f"Number of channels must be divisible by groups. Got {channels} channels and {groups} groups.")
+    parts = input.reshape(batch, groups, channels // groups, *rest)
+    return parts.swapaxes(1, 2).reshape(input.shape)
+
+
+channel_shuffle.grad(input=lambda g, groups: channel_shuffle(g, max(g.shape[1] // groups, 1)))

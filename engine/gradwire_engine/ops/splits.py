@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from gradwire_engine.device import Array
@@ -25,7 +26,7 @@ def split_with_sizes(input: Array, split_sizes: Ints, dim: int = 0) -> Any:
 
 @composite(outputs=("...",))
 def tensor_split(input: Array, indices_or_sections: Ints, dim: int = 0) -> Any:
-    """So many parts of nearly equal size, the first ones longer; or parts between the places given (torch.tensor_split).
+    """So many parts, the first ones longer by one; or the parts between the places given (torch.tensor_split).
 
     Raises EngineError: RUNTIME for a tensor of no dimensions or fewer than one part.
     """
@@ -41,7 +42,7 @@ def tensor_split(input: Array, indices_or_sections: Ints, dim: int = 0) -> Any:
         _refuse(f"number of sections must be larger than 0, got {count}")
     each, longer = divmod(size, count)
     starts = [part * each + min(part, longer) for part in range(count + 1)]
-    return tuple(slice_(input, dim, a, b, 1) for a, b in zip(starts, starts[1:], strict=False))
+    return tuple(slice_(input, dim, a, b, 1) for a, b in itertools.pairwise(starts))
 
 
 def _split_along(name: str, input: Any, given: Any, needed: int, dim: int) -> Any:

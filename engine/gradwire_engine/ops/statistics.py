@@ -15,11 +15,11 @@ from gradwire_engine.ops.basic import cast, conj, div, real
 from gradwire_engine.ops.binary import clamp
 from gradwire_engine.ops.checks import admit, normalize_dim
 from gradwire_engine.ops.convert import complex_, imag
-from gradwire_engine.ops.scan import cumsum
 from gradwire_engine.ops.fill import where, zeros
 from gradwire_engine.ops.matrix import matmul, matrix_t
 from gradwire_engine.ops.reduce import mean, vector_norm
 from gradwire_engine.ops.reduce import sum as total
+from gradwire_engine.ops.scan import cumsum
 from gradwire_engine.ops.shape import diagonal, reshape, slice_, squeeze, unsqueeze
 from gradwire_engine.ops.unary import sqrt
 
@@ -61,7 +61,9 @@ def _check_weights(name: str, weights: Any, count: int, whole: bool) -> None:
         return
     kind = dtypes.category(weights.dtype)
     if weights.ndim > 1:
-        raise EngineError(Reason.RUNTIME, f"cov(): expected {name} to have one or fewer dimensions but got {weights.ndim} dimensions")
+        raise EngineError(
+            Reason.RUNTIME, f"cov(): expected {name} to have one or fewer dimensions but got {weights.ndim} dimensions"
+        )
     if (kind != dtypes.INT) if whole else (kind != dtypes.FLOAT):
         raise EngineError(
             Reason.RUNTIME,
@@ -86,7 +88,8 @@ def cov(input: Array, *, correction: int = 1, fweights: Array | None = None, awe
     """
     if input.ndim > 2:
         raise EngineError(
-            Reason.RUNTIME, f"cov(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions"
+            Reason.RUNTIME,
+            f"cov(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions",
         )
     if input.dtype == dtypes.bool_:
         raise EngineError(Reason.RUNTIME, "cov(): bool dtype is not supported for input")
@@ -138,20 +141,20 @@ def corrcoef(input: Array) -> Any:
 
 
 @composite
-def dist(input: Array, other: Array, p: Number = 2) -> Any:
+def dist(input: Array, other: Array, p: float = 2) -> Any:
     """The p-norm of input - other, shapes that broadcast (torch.dist)."""
     return vector_norm(input - other, float(p))
 
 
 @composite(in_place=True)
-def renorm(input: Array, p: Number, dim: int, maxnorm: Number) -> Any:
+def renorm(input: Array, p: float, dim: int, maxnorm: float) -> Any:
     """The input with every slice along dim scaled down to a p-norm of at most maxnorm (torch.renorm).
 
     Raises EngineError: RUNTIME for fewer than two dimensions, a p or maxnorm below 0.
     """
-    if isinstance(p, complex) or p <= 0:
+    if p <= 0:
         raise EngineError(Reason.RUNTIME, "renorm: non-positive-norm not supported")
-    if isinstance(maxnorm, complex) or maxnorm < 0:
+    if maxnorm < 0:
         raise EngineError(Reason.RUNTIME, f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     if input.ndim < 2:
         raise EngineError(Reason.RUNTIME, f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions")

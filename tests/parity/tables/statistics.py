@@ -30,7 +30,15 @@ case(
     node=False,
     half=False,
 )
-case("corrcoef", s(t(3, 4)), s(t(1, 4)), s(t(4)), in_dtype("float64", t(2, 3, dtype="complex128")), node=False, half=False)
+case(
+    "corrcoef",
+    s(t(3, 4)),
+    s(t(1, 4)),
+    s(t(4)),
+    in_dtype("float64", t(2, 3, dtype="complex128")),
+    node=False,
+    half=False,
+)
 case("dist", s(t(3, 4), t(3, 4)), s(t(3, 4), t(4), 3), s(t(3), t(3), p=1), s(t(3), t(3), INF), node=False)
 case("dist", s(t(3), t(3), 0), edge(t(3), t(3, dtype="float32")), order=0, node=False, half=False)
 case(

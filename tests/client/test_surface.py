@@ -1,0 +1,100 @@
+"""The names: what gradwire has, PyTorch has too, and the forms of call that differ from an op's own."""
+
+import pytest
+
+import gradwire
+from gradwire.nn import functional
+from tests.client.oracle import agree
+
+torch = pytest.importorskip("torch", reason="PyTorch is what is compared with")
+
+# What has to do with servers and sessions, or is gradwire's own.
+OWN = {"Session", "connect", "current_session", "graph", "progress", "server_info", "sync", "v1"}
+
+
+def _public(module):
+    return {name for name in dir(module) if not name.startswith("_")}
+
+
+def test_functions_are_those_of_pytorch():
+    ours = {name for name in _public(gradwire) if not name.startswith("Gradwire")}
+    assert ours - OWN - _public(torch) == set()
+
+
+def test_methods_are_those_of_pytorch():
+    assert _public(gradwire.Tensor) - _public(torch.Tensor) == set()
+
+
+def test_every_promised_name_can_be_reached():
+    assert all(callable(getattr(functional, name)) for name in functional.__all__)
+    missing = [name for name in dir(gradwire) if not name.startswith("__") and not hasattr(gradwire, name)]
+    assert missing == []
+
+
+@pytest.mark.usefixtures("session")
+@pytest.mark.parametrize(
+    "story",
+    [
+        lambda t, x: t.einsum("ij,kj->ik", x, x),
+        lambda t, x: t.einsum("ij,kj->ik", [x, x]),
+        lambda t, x: t.meshgrid(x[0], x[1], indexing="xy"),
+        lambda t, x: t.meshgrid([x[0], x[1]], indexing="ij"),
+        lambda t, x: t.broadcast_tensors(x, x[:1]),
+        lambda t, x: t.block_diag(x, x[0], x[0, 0]),
+        lambda t, x: t.cartesian_prod(x[0], x[1]),
+        lambda t, x: t.atleast_2d(x[0], x[0, 0]),
+        lambda t, x: t.atleast_3d(x),
+        lambda t, x: t.tensor_split(x, t.tensor([1, 2]), dim=1),
+        lambda t, x: x.tensor_split(2, dim=1),
+        lambda t, x: x.hsplit([1]),
+        lambda t, x: x.clip(0.2, 0.5),
+        lambda t, x: t.clip(x, max=0.5),
+        lambda t, x: t.multiply(x, 2) + t.absolute(x),
+        lambda t, x: t.sin_(x.clone()),
+        lambda t, x: t.nn.functional.selu_(x.clone()),
+        lambda t, x: t.nn.functional.hardtanh(x.clone(), -0.1, 0.2, inplace=True),
+        lambda t, x: x.clone().unsqueeze_(0).transpose_(0, 1).squeeze_(1).t_(),
+        lambda t, x: x.clone().unsqueeze_(0).mul_(3),
+        lambda t, x: (x * 2).t_().mul_(x.t()).sin(),
+        lambda t, x: (x * 2)[0].unsqueeze_(1).mul_(3),
+        lambda t, x: (x + 1).as_strided_((2, 2), (1, 2)) * 2,
+        lambda t, x: (x + 1).polygamma(1) + (x + 1).clone().polygamma_(2),
+        lambda t, x: t.special.multigammaln(x + 3, 2),
+        lambda t, x: x.new([1, 2]) + x.new(2).shape[0],
+        lambda t, x: x.detach().view(t.int32),
+        lambda t, x: (
+            x.detach().view(t.complex128 if x.dtype == t.float64 else t.complex64)
+            if x.shape[1] % 2 == 0
+            else x.view(-1)
+        ),
+        lambda t, x: t.nn.functional.multi_head_attention_forward(
+            x, x, x, 3, 1, t.ones(9, 3), None, None, None, False, 0.0, t.eye(3), None, need_weights=False
+        )[0],
+        lambda t, x: t.nn.functional.triplet_margin_with_distance_loss(
+            x, x + 1, x - 1, distance_function=lambda a, b: (a - b).abs().sum(-1), swap=True
+        ),
+    ],
+)
+def test_forms_of_call_agree_with_pytorch(story):
+    def told(t):
+        x = t.tensor([[0.5, -0.25, 0.75], [0.3, 0.2, -0.1]], requires_grad=True)
+        made = story(t, x)
+        parts = list(made) if isinstance(made, (tuple, list)) else [made]
+        floats = [part for part in parts if part.requires_grad]
+        gradient = t.autograd.grad(sum(part.sum() for part in floats), x)[0] if floats else x.detach()
+        return *[part.detach() for part in parts], gradient, *[part.grad_fn is None for part in parts]
+
+    agree(told)
+
+
+@pytest.mark.usefixtures("session")
+def test_reshaping_a_leaf_in_place_is_refused():
+    def story(t):
+        x = t.zeros(3, requires_grad=True)
+        with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+            x.unsqueeze_(0)
+        with t.no_grad():
+            x.unsqueeze_(0)
+        return (x.detach(),)
+
+    agree(story)
