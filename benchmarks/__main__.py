@@ -75,6 +75,34 @@ def ops(options: argparse.Namespace) -> int:
     return 0
 
 
+def small(options: argparse.Namespace) -> int:
+    """One small op and its backward, the engine in process."""
+    from benchmarks import report
+    from benchmarks.small import measure
+
+    if not has_torch(options.threads):
+        return 1
+    about = report.surroundings()
+    print(report.heading(about))
+    print(report.header(), flush=True)
+    results = []
+    for result in measure(options.turns):
+        results.append(result)
+        print(report.row(result), flush=True)
+    report.save(options.json or OUTPUT / "small.json", results, about)
+    return 0
+
+
+def profile(options: argparse.Namespace) -> int:
+    """Where a workload's time goes in the client and in the server, by py-spy."""
+    from benchmarks import report
+    from benchmarks.profile import main as take
+
+    print(report.heading(report.surroundings()))
+    take(options.workload, options.seconds)
+    return 0
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     common = argparse.ArgumentParser(add_help=False)
@@ -88,6 +116,11 @@ def parser() -> argparse.ArgumentParser:
     added.add_argument("--address", help="a server that is running; else the embedded one")
     added.set_defaults(run=suite)
     commands.add_parser("ops", parents=[common], help=ops.__doc__).set_defaults(run=ops)
+    commands.add_parser("small", parents=[common], help=small.__doc__).set_defaults(run=small)
+    added = commands.add_parser("profile", help=profile.__doc__)
+    added.add_argument("workload", choices=("W1", "W2", "W2c", "W3", "W3c", "RTT"), help="c is compiled")
+    added.add_argument("--seconds", type=float, default=10.0, help="how long to sample")
+    added.set_defaults(run=profile, threads=blas.cores())
     return made
 
 

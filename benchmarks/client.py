@@ -10,7 +10,7 @@ import select
 import sys
 import time
 
-from benchmarks.workloads import LARGE, SMALL, training
+from gradwire._workloads import LARGE, SMALL, training
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import psutil
 
 from benchmarks.measure import Bound, Fact, Result, Run, seconds
 from benchmarks.processes import client, hear, served, tell
-from benchmarks.workloads import SMALL, round_trip, training
+from gradwire._workloads import SMALL, round_trip, training
 
 AT_ONCE = 8
 IDLE = 100

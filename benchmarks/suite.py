@@ -17,7 +17,7 @@ from benchmarks import by_hand, sessions
 from benchmarks.bare import Peer
 from benchmarks.measure import Bound, Fact, Result, Run, compare, seconds
 from benchmarks.processes import bare, served
-from benchmarks.workloads import LARGE, SMALL, chain, round_trip, training
+from gradwire._workloads import LARGE, SMALL, chain, round_trip, training
 
 Row = Result | Fact
 BULK = 64 << 20

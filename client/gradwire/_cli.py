@@ -1,4 +1,4 @@
-"""The `gradwire` command: `gradwire run script.py` here, other subcommands (serve) by entry points.
+"""The `gradwire` command: `gradwire run script.py` and `gradwire bench` here, others (serve) by entry points.
 
 A program that says `import torch` runs unmodified: for its time `torch` and its submodules are gradwire's.
 """
@@ -53,6 +53,16 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
+def bench(arguments: Sequence[str]) -> int:
+    """Measure a server. Loaded when it is asked for."""
+    from gradwire import _bench
+
+    return _bench.main(arguments)
+
+
+_OURS: dict[str, Callable[[Sequence[str]], int]] = {"run": run, "bench": bench}
+
+
 def _others() -> dict[str, EntryPoint]:
     return {found.name: found for found in entry_points(group=_GROUP)}
 
@@ -65,14 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-h", "--help", action="store_true", help="show this message")
     parser.add_argument("--version", action="version", version=f"gradwire {__version__}")
     parser.add_argument(
-        "command", nargs="?", choices=["run", *sorted(others)], help="what to do; it has its own --help"
+        "command", nargs="?", choices=[*_OURS, *sorted(others)], help="what to do; it has its own --help"
     )
     options = parser.parse_args(given[:1])
     if options.command is None or options.help:
         parser.print_help()
         return 0
-    if options.command == "run":
-        return run(given[1:])
+    if options.command in _OURS:
+        return _OURS[options.command](given[1:])
     command: Callable[[list[str]], int | None] = others[options.command].load()
     return command(given[1:]) or 0
 

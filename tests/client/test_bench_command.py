@@ -1,0 +1,63 @@
+"""`gradwire bench`: what it measures, what it says of a server that is not there, what it refuses."""
+
+import importlib.util
+import json
+import socket
+
+import pytest
+
+from gradwire import _bench
+from gradwire._cli import main
+
+
+def test_bench_measures_a_server_and_leaves_no_session(
+    server_address: str, capsys: pytest.CaptureFixture[str], deferring
+) -> None:
+    before = deferring.server_info().sessions
+    assert main(["bench", server_address, "--seconds=0.01", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    figures = {figure["name"]: figure for figure in told["figures"]}
+    assert told["address"] == server_address
+    assert told["devices"][0] == "cpu"
+    for name in ("round trip of a tiny op and its value, p50", "a tensor's bytes to the server"):
+        assert figures[name]["value"] > 0
+    assert {figure["unit"] for figure in told["figures"]} == {"µs", "ops/s", "steps/s", "MB/s"}
+    assert deferring.server_info().sessions == before
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+def test_bench_compares_with_pytorch_where_it_is_installed(
+    server_address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", server_address, "--seconds=0.01"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("× PyTorch's time" in line for line in lines) >= 3
+
+
+def test_bench_does_without_pytorch(
+    server_address: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_bench, "_pytorch", lambda: None)
+    assert main(["bench", server_address, "--seconds=0.01"]) == 0
+    out = capsys.readouterr().out
+    assert "× PyTorch's time" not in out
+    assert "With PyTorch installed here" in out
+
+
+def test_bench_of_no_server_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:  # bound and not listening: nobody else gets the port meanwhile
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert main(["bench", address]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("gradwire bench: ")
+    assert address in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "1e9", "soon"])
+def test_bench_refuses_a_time_that_is_none(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refusal:
+        main(["bench", f"--seconds={seconds}"])
+    assert refusal.value.code == 2
+    assert "--seconds" in capsys.readouterr().err
