@@ -1,6 +1,6 @@
 """Where a workload's time goes, by sampling its processes while it runs: `python -m benchmarks profile W1`.
 
-py-spy looks at the client's stack and the server's so many times a second and disturbs neither much. Samples are
+py-spy stops the client and the server so many times a second and notes the stacks of the threads that run. Samples are
 counted twice: by the function that runs (self), and by the layer, which is the innermost of the packages in LAYERS
 on the stack, so that NumPy called by a formula counts as the engine's.
 """
@@ -19,9 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.processes import pipe
 from gradwire._workloads import LARGE, SMALL, Run, chain, round_trip, training
 
-RATE = 500
+RATE = 250
 # A frame of py-spy is "function (path:line)"; the first layer whose pattern is found in the path has it.
 LAYERS = {
     "engine: backward": r"gradwire_engine/(backward|graph)\.py",
@@ -65,14 +66,14 @@ def read(path: Path) -> tuple[Counter[str], Counter[str]]:
     return layers, functions
 
 
-def record(pid: int, seconds: float, output: Path) -> subprocess.Popen[bytes]:
-    """Start sampling a process and its children."""
+def record(pid: int, seconds: float, output: Path) -> subprocess.Popen[str]:
+    """Start sampling a process."""
     found = shutil.which("py-spy", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
     if found is None:
         raise SystemExit("py-spy is not installed: pip install py-spy")
-    command = [found, "record", "--nonblocking", "--full-filenames", "--subprocesses", f"--rate={RATE}"]
+    command = [found, "record", "--full-filenames", f"--rate={RATE}"]
     command += [f"--duration={seconds:g}", "--format=raw", f"--output={output}", f"--pid={pid}"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 def table(title: str, counts: Counter[str], seconds: float, runs: int, most: int) -> str:
@@ -93,20 +94,20 @@ def main(workload: str, seconds: float) -> None:
     for _ in range(3):
         run()
     server: int = session._embedded._process.pid
-    stop, count = threading.Event(), 0
+    count = 0
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: Path(folder) / name for name in ("client", "server")}
-        client_recording = record(os.getpid(), seconds, paths["client"])
-        recordings = [client_recording, record(server, seconds, paths["server"])]
+        pids = {"client": os.getpid(), "server": server}
+        recordings = [record(pids[name], seconds, path) for name, path in paths.items()]
         watchers = [threading.Thread(target=each.wait) for each in recordings]
         for watcher in watchers:
             watcher.start()
-        while any(watcher.is_alive() for watcher in watchers) and not stop.is_set():
+        while any(watcher.is_alive() for watcher in watchers):
             run()
             count += 1
         for each in recordings:
             if each.returncode != 0:
-                raise SystemExit(f"py-spy: {(each.stderr and each.stderr.read() or b'').decode().strip()}")
+                raise SystemExit(f"py-spy: {pipe(each.stderr).read().strip()}")
         print(f"{workload}: {count} runs in about {seconds:g} s, {seconds / count * 1e3:.2f} ms each, sampled\n")
         for name, path in paths.items():
             layers, functions = read(path)
