@@ -16,6 +16,7 @@ if _TYPE_CHECKING:
     from gradwire import optim as optim
     from gradwire import special as special
     from gradwire._bulk import progress as progress
+    from gradwire._compile import compile as compile
     from gradwire._create import *  # noqa: F403
     from gradwire._dtypes import *  # noqa: F403
     from gradwire._errors import *  # noqa: F403
@@ -42,6 +43,7 @@ _NAMES = {
     "_session": "Session",
     "_tensor": "Tensor",
     "_nodes": "graph",
+    "_compile": "compile",
     "_repr": "set_printoptions",
     "_create": (
         "arange as_tensor asarray empty empty_like eye from_numpy full full_like is_tensor linspace logspace ones "

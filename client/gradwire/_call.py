@@ -160,6 +160,8 @@ def _first_call(
     if in_place:
         check_in_place(op, args, enabled, edges)
     sent_args, sent_kwargs = _without_defaults(op, args, kwargs)
+    if session.recorder is not None:
+        session.recorder.see(sent_args, sent_kwargs)
     names = _parameters(op)[0]
 
     def build(values: Sequence[Value]) -> service_pb2.Command:

@@ -102,6 +102,8 @@ EXCEPTIONS: dict[int, type[GradwireError]] = {
     pb.REASON_UNAUTHENTICATED: GradwirePermissionError,
     pb.REASON_PERMISSION_DENIED: GradwirePermissionError,
     pb.REASON_STREAM_TAKEN: GradwireRuntimeError,
+    pb.REASON_PROGRAM_UNKNOWN: GradwireRuntimeError,
+    pb.REASON_PROGRAM_LIMIT: GradwireRuntimeError,
 }
 
 # For a refusal that carries no reason (a proxy's, gRPC's own): its status code decides.

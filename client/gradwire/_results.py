@@ -40,6 +40,8 @@ def fill_proxy(made: Any, session: Session, tensor_id: int, spec: Spec, edge: Ed
     made._family = None
     made._epoch = 0
     made._edge = edge
+    if session.recorder is not None:
+        session.recorder.born(made)
 
 
 def watch_leaf(leaf: Handle) -> None:

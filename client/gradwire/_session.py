@@ -24,6 +24,7 @@ from gradwire._ending import ORPHANS, Ending
 from gradwire._errors import GradwireError, make_error
 from gradwire._late import LateErrors
 from gradwire._memo import MEMO_LIMIT, Entry
+from gradwire._recorder import Recorder
 from gradwire._shield import shielded
 from gradwire._transport import PROTOCOL, Transport, client_name
 from gradwire.v1 import commands_pb2, service_pb2
@@ -88,6 +89,8 @@ class Session:
         self._late = LateErrors()
         #: Leaves that require grad and tensors that retain theirs, by id.
         self.watched: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        #: What notes the commands of a function that is being compiled.
+        self.recorder: Recorder | None = None
         self._unusable: GradwireError | None = None
         self._delivery = Delivery(transport, answer, self._why_dead)
         self._delivery.connect()
@@ -130,6 +133,11 @@ class Session:
         """Send a batch, unless it should grow while others are under way."""
         waiting = len(self.buffer)
         if waiting >= _MOST_WAITING or waiting >= BATCH_COMMANDS << max(0, len(self._delivery.flights) - 1):
+            self.flush()
+
+    def urge(self) -> None:
+        """What is buffered takes long to compute: send it soon, the sooner the less is under way."""
+        if len(self.buffer) >= min(1 << len(self._delivery.flights), BATCH_COMMANDS):
             self.flush()
 
     def post_large(self, command: bytes, entry: Entry) -> None:
@@ -210,6 +218,9 @@ class Session:
         GradwireError: its own refusal, or one of an earlier command that did not wait.
         """
         self._refuse_if_unusable()
+        recorder = self.recorder
+        if recorder is not None:
+            recorder.check(command)
         ticket = Ticket()
         data = command.SerializeToString()
         self.buffered_bytes += len(data)
@@ -222,6 +233,8 @@ class Session:
         except BaseException:
             self.released.extend(outputs)
             raise
+        if recorder is not None:
+            recorder.note(command, ticket.result)
         return ticket.result
 
     def _raise_refusal(self, result: service_pb2.Result) -> None:

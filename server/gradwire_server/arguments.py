@@ -24,7 +24,7 @@ MAX_INDEX_ITEMS = 256
 _ARTICLES = {
     "tensor": "a tensor", "float": "a float", "integer": "an int", "boolean": "a bool", "string": "a str",
     "dtype": "a dtype", "integers": "a list of ints", "tensors": "a list of tensors", "index": "an index",
-    "complex": "a complex number", "floats": "a list of floats", "none": "None",
+    "complex": "a complex number", "number": "a number of the run", "floats": "a list of floats", "none": "None",
 }  # fmt: skip
 
 
@@ -60,7 +60,10 @@ def _read_item(item: types_pb2.IndexItem, session: "Session") -> Any:
     raise Refusal("MALFORMED", "an item of an index says nothing")
 
 
+# Only a program has numbers that a run gives.
+_GIVEN: dict[str, Reader] = {"number": lambda argument, session: session.number(argument.number)}
 _FLOAT: dict[str, Reader] = {
+    **_GIVEN,
     "float": lambda argument, session: argument.float,
     "integer": lambda argument, session: float(argument.integer),
 }
@@ -69,6 +72,7 @@ _BOOLEAN: dict[str, Reader] = {"boolean": lambda argument, session: argument.boo
 _STRING: dict[str, Reader] = {"string": lambda argument, session: argument.string}
 _TENSOR: dict[str, Reader] = {"tensor": lambda argument, session: session.tensor(argument.tensor)}
 _NUMBER: dict[str, Reader] = {
+    **_GIVEN,
     "float": lambda argument, session: argument.float,
     "complex": lambda argument, session: complex(argument.complex.real, argument.complex.imag),
     **_INTEGER,
@@ -197,7 +201,7 @@ class Call:
         name = self.params[place].name
         if kind is None:
             raise Refusal("MALFORMED", f"{self.name}(): argument '{name}' has no value", op=self.name, argument=name)
-        allowed = " or ".join(_ARTICLES[each] for each in self.readers[place])
+        allowed = " or ".join(_ARTICLES[each] for each in self.readers[place] if each != "number")
         shown = {"float": f" ({argument.float!r})", "string": f" ({argument.string!r})"}.get(kind, "")
         self._refuse(f"argument '{name}' must be {allowed}, not {_ARTICLES[kind]}{shown}", name)
 

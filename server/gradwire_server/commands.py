@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from google.protobuf.message import Message
 
-from gradwire.v1 import commands_pb2
+from gradwire.v1 import commands_pb2, programs_pb2
 from gradwire_engine import (
     Generator,
     Tensor,
@@ -26,6 +26,7 @@ from gradwire_server.arguments import CALLS, Call, call_of
 from gradwire_server.errors import Refusal
 from gradwire_server.graphs import graph
 from gradwire_server.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, travelling
+from gradwire_server.programs import register_program
 from gradwire_server.specs import fill_spec
 
 if TYPE_CHECKING:
@@ -334,6 +335,15 @@ def release(
         answer.released = released
 
 
+def run_program(
+    session: "Session", request: programs_pb2.RunProgramRequest, answer: programs_pb2.RunProgramResponse | None
+) -> None:
+    """Run a program. Its steps are commands, so the interpreter is built upon this module."""
+    from gradwire_server.interpreter import run_program as run
+
+    run(session, request, answer)
+
+
 HANDLERS: dict[str, Handler] = {
     "create": create,
     "op": op,
@@ -349,6 +359,8 @@ HANDLERS: dict[str, Handler] = {
     "read": read,
     "release": release,
     "graph": graph,
+    "register_program": register_program,
+    "run_program": run_program,
 }
 
 
@@ -359,6 +371,8 @@ def new_ids(which: str, request: Any) -> Sequence[int]:
         return () if call is not None and call.in_place else request.outputs
     if which in ("create", "grad"):
         return (request.id,)
+    if which == "run_program":
+        return request.outputs  # type: ignore[no-any-return]
     return request.results if which == "gradients" else ()
 
 
@@ -370,8 +384,9 @@ def method_of(which: str) -> str:
 MESSAGES: dict[str, tuple[str, type[Message], type[Message]]] = {
     method_of(which): (
         which,
-        getattr(commands_pb2, f"{method_of(which)}Request"),
-        getattr(commands_pb2, f"{method_of(which)}Response"),
+        getattr(module, f"{method_of(which)}Request"),
+        getattr(module, f"{method_of(which)}Response"),
     )
     for which in HANDLERS
+    for module in (programs_pb2 if which.endswith("_program") else commands_pb2,)
 }

@@ -78,6 +78,8 @@ CODES: dict[str, grpc.StatusCode] = {
     "UNAUTHENTICATED": _Code.UNAUTHENTICATED,
     "PERMISSION_DENIED": _Code.PERMISSION_DENIED,
     "STREAM_TAKEN": _Code.ABORTED,
+    "PROGRAM_UNKNOWN": _Code.NOT_FOUND,
+    "PROGRAM_LIMIT": _Code.RESOURCE_EXHAUSTED,
 }
 _NUMBERS = {reason: errors_pb2.Reason.Value(PREFIX + reason) for reason in CODES}
 # How long a client should wait before it tries again, in seconds.

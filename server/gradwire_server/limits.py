@@ -29,6 +29,9 @@ class Limits:
     max_sessions: int = 10_000
     max_batch_commands: int = 10_000
     chunk_bytes: int = MIB
+    max_programs: int = 256
+    max_program_bytes: int = MIB
+    max_program_steps: int = 50_000
     lease_seconds: float = 300.0
     max_lease_seconds: float = 86_400.0
     gap_seconds: float = 5.0
@@ -63,6 +66,9 @@ class Limits:
             max_batch_commands=self.max_batch_commands,
             chunk_bytes=self.chunk_bytes,
             max_prepared=self.max_prepared,
+            max_programs=self.max_programs,
+            max_program_bytes=self.max_program_bytes,
+            max_program_steps=self.max_program_steps,
         )
 
 

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradwire.v1 import types_pb2
 from gradwire_engine import Account, Command, Context, Generator, Tensor
@@ -121,6 +121,7 @@ class Session:
         self.account = Account(limit=limits.max_session_bytes)
         self.transfers = Transfers(self.account)
         self.snapshots = Snapshots()
+        self.programs: dict[bytes, Any] = {}
         self.brake = Brake()
         self.inline_left = 0  # bytes of values that the response being made may still hold
         self.command = Command()
@@ -175,6 +176,10 @@ class Session:
     def tensors(self, ids: Iterable[int]) -> list[Tensor]:
         """The tensors of those ids. Raises Refusal as `tensor` does."""
         return [self.tensor(tensor_id) for tensor_id in ids]
+
+    def number(self, place: int) -> NoReturn:
+        """A number that a run gives: only a program has such. Raises Refusal: ARGUMENT_TYPE."""
+        raise Refusal("ARGUMENT_TYPE", f"number {place}: only a step of a program takes the numbers of its run")
 
     def missing(self, tensor_id: int) -> Refusal:
         """Why there is no tensor of that id."""
@@ -301,6 +306,7 @@ class Session:
         self.aliases.clear()
         self.poison.clear()
         self.snapshots.clear()
+        self.programs.clear()
         self.memory.clear()
         self.writers.clear()
         return held

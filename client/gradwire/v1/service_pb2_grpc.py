@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from gradwire.v1 import commands_pb2 as gradwire_dot_v1_dot_commands__pb2
+from gradwire.v1 import programs_pb2 as gradwire_dot_v1_dot_programs__pb2
 from gradwire.v1 import service_pb2 as gradwire_dot_v1_dot_service__pb2
 
 GRPC_GENERATED_VERSION = '1.76.0'
@@ -140,6 +141,16 @@ class AutogradServiceStub(object):
                 '/gradwire.v1.AutogradService/Stream',
                 request_serializer=gradwire_dot_v1_dot_service__pb2.StreamRequest.SerializeToString,
                 response_deserializer=gradwire_dot_v1_dot_service__pb2.StreamResponse.FromString,
+                _registered_method=True)
+        self.RegisterProgram = channel.unary_unary(
+                '/gradwire.v1.AutogradService/RegisterProgram',
+                request_serializer=gradwire_dot_v1_dot_programs__pb2.RegisterProgramRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_programs__pb2.RegisterProgramResponse.FromString,
+                _registered_method=True)
+        self.RunProgram = channel.unary_unary(
+                '/gradwire.v1.AutogradService/RunProgram',
+                request_serializer=gradwire_dot_v1_dot_programs__pb2.RunProgramRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_programs__pb2.RunProgramResponse.FromString,
                 _registered_method=True)
         self.Cancel = channel.unary_unary(
                 '/gradwire.v1.AutogradService/Cancel',
@@ -314,6 +325,20 @@ class AutogradServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RegisterProgram(self, request, context):
+        """Makes a program known to the session: commands that are sent once and run by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RunProgram(self, request, context):
+        """Runs a program.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Cancel(self, request, context):
         """Stops what a session is computing.
         """
@@ -442,6 +467,16 @@ def add_AutogradServiceServicer_to_server(servicer, server):
                     servicer.Stream,
                     request_deserializer=gradwire_dot_v1_dot_service__pb2.StreamRequest.FromString,
                     response_serializer=gradwire_dot_v1_dot_service__pb2.StreamResponse.SerializeToString,
+            ),
+            'RegisterProgram': grpc.unary_unary_rpc_method_handler(
+                    servicer.RegisterProgram,
+                    request_deserializer=gradwire_dot_v1_dot_programs__pb2.RegisterProgramRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_programs__pb2.RegisterProgramResponse.SerializeToString,
+            ),
+            'RunProgram': grpc.unary_unary_rpc_method_handler(
+                    servicer.RunProgram,
+                    request_deserializer=gradwire_dot_v1_dot_programs__pb2.RunProgramRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_programs__pb2.RunProgramResponse.SerializeToString,
             ),
             'Cancel': grpc.unary_unary_rpc_method_handler(
                     servicer.Cancel,
@@ -1027,6 +1062,60 @@ class AutogradService(object):
             '/gradwire.v1.AutogradService/Stream',
             gradwire_dot_v1_dot_service__pb2.StreamRequest.SerializeToString,
             gradwire_dot_v1_dot_service__pb2.StreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RegisterProgram(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/RegisterProgram',
+            gradwire_dot_v1_dot_programs__pb2.RegisterProgramRequest.SerializeToString,
+            gradwire_dot_v1_dot_programs__pb2.RegisterProgramResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunProgram(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/RunProgram',
+            gradwire_dot_v1_dot_programs__pb2.RunProgramRequest.SerializeToString,
+            gradwire_dot_v1_dot_programs__pb2.RunProgramResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -167,7 +167,7 @@ class NoneValue(_message.Message):
     def __init__(self) -> None: ...
 
 class Argument(_message.Message):
-    __slots__ = ("name", "tensor", "float", "integer", "boolean", "string", "dtype", "integers", "tensors", "index", "complex", "floats", "none")
+    __slots__ = ("name", "tensor", "float", "integer", "boolean", "string", "dtype", "integers", "tensors", "index", "complex", "floats", "none", "number")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
     FLOAT_FIELD_NUMBER: _ClassVar[int]
@@ -181,6 +181,7 @@ class Argument(_message.Message):
     COMPLEX_FIELD_NUMBER: _ClassVar[int]
     FLOATS_FIELD_NUMBER: _ClassVar[int]
     NONE_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     name: str
     tensor: int
     float: float
@@ -194,4 +195,5 @@ class Argument(_message.Message):
     complex: Complex
     floats: DoubleList
     none: NoneValue
-    def __init__(self, name: _Optional[str] = ..., tensor: _Optional[int] = ..., float: _Optional[float] = ..., integer: _Optional[int] = ..., boolean: bool = ..., string: _Optional[str] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., integers: _Optional[_Union[IntList, _Mapping]] = ..., tensors: _Optional[_Union[TensorList, _Mapping]] = ..., index: _Optional[_Union[Index, _Mapping]] = ..., complex: _Optional[_Union[Complex, _Mapping]] = ..., floats: _Optional[_Union[DoubleList, _Mapping]] = ..., none: _Optional[_Union[NoneValue, _Mapping]] = ...) -> None: ...
+    number: int
+    def __init__(self, name: _Optional[str] = ..., tensor: _Optional[int] = ..., float: _Optional[float] = ..., integer: _Optional[int] = ..., boolean: bool = ..., string: _Optional[str] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., integers: _Optional[_Union[IntList, _Mapping]] = ..., tensors: _Optional[_Union[TensorList, _Mapping]] = ..., index: _Optional[_Union[Index, _Mapping]] = ..., complex: _Optional[_Union[Complex, _Mapping]] = ..., floats: _Optional[_Union[DoubleList, _Mapping]] = ..., none: _Optional[_Union[NoneValue, _Mapping]] = ..., number: _Optional[int] = ...) -> None: ...

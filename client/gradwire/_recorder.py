@@ -1,0 +1,269 @@
+"""Recording: the commands of one call of a function, and the program that repeats them.
+
+While a session has a recorder, every command waits for its answer and is noted with it. Ids of tensors that the call
+made become slots of the program; those of tensors from outside become its inputs: the arguments first, then what the
+function closes over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradwire._errors import GradwireError, make_error
+from gradwire._handle import Handle
+from gradwire._place import describe_place, find_place
+from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
+
+if TYPE_CHECKING:
+    from gradwire._session import Session
+
+# Fields that name what a command makes; all other fixed64 fields name what it uses.
+_MADE = {("create", "id"), ("op", "outputs"), ("grad", "id"), ("gradients", "results")}
+_LOOKED_AT = ("describe", "graph", "release")
+
+
+class Varying(float):
+    """A number that another call of the function has another value for: a learning rate, a bias correction."""
+
+    place: int
+
+
+class Recorder:
+    """What one call does. `refused` is why it cannot be a program."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.steps: list[tuple[service_pb2.Command, service_pb2.Result]] = []
+        self.places: list[tuple[Any, int]] = []
+        #: Tensors from outside.
+        self.handles: dict[int, Handle] = {}
+        self.refused: GradwireError | None = None
+        #: Per number of the program, what gives its value so many repetitions from now.
+        self.numbers: list[Callable[[int], float]] = []
+        #: What counts repetitions: called with how many there were.
+        self.counters: dict[int, Callable[[int], None]] = {}
+        self._numbered: dict[object, int] = {}
+        self._varying: list[int | None] = []
+        self._born: list[weakref.ref[Handle]] = []
+        self._born_ids: set[int] = set()
+        self._thread = threading.get_ident()
+
+    # Called by the session and by calls of ops.
+
+    def see(self, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]]) -> None:
+        """Note the tensors of an op's arguments, and which arguments vary from call to call."""
+        if threading.get_ident() != self._thread:
+            return
+        values = [*args, *(value for _, value in kwargs)]
+        self._varying = [value.place if type(value) is Varying else None for value in values]
+        for handle in _handles(values):
+            if handle._id not in self._born_ids:
+                self.handles[handle._id] = handle
+
+    def born(self, handle: Handle) -> None:
+        """Note a new proxy."""
+        if threading.get_ident() == self._thread:
+            self._born.append(weakref.ref(handle))
+            self._born_ids.add(handle._id)
+
+    def check(self, command: service_pb2.Command) -> None:
+        """Refuse what no program holds, before it is done."""
+        if threading.get_ident() != self._thread:
+            return
+        which = command.WhichOneof("command")
+        if which == "read":
+            self._refuse(
+                "a value is read in the middle of a compiled function (item, tolist, bool, float, print, an index "
+                "that is a tensor of one element, ...); return the tensor and read it outside"
+            )
+        if which == "manual_seed" and command.manual_seed.WhichOneof("set") is None:
+            self._refuse("the random generator's state is read in a compiled function; use the session's generator")
+        if which == "create" and command.create.WhichOneof("source") != "payload":
+            self._refuse("a large tensor is made of values in a compiled function; make it outside")
+
+    def note(self, command: service_pb2.Command, result: service_pb2.Result) -> None:
+        """Note a command that went well."""
+        if threading.get_ident() != self._thread:
+            return
+        which = command.WhichOneof("command")
+        if which in _LOOKED_AT or (which == "grad" and not result.grad.HasField("grad")):
+            return
+        kept = service_pb2.Command()
+        kept.CopyFrom(command)
+        if which == "op":
+            outputs = result.op.outputs
+            if any(output.data_dependent for output in outputs):
+                self._refuse(f"{command.op.op}(): the shape of its result follows from values, which vary")
+            if not (command.op.op.endswith("_") and len(outputs) == 1 and not command.op.outputs):
+                del kept.op.outputs[:]
+                kept.op.outputs.extend([output.id for output in outputs])
+            for place, number in enumerate(self._varying):
+                if number is not None:
+                    kept.op.args[place].number = number
+            self._varying = []
+        self.steps.append((kept, result))
+        self.places.append(find_place())
+
+    def _refuse(self, why: str) -> None:
+        where = describe_place(*find_place(3))
+        self.refused = make_error(errors_pb2.REASON_NOT_SUPPORTED, f"{why}\n  {where}", 12)
+        raise self.refused
+
+    # Called by optimizers.
+
+    def vary(self, key: object, value: float, now: Callable[[int], float]) -> float:
+        """A number that `now(ahead)` gives anew for each call, `ahead` repetitions from then."""
+        if key not in self._numbered:
+            self._numbered[key] = len(self.numbers)
+            self.numbers.append(now)
+        made = Varying(value)
+        made.place = self._numbered[key]
+        return made
+
+    # When the call has returned.
+
+    def living(self) -> list[Handle]:
+        """The proxies made during the call that still exist."""
+        return [handle for reference in self._born if (handle := reference()) is not None]
+
+    def has(self, *kinds: str) -> bool:
+        """Whether there was a command of these kinds."""
+        return any(command.WhichOneof("command") in kinds for command, _ in self.steps)
+
+
+class Trace:
+    """A recorder's commands as a program, with `feeds` as its first inputs and `results` as its outputs.
+
+    `captures` are the tensors from outside that are no feeds. Raises GradwireError if one of them cannot be told.
+    """
+
+    def __init__(self, recorder: Recorder, feeds: Sequence[Handle], results: Sequence[Handle]) -> None:
+        self.recorder = recorder
+        made: set[int] = set()
+        known = {handle._id for handle in feeds}
+        outside: list[int] = []
+        for command, _ in recorder.steps:
+            which = command.WhichOneof("command")
+            assert which is not None
+            for is_made, tensor_id in _ids(which, getattr(command, which)):
+                if is_made:
+                    made.add(tensor_id)
+                elif tensor_id not in made and tensor_id not in known:
+                    known.add(tensor_id)
+                    outside.append(tensor_id)
+        self.captures = [self._handle(tensor_id) for tensor_id in outside]
+        self.feeds = list(feeds)
+        #: Of each result, its place among the outputs, or the tensor from outside that it is.
+        self.results: list[int | Handle] = []
+        self.slots: dict[int, int] = {}
+        for handle in (*feeds, *self.captures):
+            self.slots.setdefault(handle._id, len(self.slots) + 1)
+        self.program = programs_pb2.Program(numbers=len(recorder.numbers))
+        for handle in (*feeds, *self.captures):
+            self._add_input(handle)
+        for command, _ in recorder.steps:
+            self._add_step(command)
+        for handle in results:
+            if handle._id in made:
+                self.results.append(len(self.program.outputs))
+                self.program.outputs.append(self.slots[handle._id])
+            else:
+                self.results.append(handle)
+        self.data = self.program.SerializeToString(deterministic=True)
+        self.hash = hashlib.sha256(self.data).digest()
+
+    def _handle(self, tensor_id: int) -> Handle:
+        session = self.recorder.session
+        found: Any = self.recorder.handles.get(tensor_id)
+        if found is None:
+            found = session.watched.get(tensor_id)
+        if found is None or found._id != tensor_id:
+            raise make_error(
+                errors_pb2.REASON_NOT_SUPPORTED,
+                "a compiled function uses a tensor from outside that it changes into another (detach_), or that "
+                "nobody holds any more: keep it in a variable that lives as long as the function",
+                12,
+            )
+        handle: Handle = found
+        return handle
+
+    def _add_input(self, handle: Handle) -> None:
+        spec = handle._spec
+        self.program.inputs.add(
+            dtype=spec.dtype.code,  # type: ignore[arg-type]
+            shape=spec.shape,
+            device="" if spec.device_name == "cpu" else spec.device_name,
+            requires_grad=spec.requires_grad,
+        )
+
+    def _add_step(self, command: service_pb2.Command) -> None:
+        which = command.WhichOneof("command")
+        assert which is not None
+        step = self.program.steps.add()
+        request: Any = getattr(step, which)
+        request.CopyFrom(getattr(command, which))
+        _rename(request, self._slot)
+
+    def _slot(self, tensor_id: int) -> int:
+        return self.slots.setdefault(tensor_id, len(self.slots) + 1) if tensor_id else 0
+
+
+def _handles(values: Iterable[Any]) -> Iterator[Handle]:
+    for value in values:
+        if isinstance(value, Handle):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _handles(value)
+        elif hasattr(value, "items") and isinstance(value.items, (list, tuple)):  # an Index
+            yield from _handles(value.items)
+
+
+def _ids(which: str, message: Any) -> list[tuple[bool, int]]:
+    """The ids in a request, those that it uses first: (whether it makes it, the id)."""
+    found: list[tuple[bool, int]] = []
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_MESSAGE:
+            for part in value if field.is_repeated else (value,):
+                found.extend(_ids(which, part))
+        elif field.type == field.TYPE_FIXED64:
+            is_made = (which, field.name) in _MADE
+            found.extend((is_made, each) for each in (value if field.is_repeated else (value,)) if each)
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def _rename(message: Any, slot: Callable[[int], int]) -> None:
+    """Put slots in the place of ids."""
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_MESSAGE:
+            for part in value if field.is_repeated else (value,):
+                _rename(part, slot)
+        elif field.type == field.TYPE_FIXED64:
+            if field.is_repeated:
+                value[:] = [slot(each) for each in value]
+            else:
+                setattr(message, field.name, slot(value))
+
+
+def varying(tensor: Handle, key: object, now: Callable[[int], float]) -> float:
+    """`now(0)`: a number of an update of `tensor` which the next call has another value of.
+
+    While the call is recorded the program gets it as a number of its run. `now(ahead)` is the value so many
+    repetitions later. Numbers of the same key are one.
+    """
+    recorder = tensor._session.recorder
+    return now(0) if recorder is None else recorder.vary(key, now(0), now)
+
+
+def counting(tensor: Handle, state: dict[str, Any], name: str) -> None:
+    """Let `state[name]` count the updates of `tensor` that a program makes, as it does those made here."""
+    recorder = tensor._session.recorder
+    if recorder is not None:
+
+        def count(updates: int) -> None:
+            state[name] += updates
+
+        recorder.counters[id(state)] = count

@@ -1,0 +1,226 @@
+"""Running a program: its inputs bound, its steps one after the other, as often as asked for, its outputs named.
+
+A repetition is a `Scope`, which stands in for the session: the handlers of commands.py look up tensors and bind
+results there, by slot. What a step refuses ends the run; what was done before stays done, so nothing here is
+tried again when memory is short.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradwire.v1 import programs_pb2, types_pb2
+from gradwire_engine import EngineError, Tensor
+from gradwire_engine.context import CURRENT, Context
+from gradwire_engine.device import module_for
+from gradwire_engine.dtypes import name_of
+from gradwire_server import commands
+from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.programs import Input, Step, filled, find_program, refuse_argument
+from gradwire_server.specs import fill_spec
+
+if TYPE_CHECKING:
+    from gradwire_server.session import Session
+
+MAX_REPEAT = 1 << 24
+_DISABLED = types_pb2.GRAD_MODE_DISABLED
+
+
+class Scope:
+    """A repetition's tensors by slot, with what of a session the handlers of commands ask for."""
+
+    def __init__(self, session: "Session", store: dict[int, Tensor], numbers: Sequence[float]) -> None:
+        self.session = session
+        self.store = store
+        self.numbers = numbers
+        self.limits = session.limits
+        self.account = session.account
+        self.names: dict[Tensor, int] = {}
+        self.recording: Context = session.recording
+        self.not_recording: Context = session.not_recording
+
+    def tensor(self, slot: int) -> Tensor:
+        """The tensor of a slot. Raises Refusal: TENSOR_NOT_FOUND if a step before it made none."""
+        found = self.store.get(slot)
+        if found is None:
+            raise Refusal(
+                "TENSOR_NOT_FOUND", f"slot {slot} holds no tensor: the step that makes it made none", slot=slot
+            )
+        return found
+
+    def tensors(self, slots: Iterable[int]) -> list[Tensor]:
+        """The tensors of slots."""
+        return [self.tensor(slot) for slot in slots]
+
+    def check_new(self, slot: int) -> None:
+        """Slots were checked when the program was registered."""
+
+    def check_all_new(self, slots: Sequence[int]) -> None:
+        """As `check_new`."""
+
+    def check_room(self, count: int) -> None:
+        """Slots are not counted as the session's tensors."""
+
+    def bind(self, slot: int, tensor: Tensor) -> int:
+        """Let a slot hold a tensor; one without a slot is dropped."""
+        if slot:
+            self.store[slot] = tensor
+        return slot
+
+    def run(self, step: Step) -> None:
+        """Do one step and drop what nobody needs any more."""
+        if step.call is None:
+            CURRENT.set(self.recording)
+            commands.HANDLERS[step.which](self, step.request, None)  # type: ignore[arg-type]
+        else:
+            self._apply(step)
+        for slot in step.dying:
+            self.store.pop(slot, None)
+
+    def _apply(self, step: Step) -> None:
+        call, made = step.call, step.made
+        assert call is not None
+        args = filled(step.args, self.tensor, self.numbers.__getitem__)
+        CURRENT.set(self.not_recording if step.request.grad_mode == _DISABLED else self.recording)
+        result = call.apply(args)
+        if call.in_place:
+            return
+        results = [result] if type(result) is Tensor else result
+        if len(made) > len(results):
+            raise Refusal("ARGUMENT_VALUE", f"{call.name}() makes {len(results)} tensors, not {len(made)}")
+        for slot, tensor in zip(made, results, strict=False):
+            self.store[slot] = tensor
+
+
+class _Run:
+    """One RunProgram: the arguments checked against the program before anything is done."""
+
+    def __init__(self, session: "Session", request: programs_pb2.RunProgramRequest) -> None:
+        self.session = session
+        self.program = program = find_program(session, request.hash)
+        self.repeat = request.repeat or 1
+        if self.repeat > MAX_REPEAT:
+            refuse_argument("repeat", f"a program is run at most {MAX_REPEAT} times, not {self.repeat}")
+        if len(request.inputs) != len(program.inputs):
+            refuse_argument("inputs", f"the program has {len(program.inputs)} inputs, not {len(request.inputs)}")
+        self.sliced = frozenset(request.sliced)
+        self.first = request.first
+        if any(place >= len(program.inputs) for place in self.sliced):
+            refuse_argument("sliced", f"the program has {len(program.inputs)} inputs, counted from 0")
+        given, count = len(request.numbers), program.numbers
+        if given not in (count, count * self.repeat):
+            refuse_argument("numbers", f"the program takes {count} numbers for each of {self.repeat} runs, not {given}")
+        numbers = list(request.numbers)
+        self.numbers = [numbers[k : k + count] for k in range(0, given, count)] if count else [[]]
+        self.stacked = request.stacked
+        self.ids = list(request.outputs)
+        if len(self.ids) > len(program.outputs):
+            refuse_argument("outputs", f"the program has {len(program.outputs)} outputs, not {len(self.ids)}")
+        session.check_all_new(self.ids)
+        session.check_room(len(program.outputs))
+        self.inputs = session.tensors(request.inputs)
+        for place, (wanted, tensor) in enumerate(zip(program.inputs, self.inputs, strict=True)):
+            self._check_input(place, wanted, tensor)
+        self.collected: list[Any] = []
+
+    def _check_input(self, place: int, wanted: Input, tensor: Tensor) -> None:
+        shape: tuple[int, ...] = tensor.shape
+        if place in self.sliced:
+            rows = wanted.shape[0] * (self.first + self.repeat) if wanted.shape else 0
+            if not wanted.shape or not shape or shape[1:] != wanted.shape[1:] or shape[0] < rows:
+                raise Refusal(
+                    "SHAPE",
+                    f"input {place} is sliced into {self.first + self.repeat} of {list(wanted.shape)}, which {list(shape)} is not "
+                    "enough for",
+                    input=place,
+                )
+            if tensor.requires_grad:
+                raise Refusal("REQUIRES_GRAD", f"input {place} is sliced and may not require a gradient", input=place)
+        elif shape != wanted.shape:
+            raise Refusal(
+                "SHAPE", f"input {place} must have shape {list(wanted.shape)}, not {list(shape)}", input=place
+            )
+        if tensor.dtype != wanted.dtype:
+            raise Refusal(
+                "DTYPE", f"input {place} must be {name_of(wanted.dtype)}, not {name_of(tensor.dtype)}", input=place
+            )
+        if tensor.device != wanted.device:
+            raise Refusal(
+                "DEVICE_MISMATCH", f"input {place} must be on {wanted.device}, not {tensor.device}", input=place
+            )
+        if tensor.requires_grad != wanted.requires_grad:
+            needs = "require a gradient" if wanted.requires_grad else "require no gradient"
+            raise Refusal("REQUIRES_GRAD", f"input {place} must {needs}", input=place)
+
+    def slice(self, place: int, repetition: int) -> Tensor:
+        """What an input is bound to in a repetition."""
+        tensor = self.inputs[place]
+        if place not in self.sliced:
+            return tensor
+        rows = self.program.inputs[place].shape[0]
+        begin = (self.first + repetition) * rows
+        return Tensor(tensor.array[begin : begin + rows], storage=tensor.storage)
+
+    def all(self) -> list[Tensor]:
+        """Run all repetitions; the outputs."""
+        outputs: list[Tensor] = []
+        for repetition in range(self.repeat):
+            numbers = self.numbers[repetition if len(self.numbers) > 1 else 0]
+            outputs = self.once(repetition, numbers)
+            if self.stacked:
+                self._collect(repetition, outputs)
+        return [Tensor(array) for array in self.collected] if self.stacked else outputs
+
+    def once(self, repetition: int, numbers: Sequence[float]) -> list[Tensor]:
+        """Run the steps once."""
+        store = {place + 1: self.slice(place, repetition) for place in range(len(self.inputs))}
+        scope = Scope(self.session, store, numbers)
+        stopping = self.session.brake.stopping
+        done = 0
+        try:
+            for step in self.program.steps:
+                if stopping():
+                    raise self._stopped()
+                scope.run(step)
+                done += 1
+        except Exception as error:  # noqa: BLE001 - told as this step's refusal; the unforeseen is logged
+            raise self._failed(error, done, repetition) from None
+        return scope.tensors(self.program.outputs)
+
+    def _collect(self, repetition: int, outputs: Sequence[Tensor]) -> None:
+        if not repetition:
+            self.session.account.admit(self.repeat * sum(math.prod(out.shape) * out.dtype.itemsize for out in outputs))
+            self.collected = [module_for(out.device).empty((self.repeat, *out.shape), out.dtype) for out in outputs]
+        for place, output in enumerate(outputs):
+            if output.shape != self.collected[place].shape[1:]:
+                raise Refusal(
+                    "SHAPE", f"output {place} has another shape in repetition {repetition} and cannot be stacked"
+                )
+            self.collected[place][repetition] = output.array
+
+    def _stopped(self) -> Refusal:
+        refusal = self.session.brake.refusal()
+        return Refusal(refusal.reason, refusal.message.replace("; nothing has changed", ""))
+
+    def _failed(self, error: Exception, step: int, repetition: int) -> Refusal:
+        """What a step raised, with its place. Never one that lets the command be tried again from its start."""
+        if isinstance(error, EngineError) and error.reason.value == "CANCELLED":
+            error = self._stopped()
+        refusal = refusal_of(error, f"step {step} of a program")
+        refusal.metadata["step"] = str(step)
+        refusal.metadata["repetition"] = str(repetition)
+        return refusal
+
+
+def run_program(
+    session: "Session", request: programs_pb2.RunProgramRequest, answer: programs_pb2.RunProgramResponse | None
+) -> None:
+    """Run a program and bind its outputs."""
+    outputs = _Run(session, request).all()
+    session.current = session.recording
+    CURRENT.set(session.recording)
+    names = session.allot(request.outputs, len(outputs))
+    for tensor_id, tensor in zip(names, outputs, strict=True):
+        session.bind(tensor_id, tensor)
+        if answer is not None:
+            fill_spec(answer.outputs.add(), tensor, tensor_id)

@@ -1,0 +1,254 @@
+"""Programs: registered once, checked then, and run by one command.
+
+Registering decodes every step and checks all that does not depend on tensors: slots are made before they are used and
+made once, ops exist and take such arguments, numbers are among those that a run gives. Running binds the inputs and
+goes through the steps, each with the handler that the same command has outside of a program (interpreter.py).
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from google.protobuf.message import DecodeError
+
+from gradwire.v1 import programs_pb2
+from gradwire_engine.device import canonical
+from gradwire_engine.tensor import Storage
+from gradwire_server.arguments import Call, call_of
+from gradwire_server.errors import Refusal
+from gradwire_server.payload import dtype_of
+
+if TYPE_CHECKING:
+    from gradwire_engine.dtypes import DType
+    from gradwire_server.session import Session
+
+MAX_SLOT = 1 << 31
+HASH_BYTES = 32
+# What a decoded program takes in memory, times its serialized bytes; counted as the session's.
+_DECODED = 16
+# The fields of a step's request that name what it makes; every other fixed64 field names what it uses.
+_MADE = {"create": "id", "grad": "id", "gradients": "results"}
+_OPTIONAL = ("gradients", "grad_outputs", "grad")  # 0 stands for none there
+
+
+class Slot(int):
+    """A tensor of a run, by its slot: stands for it in a decoded argument list."""
+
+
+class Number(int):
+    """A number that a run gives, by its place."""
+
+
+Decoded: TypeAlias = "tuple[Any, ...]"
+
+
+@dataclass(slots=True)
+class Input:
+    """What may be bound to a slot."""
+
+    dtype: "DType"
+    shape: tuple[int, ...]
+    device: str
+    requires_grad: bool
+
+
+@dataclass(slots=True)
+class Step:
+    """A step ready to be run: an op with its decoded arguments, or another command's request."""
+
+    which: str
+    request: Any
+    call: Call | None = None
+    args: Decoded = ()
+    made: tuple[int, ...] = ()
+    used: tuple[int, ...] = ()
+    dying: tuple[int, ...] = ()  # slots that no later step uses and that are no outputs
+
+
+class Program:
+    """A registered program."""
+
+    def __init__(self, raw: bytes, session: "Session") -> None:
+        """Decode and check. Raises Refusal: MALFORMED, PROGRAM_LIMIT and what its steps' arguments are refused for."""
+        limits = session.limits
+        if len(raw) > limits.max_program_bytes:
+            raise _over("bytes", len(raw), limits.max_program_bytes)
+        try:
+            message = programs_pb2.Program.FromString(raw)
+        except DecodeError:
+            raise Refusal("MALFORMED", "the program's bytes are no Program", argument="program") from None
+        if len(message.steps) > limits.max_program_steps:
+            raise _over("steps", len(message.steps), limits.max_program_steps)
+        session.account.admit(len(raw) * _DECODED)
+        self.inputs = [_read_input(item) for item in message.inputs]
+        self.numbers = message.numbers
+        checker = _Checker(len(self.inputs), self.numbers)
+        self.steps: list[Step] = []
+        for number, step in enumerate(message.steps):
+            try:
+                self.steps.append(checker.step(step))
+            except Refusal as refusal:
+                refusal.metadata["step"] = str(number)
+                raise
+        self.outputs = tuple(checker.known(slot) for slot in message.outputs)
+        self.passed: dict[Any, Any] = {}  # plans, by what they were made for
+        self._mark_deaths()
+        self.storage = Storage(len(raw) * _DECODED, session.account)
+
+    def _mark_deaths(self) -> None:
+        """Find each slot's last use, so that a run holds no tensor longer than the same commands one by one would."""
+        needed = {*self.outputs, *range(1, len(self.inputs) + 1)}
+        for step in reversed(self.steps):
+            touched = dict.fromkeys((*step.used, *step.made))
+            step.dying = tuple(slot for slot in touched if slot not in needed)
+            needed.update(touched)
+
+
+def _over(what: str, given: int, limit: int) -> Refusal:
+    return Refusal(
+        "PROGRAM_LIMIT", f"a program has at most {limit} {what}, not {given}", limit=limit, given=given, what=what
+    )
+
+
+def _read_input(item: programs_pb2.ProgramInput) -> Input:
+    if any(size < 0 for size in item.shape) or len(item.shape) > 64:
+        raise Refusal("MALFORMED", "a program's input has a shape that no tensor has", argument="inputs")
+    return Input(dtype_of(item.dtype), tuple(item.shape), canonical(item.device or None), item.requires_grad)
+
+
+class _Checker:
+    """Stands in for a session while steps are decoded: ids are slots, and each must have been made."""
+
+    def __init__(self, inputs: int, numbers: int) -> None:
+        self.slots = set(range(1, inputs + 1))
+        self.numbers = numbers
+        self.store: dict[int, Any] = {}
+        self.used: list[int] = []
+
+    def tensor(self, slot: int) -> Slot:
+        """As Session.tensor."""
+        self.used.append(self.known(slot))
+        return Slot(slot)
+
+    def tensors(self, slots: Sequence[int]) -> list[Slot]:
+        """As Session.tensors."""
+        return [self.tensor(slot) for slot in slots]
+
+    def number(self, place: int) -> Number:
+        """As Session.number."""
+        if place >= self.numbers:
+            raise Refusal("MALFORMED", f"the program has {self.numbers} numbers and none of place {place}")
+        return Number(place)
+
+    def known(self, slot: int) -> int:
+        """The slot, if something is there."""
+        if slot not in self.slots:
+            raise Refusal("MALFORMED", f"slot {slot} is used before it is made", slot=slot)
+        return slot
+
+    def make(self, slot: int) -> int:
+        """Let a step make a slot."""
+        if not 0 < slot < MAX_SLOT:
+            raise Refusal("MALFORMED", f"a slot is a number from 1 to 2^31 - 1, not {slot}", slot=slot)
+        if slot in self.slots:
+            raise Refusal("MALFORMED", f"slot {slot} is made twice", slot=slot)
+        self.slots.add(slot)
+        return slot
+
+    def step(self, message: programs_pb2.ProgramStep) -> Step:
+        """Decode and check one step."""
+        which = message.WhichOneof("step")
+        if which is None:
+            raise Refusal("MALFORMED", "a step that says nothing, or nothing that this server knows")
+        request: Any = getattr(message, which)
+        if request.session_id or request.request_id:
+            raise Refusal("MALFORMED", "a step names no session and no request_id")
+        self.used = []
+        step = self._op(request) if which == "op" else self._other(which, request)
+        step.used = tuple(self.used)
+        return step
+
+    def _op(self, request: Any) -> Step:
+        call = call_of(request.op)
+        args = call.decode(request.args, self)  # type: ignore[arg-type]
+        if call.in_place:
+            if request.outputs:
+                raise Refusal("ARGUMENT_VALUE", f"{call.name}() works in place and makes no new tensor")
+            if type(args[0]) is not Slot:
+                raise Refusal("ARGUMENT_TYPE", f"{call.name}() works in place: its first argument must be a tensor")
+        return Step("op", request, call, args, tuple(self.make(slot) for slot in request.outputs))
+
+    def _other(self, which: str, request: Any) -> Step:
+        made = _MADE.get(which, "")
+        for field, value in request.ListFields():
+            if field.type != field.TYPE_FIXED64 or field.name == made:
+                continue
+            for slot in value if field.is_repeated else (value,):
+                if slot or field.name not in _OPTIONAL:
+                    self.tensor(slot)
+        for name in ("tensor", "data"):
+            if name in request.DESCRIPTOR.fields_by_name and not getattr(request, name):
+                self.known(0)
+        if which == "create" and request.WhichOneof("source") != "payload":
+            raise Refusal("MALFORMED", "a program's create holds its values; a larger tensor is an input")
+        if which == "manual_seed" and request.WhichOneof("set") is None:
+            raise Refusal("MALFORMED", "a program cannot read the generator's state")
+        slots = getattr(request, made) if made else ()
+        slots = (slots,) if isinstance(slots, int) else slots
+        return Step(which, request, made=tuple(self.make(slot) for slot in slots))
+
+
+def register_program(
+    session: "Session",
+    request: programs_pb2.RegisterProgramRequest,
+    answer: programs_pb2.RegisterProgramResponse | None,
+) -> None:
+    """Make a program known under its hash."""
+    name, raw = request.hash, request.program
+    if len(name) != HASH_BYTES or hashlib.sha256(raw).digest() != name:
+        raise Refusal("ARGUMENT_VALUE", "the hash is not the SHA-256 of the program's bytes", argument="hash")
+    if name not in session.programs:
+        limit = session.limits.max_programs
+        if len(session.programs) >= limit:
+            raise Refusal("PROGRAM_LIMIT", f"a session registers at most {limit} programs", limit=limit)
+        session.programs[name] = Program(raw, session)
+    if answer is not None:
+        answer.programs = len(session.programs)
+
+
+def find_program(session: "Session", name: bytes) -> Program:
+    """The program of that hash. Raises Refusal: PROGRAM_UNKNOWN."""
+    found: Program | None = session.programs.get(name)
+    if found is None:
+        shown = name[:HASH_BYTES].hex() or "that is empty"
+        raise Refusal("PROGRAM_UNKNOWN", f"the session knows no program of hash {shown}; register it first")
+    return found
+
+
+def filled(value: Any, slot: Callable[[int], Any], number: Callable[[int], float]) -> Any:
+    """A decoded argument with tensors and numbers in the places that name them."""
+    kind = type(value)
+    if kind is Slot:
+        return slot(value)
+    if kind is Number:
+        return number(value)
+    if kind is list:
+        return [filled(item, slot, number) for item in value]
+    if kind is tuple:
+        return tuple([filled(item, slot, number) for item in value])
+    return value
+
+
+def refuse_argument(argument: str, message: str) -> NoReturn:
+    """Refuse what a run gives."""
+    raise Refusal("ARGUMENT_VALUE", message, argument=argument)
+
+
+def flat(value: Any) -> Iterator[Any]:
+    """The items of nested lists and tuples."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from flat(item)
+    else:
+        yield value
