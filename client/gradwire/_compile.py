@@ -227,7 +227,7 @@ class _Call:
         assert self.batch is not None
         if not spec.shape or spec.shape[0] < self.batch:
             raise GradwireValueError(
-                f"compile(batch_size={self.batch}): a sliced argument has shape {tuple(spec.shape)}, fewer rows than that"
+                f"compile(batch_size={self.batch}): a sliced argument of shape {tuple(spec.shape)} has fewer rows"
             )
         if spec.requires_grad:
             raise GradwireValueError("compile(batch_size=…): a sliced argument may not require a gradient")
@@ -304,7 +304,7 @@ def _walk_argument(walk: Walk, value: Any) -> None:
         walk.add(value)
 
 
-def _is_named(owner: Compiled, name: int | str) -> bool:
+def _is_named(owner: Compiled, name: Any) -> bool:
     if owner._sliced is None or name in owner._sliced:
         return True
     code = getattr(owner._function, "__code__", None)
@@ -420,7 +420,7 @@ class _Recording:
             for command, _ in noted.recorder.steps
             if command.WhichOneof("command") == "set_grad"
         }
-        #: Per input that has a gradient: its place, whether it had none before, what it has afterwards, a new one or not.
+        #: Per input that has a gradient: its place, whether it had none, what it has then, and whether a new one.
         self.leaves: list[tuple[int, bool, Any, bool]] = []
         for place, handle in enumerate((*trace.feeds, *trace.captures)):
             if handle._spec.requires_grad:

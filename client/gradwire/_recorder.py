@@ -8,6 +8,7 @@ function closes over.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -160,8 +161,9 @@ class Trace:
         #: Of each result, its place among the outputs, or the tensor from outside that it is.
         self.results: list[int | Handle] = []
         self.slots: dict[int, int] = {}
-        for handle in (*feeds, *self.captures):
-            self.slots.setdefault(handle._id, len(self.slots) + 1)
+        for place, handle in enumerate((*feeds, *self.captures)):
+            self.slots.setdefault(handle._id, place + 1)
+        self._next = itertools.count(len(feeds) + len(self.captures) + 1)
         self.program = programs_pb2.Program(numbers=len(recorder.numbers))
         for handle in (*feeds, *self.captures):
             self._add_input(handle)
@@ -194,7 +196,7 @@ class Trace:
     def _add_input(self, handle: Handle) -> None:
         spec = handle._spec
         self.program.inputs.add(
-            dtype=spec.dtype.code,  # type: ignore[arg-type]
+            dtype=spec.dtype.code,
             shape=spec.shape,
             device="" if spec.device_name == "cpu" else spec.device_name,
             requires_grad=spec.requires_grad,
@@ -209,7 +211,9 @@ class Trace:
         _rename(request, self._slot)
 
     def _slot(self, tensor_id: int) -> int:
-        return self.slots.setdefault(tensor_id, len(self.slots) + 1) if tensor_id else 0
+        if tensor_id and tensor_id not in self.slots:
+            self.slots[tensor_id] = next(self._next)
+        return self.slots[tensor_id] if tensor_id else 0
 
 
 def _handles(values: Iterable[Any]) -> Iterator[Handle]:

@@ -130,8 +130,8 @@ class _Run:
             if not wanted.shape or not shape or shape[1:] != wanted.shape[1:] or shape[0] < rows:
                 raise Refusal(
                     "SHAPE",
-                    f"input {place} is sliced into {self.first + self.repeat} of {list(wanted.shape)}, which {list(shape)} is not "
-                    "enough for",
+                    f"input {place} is cut into {self.first + self.repeat} slices of {list(wanted.shape)}, which "
+                    f"{list(shape)} does not give",
                     input=place,
                 )
             if tensor.requires_grad:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from google.protobuf.message import DecodeError
 
 from gradwire.v1 import programs_pb2
+from gradwire_engine import EngineError
 from gradwire_engine.device import canonical
 from gradwire_engine.tensor import Storage
 from gradwire_server.arguments import Call, call_of
@@ -88,7 +89,7 @@ class Program:
         for number, step in enumerate(message.steps):
             try:
                 self.steps.append(checker.step(step))
-            except Refusal as refusal:
+            except (Refusal, EngineError) as refusal:
                 refusal.metadata["step"] = str(number)
                 raise
         self.outputs = tuple(checker.known(slot) for slot in message.outputs)

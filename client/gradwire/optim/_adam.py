@@ -6,6 +6,7 @@ from typing import Any
 
 from gradwire import _ops
 from gradwire._create import zeros_like
+from gradwire._recorder import counting, varying
 from gradwire._tensor import Tensor
 from gradwire.optim._optimizer import Optimizer, Params, refuse_negative, refuse_unsupported
 
@@ -65,22 +66,29 @@ class Adam(Optimizer):
                 self._update_one(param, -grad if group["maximize"] else grad, group)
 
     def _update_one(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        lr, (beta1, beta2) = float(group["lr"]), group["betas"]
+        beta1, beta2 = group["betas"]
         state = self._state_of(param, group["amsgrad"])
         state["step"] += 1
+        counting(param, state, "step")
+        # Parameters that have made as many steps share their numbers.
+        kind = (id(group), state["step"])
         if group["weight_decay"] != 0:
             if group["decoupled_weight_decay"]:
-                param.mul_(1 - lr * group["weight_decay"])
+                param.mul_(
+                    varying(param, ("decay", kind), lambda ahead: 1 - float(group["lr"]) * group["weight_decay"])
+                )
             else:
                 grad = grad.add(param, alpha=group["weight_decay"])
         mean: Tensor = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
         square: Tensor = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         if group["amsgrad"]:
             square = state["max_exp_avg_sq"].copy_(_ops.maximum(state["max_exp_avg_sq"], square))
-        mean_correction = 1 - beta1 ** state["step"]
-        root_correction = (1 - beta2 ** state["step"]) ** 0.5
-        divisor = (square.sqrt() / root_correction).add_(group["eps"])
-        param.addcdiv_(mean, divisor, value=-lr / mean_correction)
+        root = varying(param, ("root", kind), lambda ahead: (1 - beta2 ** (state["step"] + ahead)) ** 0.5)
+        size = varying(
+            param, ("size", kind), lambda ahead: -float(group["lr"]) / (1 - beta1 ** (state["step"] + ahead))
+        )
+        divisor = (square.sqrt() / root).add_(group["eps"])
+        param.addcdiv_(mean, divisor, value=size)
 
     def _state_of(self, param: Tensor, amsgrad: bool) -> dict[str, Any]:
         state = self.state[param]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradwire._recorder import varying
 from gradwire.optim._optimizer import Optimizer, Params, refuse_negative, refuse_unsupported
 
 
@@ -48,7 +49,7 @@ class SGD(Optimizer):
         super().__init__(params, defaults)
 
     def _update(self, group: dict[str, Any]) -> None:
-        lr, momentum, weight_decay = float(group["lr"]), group["momentum"], group["weight_decay"]
+        momentum, weight_decay = group["momentum"], group["weight_decay"]
         for param in group["params"]:
             grad = param.grad
             if grad is None:
@@ -65,4 +66,4 @@ class SGD(Optimizer):
                 else:
                     buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
                 grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
-            param.add_(grad, alpha=-lr)
+            param.add_(grad, alpha=varying(param, ("lr", id(group)), lambda ahead: -float(group["lr"])))
