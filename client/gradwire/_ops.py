@@ -134,6 +134,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "interpolate": {"size": None, "scale_factor": None, "mode": 'nearest', "align_corners": None, "recompute_scale_factor": None, "antialias": False},
     "isclose": {"rtol": 1e-05, "atol": 1e-08, "equal_nan": False},
     "isin": {"assume_unique": False, "invert": False},
+    "istft": {"hop_length": None, "win_length": None, "window": None, "center": True, "normalized": False, "onesided": None, "length": None, "return_complex": False},
     "kl_div": {"size_average": None, "reduce": None, "reduction": 'mean', "log_target": False},
     "kthvalue": {"dim": -1, "keepdim": False},
     "l1_loss": {"size_average": None, "reduce": None, "reduction": 'mean', "weight": None},
@@ -185,6 +186,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "median": {"dim": None, "keepdim": False},
     "meshgrid": {"indexing": None},
     "min": {"dim": None, "keepdim": False, "other": None},
+    "mode": {"dim": -1, "keepdim": False},
     "mse_loss": {"size_average": None, "reduce": None, "reduction": 'mean', "weight": None},
     "multi_head_attention_forward": {"training": True, "key_padding_mask": None, "need_weights": True, "attn_mask": None, "use_separate_proj_weight": False, "q_proj_weight": None, "k_proj_weight": None, "v_proj_weight": None, "static_k": None, "static_v": None, "average_attn_weights": True, "is_causal": False},
     "multi_margin_loss": {"p": 1, "margin": 1.0, "weight": None, "size_average": None, "reduce": None, "reduction": 'mean'},
@@ -192,6 +194,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "multilabel_soft_margin_loss": {"weight": None, "size_average": None, "reduce": None, "reduction": 'mean'},
     "multinomial": {"replacement": False},
     "nan_to_num": {"nan": None, "posinf": None, "neginf": None},
+    "nanmean": {"dim": None, "keepdim": False, "dtype": None},
+    "nanmedian": {"dim": None, "keepdim": False},
+    "nanquantile": {"dim": None, "keepdim": False, "interpolation": 'linear'},
     "nansum": {"dim": None, "keepdim": False, "dtype": None},
     "new_empty": {"dtype": None, "device": None, "requires_grad": False},
     "new_full": {"dtype": None, "device": None, "requires_grad": False},
@@ -248,6 +253,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "stack": {"dim": 0},
     "std": {"dim": None, "unbiased": None, "keepdim": False, "correction": None},
     "std_mean": {"dim": None, "unbiased": None, "keepdim": False, "correction": None},
+    "stft": {"hop_length": None, "win_length": None, "window": None, "center": True, "pad_mode": 'reflect', "normalized": False, "onesided": None, "return_complex": None, "align_to_window": None},
     "sub": {"alpha": 1},
     "sum": {"dim": None, "keepdim": False, "dtype": None},
     "take_along_dim": {"dim": None},
@@ -264,6 +270,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "unbind": {"dim": 0},
     "uniform": {"from_": 0.0, "to": 1.0},
     "unique": {"sorted": True, "return_inverse": False, "return_counts": False, "dim": None},
+    "unique_consecutive": {"return_inverse": False, "return_counts": False, "dim": None},
     "var": {"dim": None, "unbiased": None, "keepdim": False, "correction": None},
     "var_mean": {"dim": None, "unbiased": None, "keepdim": False, "correction": None},
     "zeros": {"dtype": None, "device": None, "requires_grad": False},
@@ -317,6 +324,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "masked_fill": frozenset({'value'}),
     "mul": frozenset({'input', 'other'}),
     "multi_margin_loss": frozenset({'p', 'margin'}),
+    "nanquantile": frozenset({'q'}),
     "ne": frozenset({'other'}),
     "new_full": frozenset({'fill_value'}),
     "normal": frozenset({'mean', 'std'}),
@@ -340,7 +348,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "where": frozenset({'input', 'other'}),
     "xlogy": frozenset({'input', 'other'}),
 }
-TORCH_NAMES = frozenset(['abs', 'absolute', 'acos', 'acosh', 'add', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'arccos', 'arccosh', 'arcsin', 'arcsinh', 'arctan', 'arctan2', 'arctanh', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'binomial', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'block_diag', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'celu', 'cholesky_inverse', 'cholesky_solve', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clip', 'clone', 'column_stack', 'combinations', 'complex', 'concat', 'concatenate', 'conj', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_trapezoid', 'deg2rad', 'det', 'detach', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dist', 'div', 'divide', 'dot', 'dsplit', 'dstack', 'einsum', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expm1', 'eye', 'fill', 'fix', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'ger', 'greater', 'greater_equal', 'gt', 'hardshrink', 'heaviside', 'histc', 'hsplit', 'hstack', 'hypot', 'i0', 'igamma', 'igammac', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inverse', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'le', 'lerp', 'less', 'less_equal', 'lgamma', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logspace', 'logsumexp', 'lt', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mm', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nansum', 'narrow', 'ne', 'neg', 'negative', 'nonzero', 'norm', 'normal', 'not_equal', 'ones', 'ones_like', 'outer', 'permute', 'poisson', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'remainder', 'renorm', 'repeat_interleave', 'reshape', 'resolve_conj', 'roll', 'rot90', 'round', 'row_stack', 'rsqrt', 'rsub', 'scalar_tensor', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'sgn', 'sigmoid', 'sign', 'signbit', 'sin', 'sinc', 'sinh', 'slice_scatter', 'slogdet', 'softmax', 'sort', 'split', 'split_with_sizes', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'sub', 'subtract', 'sum', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tensor_split', 'tensordot', 'threshold', 'tile', 'topk', 'trace', 'transpose', 'trapezoid', 'trapz', 'tril', 'tril_indices', 'triu', 'triu_indices', 'true_divide', 'trunc', 'unbind', 'unflatten', 'unique', 'unsafe_chunk', 'unsafe_split', 'unsafe_split_with_sizes', 'unsqueeze', 'var', 'var_mean', 'vdot', 'view_as_complex', 'view_as_real', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like'])
+TORCH_NAMES = frozenset(['abs', 'absolute', 'acos', 'acosh', 'add', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'arccos', 'arccosh', 'arcsin', 'arcsinh', 'arctan', 'arctan2', 'arctanh', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'binomial', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'block_diag', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'celu', 'cholesky_inverse', 'cholesky_solve', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clip', 'clone', 'column_stack', 'combinations', 'complex', 'concat', 'concatenate', 'conj', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_trapezoid', 'deg2rad', 'det', 'detach', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dist', 'div', 'divide', 'dot', 'dsplit', 'dstack', 'einsum', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expm1', 'eye', 'fill', 'fix', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'ger', 'greater', 'greater_equal', 'gt', 'hardshrink', 'heaviside', 'histc', 'hsplit', 'hstack', 'hypot', 'i0', 'igamma', 'igammac', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inverse', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'istft', 'kron', 'kthvalue', 'le', 'lerp', 'less', 'less_equal', 'lgamma', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logspace', 'logsumexp', 'lt', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mm', 'mode', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'ne', 'neg', 'negative', 'nonzero', 'norm', 'normal', 'not_equal', 'ones', 'ones_like', 'outer', 'permute', 'poisson', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'remainder', 'renorm', 'repeat_interleave', 'reshape', 'resolve_conj', 'roll', 'rot90', 'round', 'row_stack', 'rsqrt', 'rsub', 'scalar_tensor', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'sgn', 'sigmoid', 'sign', 'signbit', 'sin', 'sinc', 'sinh', 'slice_scatter', 'slogdet', 'softmax', 'sort', 'split', 'split_with_sizes', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'stft', 'sub', 'subtract', 'sum', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tensor_split', 'tensordot', 'threshold', 'tile', 'topk', 'trace', 'transpose', 'trapezoid', 'trapz', 'tril', 'tril_indices', 'triu', 'triu_indices', 'true_divide', 'trunc', 'unbind', 'unflatten', 'unique', 'unique_consecutive', 'unsafe_chunk', 'unsafe_split', 'unsafe_split_with_sizes', 'unsqueeze', 'var', 'var_mean', 'vdot', 'view_as_complex', 'view_as_real', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like'])
 
 
 def H(input: Tensor) -> Tensor:
@@ -1580,6 +1588,15 @@ def isposinf(input: Tensor) -> Tensor:
     return _call("isposinf", (input,))
 
 
+def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False) -> Tensor:
+    """The signal of which `stft` with the same arguments gives the input (torch.istft).
+
+    input: (frequencies, frames) or (batch, frequencies, frames), complex; result: (length,) or (batch, length).
+    Raises EngineError: RUNTIME for sizes that do not fit and where the windows' squares add up to 0.
+    """
+    return _call("istft", (input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex))
+
+
 def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', log_target: bool = False) -> Tensor:
     """The Kullback-Leibler divergence of log-probabilities from probabilities (torch.nn.functional.kl_div).
 
@@ -2179,6 +2196,11 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return _call("mm", (input, mat2))
 
 
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The value that comes most often along dim, the smallest of several, and where it comes last (torch.mode)."""
+    return _call("mode", (input, dim, keepdim), (), ('values', 'indices'))
+
+
 def moveaxis(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Dimensions moved to other places, the rest in order (torch.movedim)."""
     return _call("moveaxis", (input, source, destination))
@@ -2269,6 +2291,21 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 def nan_to_num(input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """nan and infinities replaced: by 0, the largest and the smallest number unless told (torch.nan_to_num)."""
     return _call("nan_to_num", (input, nan, posinf, neginf))
+
+
+def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+    """The mean over dim, or all of them, of what is not nan (torch.nanmean). Raises EngineError: RUNTIME for ints."""
+    return _call("nanmean", (input, dim, keepdim), (("dtype", dtype),))
+
+
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower of the two middle values that are not nan, or values and indices along dim (torch.nanmedian)."""
+    return _call("nanmedian", (input, dim, keepdim), (), ('values', 'indices'))
+
+
+def nanquantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear') -> Tensor:
+    """The q-th quantiles of what is not nan (torch.nanquantile). Takes what `quantile` takes."""
+    return _call("nanquantile", (input, q, dim, keepdim), (("interpolation", interpolation),))
 
 
 def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
@@ -2883,6 +2920,17 @@ def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bo
     return _call("std_mean", (input, dim, unbiased, keepdim), (("correction", correction),), ('std', 'mean'))
 
 
+def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, pad_mode: str = 'reflect', normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None, align_to_window: bool | None = None) -> Tensor:
+    """The transforms of windows of a signal, hop_length apart (torch.stft).
+
+    input: (length,) or (batch, length); result: (batch, frequencies, frames), complex, or with a last dimension of two
+    numbers where return_complex is False. window: (win_length,), in the middle of n_fft places; center: padded by
+    pad_mode so that frames are centred on their places; onesided: the half that gives the rest, of real signals the
+    default. Raises EngineError: RUNTIME for sizes that do not fit.
+    """
+    return _call("stft", (input, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window))
+
+
 def sub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
     """input - alpha * other (torch.sub)."""
     return _call("sub", (input, other), (("alpha", alpha),))
@@ -3058,6 +3106,15 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
     Raises EngineError: NOT_SUPPORTED for complex numbers, DIM_OUT_OF_RANGE.
     """
     return _call("unique", (input, sorted, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
+
+
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    """The first of each run of equal elements, or slices along dim (torch.unique_consecutive).
+
+    return_inverse: also which run each element is in; return_counts: also how long each run is.
+    Raises EngineError: NOT_SUPPORTED for complex numbers, DIM_OUT_OF_RANGE, RUNTIME.
+    """
+    return _call("unique_consecutive", (input, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
@@ -3913,6 +3970,10 @@ class TensorMethods:
         """See `gradwire.isposinf`: Where it is plus infinity (torch.isposinf)."""
         return _call("isposinf", (self,))
 
+    def istft(self, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False) -> Tensor:
+        """See `gradwire.istft`: The signal of which `stft` with the same arguments gives the input (torch.istft)."""
+        return _call("istft", (self, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex))
+
     def kron(self, other: Tensor) -> Tensor:
         """See `gradwire.kron`: Every element of input times the whole of other, laid out in blocks (torch.kron)."""
         return _call("kron", (self, other))
@@ -4117,6 +4178,10 @@ class TensorMethods:
         """See `gradwire.mm`: The product of two matrices (torch.mm)."""
         return _call("mm", (self, mat2))
 
+    def mode(self, dim: int = -1, keepdim: bool = False) -> Any:
+        """See `gradwire.mode`: The value that comes most often along dim, the smallest of several, and where it comes last (torch.mode)."""
+        return _call("mode", (self, dim, keepdim), (), ('values', 'indices'))
+
     def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
         """See `gradwire.moveaxis`: Dimensions moved to other places, the rest in order (torch.movedim)."""
         return _call("moveaxis", (self, source, destination))
@@ -4160,6 +4225,18 @@ class TensorMethods:
     def nan_to_num_(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
         """In-place form of `nan_to_num`."""
         return _call("nan_to_num_", (self, nan, posinf, neginf))
+
+    def nanmean(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+        """See `gradwire.nanmean`: The mean over dim, or all of them, of what is not nan (torch.nanmean). Raises EngineError: RUNTIME for ints."""
+        return _call("nanmean", (self, dim, keepdim), (("dtype", dtype),))
+
+    def nanmedian(self, dim: int | None = None, keepdim: bool = False) -> Any:
+        """See `gradwire.nanmedian`: The lower of the two middle values that are not nan, or values and indices along dim (torch.nanmedian)."""
+        return _call("nanmedian", (self, dim, keepdim), (), ('values', 'indices'))
+
+    def nanquantile(self, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear') -> Tensor:
+        """See `gradwire.nanquantile`: The q-th quantiles of what is not nan (torch.nanquantile). Takes what `quantile` takes."""
+        return _call("nanquantile", (self, q, dim, keepdim), (("interpolation", interpolation),))
 
     def nansum(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
         """See `gradwire.nansum`: The sum over dim, or all of them, of what is not nan (torch.nansum)."""
@@ -4481,6 +4558,10 @@ class TensorMethods:
         """See `gradwire.std`: The square root of the variance (torch.std)."""
         return _call("std", (self, dim, unbiased, keepdim), (("correction", correction),))
 
+    def stft(self, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, pad_mode: str = 'reflect', normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None, align_to_window: bool | None = None) -> Tensor:
+        """See `gradwire.stft`: The transforms of windows of a signal, hop_length apart (torch.stft)."""
+        return _call("stft", (self, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window))
+
     def sub(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
         """See `gradwire.sub`: input - alpha * other (torch.sub)."""
         return _call("sub", (self, other), (("alpha", alpha),))
@@ -4604,6 +4685,10 @@ class TensorMethods:
     def unique(self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
         """See `gradwire.unique`: The distinct elements, or slices along dim, always in order (torch.unique)."""
         return _call("unique", (self, sorted, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
+
+    def unique_consecutive(self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+        """See `gradwire.unique_consecutive`: The first of each run of equal elements, or slices along dim (torch.unique_consecutive)."""
+        return _call("unique_consecutive", (self, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
 
     def unsqueeze(self, dim: int) -> Tensor:
         """See `gradwire.unsqueeze`: With a dimension of size 1 put before `dim` (torch.unsqueeze)."""

@@ -15,7 +15,7 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import sub
 from gradwire_engine.ops.checks import normalize_dim, normalize_dims
-from gradwire_engine.ops.compare import eq, logical_xor
+from gradwire_engine.ops.compare import eq, logical_not, logical_xor
 from gradwire_engine.ops.fill import where
 from gradwire_engine.ops.gather import gather_backward
 from gradwire_engine.ops.join import cat, stack
@@ -139,4 +139,4 @@ def nansum(
     return total(input, normalize_dims(dim, input.ndim), keepdim, dtype=dtype)
 
 
-nansum.grad(input=lambda g, input, dim, keepdim: where(isnan(input), 0, keep(g, input.shape, dim, keepdim)))
+nansum.grad(input=lambda g, input, dim, keepdim: keep(g, input.shape, dim, keepdim) * logical_not(isnan(input)))

@@ -26,7 +26,7 @@ from gradwire_engine.ops.shape import narrow
 
 Ints = Any
 # How a transform is scaled: not at all, by 1/sqrt(n), by 1/n; and what SciPy calls that, by direction.
-_PLAIN, _ROOT, _FULL = range(3)
+PLAIN_SCALE, ROOT_SCALE, FULL_SCALE = range(3)
 _FORWARD = ("backward", "ortho", "forward")
 _BACKWARD = ("forward", "ortho", "backward")
 
@@ -137,10 +137,10 @@ def _real(name: str, input: Any) -> Any:
 def _scale(norm: str | None, forward: bool) -> int:
     """The scaling that a `norm` means in a direction."""
     if norm == "ortho":
-        return _ROOT
+        return ROOT_SCALE
     if norm not in (None, "backward", "forward"):
         raise EngineError(Reason.RUNTIME, f'Invalid normalization mode: "{norm}"')
-    return _FULL if (norm == "forward") == forward else _PLAIN
+    return FULL_SCALE if (norm == "forward") == forward else PLAIN_SCALE
 
 
 def _one(input: Any, n: int | None, dim: int) -> tuple[int, int]:

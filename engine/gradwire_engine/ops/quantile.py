@@ -12,7 +12,7 @@ from gradwire_engine.op import composite
 from gradwire_engine.ops.binary import lerp
 from gradwire_engine.ops.checks import normalize_dim
 from gradwire_engine.ops.fill import where
-from gradwire_engine.ops.gather import index_select
+from gradwire_engine.ops.gather import gather
 from gradwire_engine.ops.reduce import any as any_of
 from gradwire_engine.ops.shape import movedim, narrow, reshape
 from gradwire_engine.ops.sort import sort
@@ -54,14 +54,28 @@ def quantile(
     input: float32 or float64; q: a number, or a tensor of at most one dimension, which then comes first in the
     result; interpolation: "linear", "lower", "higher", "midpoint" or "nearest". Raises EngineError: RUNTIME.
     """
+    return _quantile(input, q, dim, keepdim, interpolation, False)
+
+
+@composite
+def nanquantile(
+    input: Array, q: Array | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Any:
+    """The q-th quantiles of what is not nan (torch.nanquantile). Takes what `quantile` takes."""
+    return _quantile(input, q, dim, keepdim, interpolation, True)
+
+
+def _quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool) -> Any:
     _check(input, q, interpolation)
     ndim, place = input.ndim, 0 if dim is None else normalize_dim(dim, input.ndim)
     flat = reshape(input, (-1,)) if dim is None else movedim(input, place, -1) if ndim else reshape(input, (1,))
-    length = flat.shape[-1]
     ordered = sort(flat, -1)[0]
-    ranks = reshape(q, (-1,)) * (length - 1) if hasattr(q, "dtype") else _constant(input, q * (length - 1))
+    missing = isnan(flat)
+    last = _last(missing, flat, ignore_nan)
+    ranks = reshape(q, (-1,)) * last if hasattr(q, "dtype") else last * q
     found = _interpolated(ordered, ranks, interpolation)
-    found = where(any_of(isnan(flat), -1, True), narrow(ordered, -1, length - 1, 1), found)
+    if not ignore_nan:
+        found = where(any_of(missing, -1, True), narrow(ordered, -1, flat.shape[-1] - 1, 1), found)
     found = movedim(found, -1, 0)
     kept = _kept(input.shape, None if dim is None else place)
     shape = kept if keepdim else flat.shape[:-1]
@@ -72,10 +86,14 @@ def _kept(shape: tuple[int, ...], place: int | None) -> tuple[int, ...]:
     return tuple(1 if place in (None, axis) else size for axis, size in enumerate(shape))
 
 
-def _constant(like: Any, value: float) -> Any:
-    array = like.array if type(like) is Tensor else like
-    made = module_of(array).asarray([value], array.dtype)
-    return Tensor(made) if type(like) is Tensor else made
+def _last(missing: Any, flat: Any, ignore_nan: bool) -> Any:
+    """The largest rank of each line of values: that of the last, or of the last that is not nan; a constant."""
+    array = missing.array if type(missing) is Tensor else missing
+    xp = module_of(array)
+    last = xp.full((*array.shape[:-1], 1), array.shape[-1] - 1, flat.dtype)
+    if ignore_nan:
+        last = xp.maximum(last - array.sum(-1, keepdims=True), 0).astype(flat.dtype)
+    return _like(flat, last)
 
 
 def _interpolated(ordered: Any, ranks: Any, way: str) -> Any:
@@ -84,9 +102,9 @@ def _interpolated(ordered: Any, ranks: Any, way: str) -> Any:
     xp = module_of(at)
     if way in ("lower", "higher", "nearest"):
         rounded = {"lower": xp.floor, "higher": xp.ceil, "nearest": xp.rint}[way](at)
-        return index_select(ordered, -1, _like(ordered, rounded.astype(dtypes.int64)))
+        return gather(ordered, -1, _like(ordered, rounded.astype(dtypes.int64)))
     below, above = xp.floor(at), xp.ceil(at)
-    low, high = (index_select(ordered, -1, _like(ordered, rank.astype(dtypes.int64))) for rank in (below, above))
+    low, high = (gather(ordered, -1, _like(ordered, rank.astype(dtypes.int64))) for rank in (below, above))
     if way == "midpoint":
         return lerp(low, high, 0.5)
     return lerp(low, high, ranks - _like(ordered, below))

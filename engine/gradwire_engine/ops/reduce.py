@@ -259,7 +259,7 @@ def _shared(g: Any, input: Any, out: Any, dim: Any = None, keepdim: bool = False
     return keep(g, shape, dim, keepdim) * winners / ties
 
 
-def _shared_by_all(g: Any, input: Any, out: Any) -> Any:
+def shared_by_all(g: Any, input: Any, out: Any) -> Any:
     """The same over all dimensions, where PyTorch lets a nan result's gradient go to the nans."""
     winners = logical_or(eq(input, out), logical_and(isnan(input), isnan(out)))
     return where(winners, g / sum(winners), 0)
@@ -293,8 +293,8 @@ def _min_all(xp: Any, input: Array) -> Array:
 
 amax.grad(input=_shared)
 amin.grad(input=_shared)
-_max_all.grad(input=_shared_by_all)
-_min_all.grad(input=_shared_by_all)
+_max_all.grad(input=shared_by_all)
+_min_all.grad(input=shared_by_all)
 
 
 def _refuse_complex(name: str, input: Array) -> None:
@@ -503,7 +503,7 @@ def _median_all(xp: Any, input: Array) -> Array:
     return median_dim(input.reshape(-1), 0, False)[0]
 
 
-_median_all.grad(input=_shared_by_all)
+_median_all.grad(input=shared_by_all)
 
 
 @composite(outputs=("values", "indices"))

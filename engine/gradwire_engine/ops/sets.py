@@ -47,6 +47,45 @@ def unique(
     return tuple(wanted) if len(wanted) > 1 else values
 
 
+@op(name="_unique_consecutive", data_dependent=True, outputs=("output", "inverse", "counts"))
+def _unique_consecutive(xp: Any, input: Array, dim: int | None) -> Any:
+    """The first of each run of equal elements, or slices along dim; which run each is in; how long each is."""
+    lines = input.reshape(-1) if dim is None else xp.moveaxis(input, dim, 0)
+    length = lines.shape[0]
+    starts = xp.ones(length, bool)
+    if length:
+        starts[1:] = (lines[1:] != lines[:-1]).any(tuple(range(1, lines.ndim)))
+    first = xp.flatnonzero(starts)
+    inverse = (xp.cumsum(starts) - 1).astype(dtypes.int64)
+    counts = xp.diff(xp.append(first, length)).astype(dtypes.int64)
+    kept = lines[first]
+    if dim is None:
+        return kept, inverse.reshape(input.shape), counts
+    return xp.moveaxis(kept, 0, dim), inverse, counts
+
+
+@composite(data_dependent=True, differentiable=False, outputs=("output", "inverse_indices", "counts"))
+def unique_consecutive(
+    input: Array, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The first of each run of equal elements, or slices along dim (torch.unique_consecutive).
+
+    return_inverse: also which run each element is in; return_counts: also how long each run is.
+    Raises EngineError: NOT_SUPPORTED for complex numbers, DIM_OUT_OF_RANGE, RUNTIME.
+    """
+    if dtypes.category(input.dtype) == dtypes.COMPLEX:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"unique\" not implemented for '{dtypes.TITLES[input.dtype]}'")
+    if dim is not None:
+        dim = normalize_dim(dim, input.ndim)
+        if any(not size for axis, size in enumerate(input.shape) if axis != dim):
+            raise EngineError(
+                Reason.RUNTIME, "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+            )
+    values, inverse, counts = _unique_consecutive(input, dim)
+    wanted = [values, *([inverse] if return_inverse else []), *([counts] if return_counts else [])]
+    return tuple(wanted) if len(wanted) > 1 else values
+
+
 @op
 def isin(
     xp: Any,

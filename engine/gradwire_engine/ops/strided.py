@@ -38,7 +38,7 @@ def unfold(xp: Any, input: Array, dimension: int, size: int, step: int) -> Array
 
 
 @op(name="_unfold_backward")
-def _unfold_backward(xp: Any, g: Array, shape: Ints, dimension: int, size: int, step: int) -> Array:
+def unfold_backward(xp: Any, g: Array, shape: Ints, dimension: int, size: int, step: int) -> Array:
     """Zeros of a shape, with the gradients of all windows added."""
     if not shape:
         return g.sum().reshape(()) if size else xp.zeros((), g.dtype)
@@ -51,9 +51,9 @@ def _unfold_backward(xp: Any, g: Array, shape: Ints, dimension: int, size: int, 
 
 
 unfold.grad(
-    input=lambda g, input_meta, dimension, size, step: _unfold_backward(g, input_meta.shape, dimension, size, step)
+    input=lambda g, input_meta, dimension, size, step: unfold_backward(g, input_meta.shape, dimension, size, step)
 )
-_unfold_backward.grad(g=lambda g, dimension, size, step: unfold(g, dimension, size, step))
+unfold_backward.grad(g=lambda g, dimension, size, step: unfold(g, dimension, size, step))
 
 
 # A geometry is (sizes, strides, offset), counted in elements of a shared line of memory.

@@ -1,0 +1,122 @@
+"""Middles of samples: means and medians that pass over nan, and the most frequent values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.dtypes import DType
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import composite, op
+from gradwire_engine.ops.checks import needs_order, normalize_dim
+from gradwire_engine.ops.cumulative import nansum
+from gradwire_engine.ops.reduce import shared_by_all
+from gradwire_engine.ops.reduce import sum as total
+from gradwire_engine.ops.sort import scatter_selected
+from gradwire_engine.ops.unary import isnan
+from gradwire_engine.tensor import Tensor
+
+Ints = Any
+
+
+@composite
+def nanmean(
+    input: Array, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Any:  # fmt: skip
+    """The mean over dim, or all of them, of what is not nan (torch.nanmean). Raises EngineError: RUNTIME for ints."""
+    if dtypes.category(input.dtype) < dtypes.FLOAT:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"nanmean(): expected input to have floating point or complex dtype but got {dtypes.TITLES[input.dtype]}",
+        )
+    counted = total(_not(isnan(input)), dim, keepdim)
+    return nansum(input, dim, keepdim, dtype=dtype) / counted
+
+
+def _not(value: Any) -> Any:
+    return Tensor(~value.array) if type(value) is Tensor else ~value
+
+
+# Medians and modes.
+
+
+def _middle(xp: Any, input: Array) -> Array:
+    """Where the lower of the two middle values that are not nan is, along the last dimension; 0 where all are nan."""
+    order = xp.argsort(input, -1, kind="stable")
+    counts = xp.full((*input.shape[:-1], 1), input.shape[-1])
+    if dtypes.category(input.dtype) == dtypes.FLOAT:
+        counts = counts - xp.isnan(input).sum(-1, keepdims=True)
+    rank = xp.maximum((counts - 1) // 2, 0)
+    return xp.take_along_axis(order, rank, -1)
+
+
+def _needs_median(input: Array) -> None:
+    if input.dtype == dtypes.bool_:
+        raise EngineError(Reason.NOT_SUPPORTED, "\"median_cpu\" not implemented for 'Bool'", op="nanmedian")
+    needs_order("median_cpu", input.dtype)
+
+
+@op(name="_nanmedian_dim", node="NanmedianBackward1", outputs=("values", "indices"), differentiable_outputs=(0,))
+def _nanmedian_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
+    _needs_median(input)
+    dim = normalize_dim(dim, input.ndim)
+    if not input.ndim:
+        return input.copy(), xp.zeros((), dtypes.int64)
+    if not input.shape[dim]:
+        raise EngineError(
+            Reason.INDEX_OUT_OF_RANGE, f"median(): Expected reduction dim {dim} to have non-zero size.", dim=dim
+        )
+    indices = xp.moveaxis(_middle(xp, xp.moveaxis(input, dim, -1)), -1, dim)
+    values = xp.take_along_axis(input, indices, dim)
+    return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+
+
+@op(name="_nanmedian", node="NanmedianBackward0")
+def _nanmedian_all(xp: Any, input: Array) -> Array:
+    _needs_median(input)
+    if not input.size:
+        return xp.asarray(math.nan, input.dtype)
+    flat = input.reshape(-1)
+    return flat[_middle(xp, flat)].reshape(())
+
+
+_nanmedian_all.grad(input=shared_by_all)
+
+
+@composite(outputs=("values", "indices"))
+def nanmedian(input: Array, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower of the two middle values that are not nan, or values and indices along dim (torch.nanmedian)."""
+    return _nanmedian_all(input) if dim is None else _nanmedian_dim(input, dim, keepdim)
+
+
+@op(outputs=("values", "indices"), differentiable_outputs=(0,))
+def mode(xp: Any, input: Array, dim: int = -1, keepdim: bool = False) -> Array:
+    """The value that comes most often along dim, the smallest of several, and where it comes last (torch.mode)."""
+    needs_order("mode_cpu", input.dtype)
+    dim = normalize_dim(dim, input.ndim)
+    if not input.ndim:
+        return input.copy(), xp.zeros((), dtypes.int64)
+    length = input.shape[dim]
+    if not length:
+        raise EngineError(
+            Reason.INDEX_OUT_OF_RANGE, f"mode(): Expected reduction dim {dim} to have non-zero size.", dim=dim
+        )
+    lines = xp.moveaxis(input, dim, -1)
+    order = xp.argsort(lines, -1, kind="stable")
+    values = xp.take_along_axis(lines, order, -1)
+    places = xp.arange(length)
+    starts = xp.zeros(values.shape, dtypes.int64)
+    starts[..., 1:] = xp.where(values[..., 1:] != values[..., :-1], places[1:], 0)
+    runs = places - xp.maximum.accumulate(starts, -1) if starts.size else starts
+    last = xp.expand_dims(runs.argmax(-1), -1) if starts.size else starts[..., :1]
+    indices = xp.moveaxis(xp.take_along_axis(order, last, -1), -1, dim)
+    values = xp.take_along_axis(input, indices, dim)
+    return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+
+
+for _finder in (_nanmedian_dim, mode):
+    _finder.grad(
+        input=lambda g, out1, input_meta, dim, keepdim: scatter_selected(g, out1, input_meta.shape, dim, keepdim)
+    )
