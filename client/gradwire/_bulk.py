@@ -19,6 +19,7 @@ import grpc
 import numpy as np
 
 from gradwire._errors import GradwireError, make_error
+from gradwire._shared import SHARED_FROM, Exchange, NotShared, may_share
 from gradwire._transport import Transport
 from gradwire._wire import varint
 from gradwire.v1 import errors_pb2, service_pb2
@@ -82,6 +83,8 @@ class Bulk:
         self._transport = transport
         self._session_id = opened.session_id
         self._chunk = opened.limits.chunk_bytes or _CHUNK_BYTES
+        self._shares = may_share(opened)
+        self._rings: dict[str, Any] = {}
 
     def upload(self, data: memoryview) -> str:
         """Bring bytes to the server; the answer is the transfer's id. Raises GradwireError."""
@@ -90,6 +93,10 @@ class Bulk:
         )
         patience = Patience(self._transport)
         call, received = self._send, 0
+        if self._shares and data.nbytes >= SHARED_FROM:
+            with self._falling_back():
+                return self._share_up(start, data)
+            call = self._ask
         while True:
             try:
                 answer = call(start, data, received)
@@ -137,6 +144,9 @@ class Bulk:
         """Fetch a transfer's bytes. Raises GradwireError."""
         patience = Patience(self._transport)
         landing = Landing(into)
+        if self._shares and landing.total >= SHARED_FROM:
+            with self._falling_back():
+                self._share_down(transfer_id, landing)
         while landing.received < landing.total:
             begun = landing.received
             try:
@@ -165,6 +175,61 @@ class Bulk:
         finally:
             call.cancel()  # without effect on one that has ended
 
+    @contextlib.contextmanager
+    def _falling_back(self) -> Iterator[None]:
+        """Let a transfer that cannot be shared, or not to its end, go on as a stream of chunks, silently."""
+        try:
+            yield
+        except NotShared:
+            self._shares = False
+        except BROKEN as error:
+            found = self._transport.explain(error)
+            if found.reason not in ("UNAVAILABLE", "NOT_SUPPORTED"):
+                raise found from None
+
+    def _share_up(self, start: service_pb2.UploadStart, data: memoryview) -> str:
+        callback = _CALLBACK.get()
+        source = np.frombuffer(data, np.uint8)
+        exchange = Exchange(self._transport, self._share(upload=start), self._rings)
+        try:
+            ring, piece, total = exchange.ring, exchange.piece, source.nbytes
+            put = taken = 0
+            while taken < total:
+                while put < total and put - taken <= ring.nbytes - piece:
+                    part = source[put : put + piece]
+                    place = put % ring.nbytes
+                    ring[place : place + part.nbytes] = part
+                    put += part.nbytes
+                    exchange.tell(put)
+                taken = exchange.hear(taken, put)
+                if callback is not None:
+                    callback("upload", taken, total)
+            exchange.finish()
+        finally:
+            exchange.cancel()  # without effect on one that has ended
+        return exchange.transfer_id
+
+    def _share_down(self, transfer_id: str, landing: Landing) -> None:
+        callback = _CALLBACK.get()
+        request = service_pb2.DownloadRequest(transfer_id=transfer_id)
+        exchange = Exchange(self._transport, self._share(download=request), self._rings)
+        try:
+            ring, put = exchange.ring, 0
+            while landing.received < landing.total:
+                if put == landing.received:
+                    put = exchange.hear(put, landing.total)
+                place = landing.received % ring.nbytes
+                landing.put(ring[place : place + min(put - landing.received, exchange.piece)])
+                exchange.tell(landing.received)
+                if callback is not None:
+                    callback("download", landing.received, landing.total)
+            exchange.finish()
+        finally:
+            exchange.cancel()
+
+    def _share(self, **transfer: Any) -> service_pb2.ShareRequest:
+        return service_pb2.ShareRequest(session_id=self._session_id, **transfer)
+
 
 class Landing:
     """Where a download's bytes go, in order."""
@@ -180,7 +245,12 @@ class Landing:
         end = begin + data.nbytes
         if begin != self.received or end > self.total:
             raise _disagreement(f"the server sent bytes {begin} to {end}, not those from {self.received} on")
-        self._target[begin:end] = np.frombuffer(data, np.uint8)  # unlike a memoryview's, lets other threads run
+        self.put(np.frombuffer(data, np.uint8))
+
+    def put(self, data: Any) -> None:
+        """Put an array of bytes, the next ones, in their place; other threads run meanwhile."""
+        end = self.received + data.nbytes
+        self._target[self.received : end] = data
         self.received = end
 
 

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from gradwire.v1 import service_pb2
 from gradwire_engine.device import cupy
@@ -16,10 +16,12 @@ from gradwire_server.batch import OutOfOrder
 from gradwire_server.compute import ComputeThread
 from gradwire_server.host import Host
 from gradwire_server.limits import Limits, cap_process
+from gradwire_server.rings import Ring
 from gradwire_server.session import Pending, Session
 from gradwire_server.wire import peek_run
 
 _SWEEP_SECONDS = 1.0
+T = TypeVar("T")
 
 
 class SessionBackend(Protocol):
@@ -57,8 +59,20 @@ class SessionBackend(Protocol):
     async def chunk(self, session_id: str, transfer_id: str, offset: int) -> tuple[bytes, int]:
         """A serialized DownloadResponse, and where the next one begins, 0 after the last."""
 
-    async def finish_download(self, session_id: str, transfer_id: str) -> None:
-        """A download was sent to its end."""
+    async def finish_download(self, session_id: str, transfer_id: str, received: bool = False) -> None:
+        """A download was sent to its end; `received` if it is known to have arrived."""
+
+    async def lend_ring(self, session_id: str, nonce: str) -> Any:
+        """Shared memory for one call: with pid, fd, name, nbytes and piece."""
+
+    async def return_ring(self, session_id: str, ring: Any, clean: bool) -> None:
+        """The call has ended; `clean` if its client is known to have done with the ring."""
+
+    async def take(self, arrival: Any, ring: Any, place: int, size: int) -> None:
+        """Take an upload's next bytes out of a ring."""
+
+    async def give(self, session_id: str, transfer_id: str, offset: int, ring: Any, place: int) -> tuple[int, int]:
+        """Put a download's next piece into a ring; its size, and where the next one begins, 0 after the last."""
 
     async def server_info(self) -> service_pb2.ServerInfoResponse:
         """What the server is."""
@@ -174,9 +188,39 @@ class InProcessBackend:
         """A part of a download."""
         return self.host.chunk(session_id, transfer_id, offset)
 
-    async def finish_download(self, session_id: str, transfer_id: str) -> None:
+    async def finish_download(self, session_id: str, transfer_id: str, received: bool = False) -> None:
         """A download was sent to its end."""
-        await self._compute.submit(self.host.finish_download, session_id, transfer_id)
+        await self._compute.submit(self.host.finish_download, session_id, transfer_id, received)
+
+    async def lend_ring(self, session_id: str, nonce: str) -> Any:
+        """Shared memory for one call."""
+        lent = asyncio.get_running_loop().run_in_executor(None, self.host.lend_ring, session_id, nonce)
+        try:
+            return await asyncio.shield(lent)
+        except asyncio.CancelledError:  # the call is over; the ring comes all the same
+            lent.add_done_callback(lambda done: self._return_unused(session_id, done))
+            raise
+
+    def _return_unused(self, session_id: str, lent: "asyncio.Future[Ring]") -> None:
+        if lent.exception() is None:
+            self.host.return_ring(session_id, lent.result(), False)
+
+    async def return_ring(self, session_id: str, ring: Any, clean: bool) -> None:
+        """The call has ended."""
+        self.host.return_ring(session_id, ring, clean)
+
+    async def take(self, arrival: Any, ring: Any, place: int, size: int) -> None:
+        """Take an upload's next bytes out of a ring."""
+        await self._copy(self.host.take, arrival, ring, place, size)
+
+    async def give(self, session_id: str, transfer_id: str, offset: int, ring: Any, place: int) -> tuple[int, int]:
+        """Put a download's next piece into a ring."""
+        return await self._copy(self.host.give, session_id, transfer_id, offset, ring, place)
+
+    @staticmethod
+    async def _copy(function: Callable[..., T], *args: Any) -> T:
+        """Megabytes at once, which neither the event loop nor the compute thread should wait for."""
+        return await asyncio.get_running_loop().run_in_executor(None, function, *args)
 
     async def server_info(self) -> service_pb2.ServerInfoResponse:
         """What the server is."""

@@ -15,6 +15,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from gradwire.v1 import service_pb2
 from gradwire_engine import REGISTRY
 from gradwire_engine.device import available
@@ -26,8 +28,9 @@ from gradwire_server.build import build_info, device_info
 from gradwire_server.errors import Refusal, refusal_of
 from gradwire_server.limits import Limits
 from gradwire_server.payload import TO_WIRE
+from gradwire_server.rings import Ring, Rings, machine
 from gradwire_server.session import Pending, Session
-from gradwire_server.transfers import Upload
+from gradwire_server.transfers import Download, Upload
 from gradwire_server.wire import bytes_field
 
 PROTOCOL = 1
@@ -50,6 +53,7 @@ class Host:
         self.closing: set[Session] = set()  # taken out, and not dropped yet
         # Of all sessions, as of the last call of each: what is collected between calls is found by `tidy`.
         self.bytes = 0
+        self.rings = Rings(self.limits.max_shared_bytes)
         self._lock = threading.Lock()
         self._ops: dict[str, bytes] = {}
 
@@ -74,6 +78,7 @@ class Host:
             lease_ms=int(session.lease * 1000),
             protocol=PROTOCOL,
             limits=self.limits.message(),
+            machine=machine() if self.limits.max_shared_bytes else "",
         )
 
     def _new_session(self, request: service_pb2.OpenSessionRequest) -> Session:
@@ -242,12 +247,12 @@ class Host:
         self.bytes += session.account.bytes - before
         return Arrival(session, transfer_id, upload, taker, start.offset)
 
-    def finish_download(self, session_id: str, transfer_id: str) -> None:
-        """A download was sent to its end."""
+    def finish_download(self, session_id: str, transfer_id: str, received: bool) -> None:
+        """A download was sent to its end, and perhaps it is known to have arrived."""
         session = self.sessions.get(session_id)
         if session is not None:
             before = session.account.bytes
-            session.transfers.finish(transfer_id)
+            session.transfers.finish(transfer_id, received)
             self.bytes += session.account.bytes - before
 
     def tidy(self) -> None:
@@ -255,6 +260,7 @@ class Host:
         for session in list(self.sessions.values()):
             if session.transfers.held:
                 session.transfers.tidy()
+        self.rings.tidy()
         held = [*self.sessions.values(), *self.closing]
         self.bytes = sum(session.account.bytes for session in held)
 
@@ -274,6 +280,14 @@ class Host:
 
         Raises Refusal: TRANSFER_NOT_FOUND, ARGUMENT_VALUE.
         """
+        download = self._download(session_id, transfer_id, offset)
+        head = service_pb2.DownloadResponse(offset=offset).SerializeToString()
+        with download.copying(offset, self.limits.chunk_bytes) as data:
+            end = offset + data.nbytes
+            message = b"".join((head, bytes_field(_DATA_FIELD, data.nbytes), data))
+        return message, 0 if end == download.total else end
+
+    def _download(self, session_id: str, transfer_id: str, offset: int) -> Download:
         download = self.find(session_id).transfers.download(transfer_id)
         if offset >= download.total:
             raise Refusal(
@@ -282,11 +296,31 @@ class Host:
                 argument="offset",
                 total_bytes=download.total,
             )
-        head = service_pb2.DownloadResponse(offset=offset).SerializeToString()
-        with download.copying(offset, self.limits.chunk_bytes) as data:
-            end = offset + data.nbytes
-            message = b"".join((head, bytes_field(_DATA_FIELD, data.nbytes), data))
-        return message, 0 if end == download.total else end
+        return download
+
+    # Shared memory: from any one thread at a time, but for the copying
+
+    def lend_ring(self, session_id: str, nonce: str) -> Ring:
+        """A ring for one call. Raises Refusal: NOT_SUPPORTED, ARGUMENT_VALUE."""
+        return self.rings.take(self.find(session_id).id, nonce)
+
+    def return_ring(self, session_id: str, ring: Ring, clean: bool) -> None:
+        """The call has ended; `clean` if the client is known to have done with the ring."""
+        self.rings.give_back(session_id, ring, clean and session_id in self.sessions)
+
+    def take(self, arrival: "Arrival", ring: Ring, place: int, size: int) -> None:
+        """Take an upload's next bytes out of a ring. Raises Refusal as `append` does."""
+        session = self.find(arrival.session.id)
+        session.transfers.append(arrival.upload, arrival.taker, arrival.offset, ring.bytes[place : place + size].data)
+        arrival.offset += size
+
+    def give(self, session_id: str, transfer_id: str, offset: int, ring: Ring, place: int) -> tuple[int, int]:
+        """Put a download's next piece into a ring; its size, and where the next one begins, 0 after the last."""
+        download = self._download(session_id, transfer_id, offset)
+        with download.copying(offset, ring.piece) as data:
+            size = data.nbytes
+            ring.bytes[place : place + size] = np.frombuffer(data, np.uint8)
+        return size, 0 if offset + size == download.total else offset + size
 
 
 @dataclass(slots=True)

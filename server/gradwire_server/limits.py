@@ -32,6 +32,7 @@ class Limits:
     max_programs: int = 256
     max_program_bytes: int = MIB
     max_program_steps: int = 50_000
+    max_shared_bytes: int = 128 * MIB
     lease_seconds: float = 300.0
     max_lease_seconds: float = 86_400.0
     gap_seconds: float = 5.0

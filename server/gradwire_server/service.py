@@ -17,6 +17,7 @@ from gradwire.v1 import service_pb2
 from gradwire_server.backend import SessionBackend
 from gradwire_server.commands import MESSAGES
 from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.sharing import share
 from gradwire_server.stream import Stream, Streams
 from gradwire_server.wire import peek_data, peek_session
 
@@ -65,6 +66,7 @@ class Front:
         table["Upload"] = grpc.stream_unary_rpc_method_handler(self._upload)
         table["Download"] = grpc.unary_stream_rpc_method_handler(self._download)
         table["Stream"] = grpc.stream_stream_rpc_method_handler(self._stream)
+        table["Share"] = grpc.stream_stream_rpc_method_handler(self._share)
         return grpc.method_handlers_generic_handler(SERVICE, table)
 
     def _answering(self, method: str, answer: Answer) -> Answer:
@@ -214,6 +216,17 @@ class Front:
             await self.backend.finish_download(request.session_id, request.transfer_id)
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await _abort(context, error, "Download")
+        finally:
+            self.end()
+
+    async def _share(self, requests: AsyncIterator[bytes], context: Context) -> None:
+        self.begin()
+        try:
+            self.admit("Share")
+            parts = (_small(service_pb2.ShareRequest, raw) async for raw in requests)
+            await share(self.backend, parts, lambda response: context.write(response.SerializeToString()))
+        except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
+            await _abort(context, error, "Share")
         finally:
             self.end()
 

@@ -59,6 +59,12 @@ class Settings(BaseSettings):
     chunk_bytes: int = Field(
         _DEFAULT.chunk_bytes, ge=1 << 10, le=_MOST, description="Bytes of one chunk of Upload and Download."
     )
+    max_shared_bytes: int = Field(
+        _DEFAULT.max_shared_bytes,
+        ge=0,
+        le=_MOST,
+        description="Bytes of shared memory for transfers with clients on this machine of this user; 0 for none.",
+    )
     lease_seconds: float = Field(
         _DEFAULT.lease_seconds,
         gt=0,

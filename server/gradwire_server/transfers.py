@@ -35,6 +35,7 @@ class Upload:
         self.taker = 0
         self.touched = time.monotonic()
         self.finished = False
+        self.lock = threading.Lock()
 
 
 class Download:
@@ -123,12 +124,18 @@ class Transfers:
 
     def resume(self, transfer_id: str) -> tuple[Upload, int]:
         """An upload to go on with, and the number its new call appends under."""
-        upload = self._find(transfer_id, Upload)
-        upload.taker += 1
-        return upload, upload.taker
+        upload: Upload = self._find(transfer_id, Upload)
+        with upload.lock:  # the broken call's last chunk is in, or will be refused
+            upload.taker += 1
+            return upload, upload.taker
 
     def append(self, upload: Upload, taker: int, offset: int, data: memoryview) -> None:
         """Write the next bytes. Raises Refusal: ARGUMENT_VALUE, PAYLOAD_SIZE."""
+        with upload.lock:
+            self._append(upload, taker, offset, data)
+
+    @staticmethod
+    def _append(upload: Upload, taker: int, offset: int, data: memoryview) -> None:
         if upload.taker != taker:
             raise Refusal("ARGUMENT_VALUE", "another call goes on with this upload", argument="transfer_id")
         if offset != upload.received:
@@ -168,10 +175,12 @@ class Transfers:
         download.touched = time.monotonic()
         return download
 
-    def finish(self, transfer_id: str) -> None:
-        """A download was sent to its end: it counts no longer, and goes soon."""
+    def finish(self, transfer_id: str, received: bool = False) -> None:
+        """A download was sent to its end: it counts no longer and goes soon, at once where it has arrived."""
         download = self.held.get(transfer_id)
-        if isinstance(download, Download) and not download.finished:
+        if received:
+            self.forget(transfer_id)
+        elif isinstance(download, Download) and not download.finished:
             download.finished = True
             self.account.bytes -= download.total
 

@@ -1,8 +1,10 @@
 """Large tensors: whole again after any broken connection, with progress told, and never twice in memory."""
 
+import os
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -40,8 +42,23 @@ assert (kept[1] == 1).all()
 """
 
 
+@pytest.fixture
+def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes go by connections."""
+    monkeypatch.setenv("GRADWIRE_SHARED_MEMORY", "0")
+
+
+@pytest.fixture(params=["shared", "streamed"])
+def either(request, server_address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[gradwire.Session]:
+    """A session whose bytes go through shared memory, and one whose do not."""
+    monkeypatch.setenv("GRADWIRE_SHARED_MEMORY", "1" if request.param == "shared" else "0")
+    with gradwire.connect(server_address) as opened:
+        yield opened
+    opened.close()
+
+
 @pytest.mark.parametrize("seed", range(3))
-def test_an_upload_goes_on_where_connections_break(server_address: str, seed: int) -> None:
+def test_an_upload_goes_on_where_connections_break(server_address: str, streamed: None, seed: int) -> None:
     rng = random.Random(seed)
     with cutting(server_address, [rng.randrange(20_000, 3 * MIB) for _ in range(5)]) as proxy:
         with gradwire.connect(proxy.address) as session:
@@ -52,7 +69,7 @@ def test_an_upload_goes_on_where_connections_break(server_address: str, seed: in
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_download_goes_on_where_connections_break(server_address: str, seed: int) -> None:
+def test_a_download_goes_on_where_connections_break(server_address: str, streamed: None, seed: int) -> None:
     rng = random.Random(seed)
     cuts = [VALUES.nbytes * 3 // 2, *(rng.randrange(20_000, 3 * MIB) for _ in range(5))]
     with cutting(server_address, cuts) as proxy:  # the first connection lets the upload through
@@ -64,7 +81,7 @@ def test_a_download_goes_on_where_connections_break(server_address: str, seed: i
         session.close()
 
 
-def test_a_connection_that_stays_away_is_an_error_and_not_a_wait(server_address: str) -> None:
+def test_a_connection_that_stays_away_is_an_error_and_not_a_wait(server_address: str, streamed: None) -> None:
     with (
         cutting(server_address, [2 * MIB, *[0] * 1000]) as proxy,
         gradwire.connect(proxy.address),
@@ -73,18 +90,18 @@ def test_a_connection_that_stays_away_is_an_error_and_not_a_wait(server_address:
         gradwire.tensor(VALUES)
 
 
-def test_what_is_read_is_what_was_there_whatever_comes_next(session: gradwire.Session) -> None:
+def test_what_is_read_is_what_was_there_whatever_comes_next(either: gradwire.Session) -> None:
     x = gradwire.tensor(VALUES)
-    answer = session.wait(service_pb2.Command(read=commands_pb2.ReadRequest(tensor=x._id))).read.transfer
+    answer = either.wait(service_pb2.Command(read=commands_pb2.ReadRequest(tensor=x._id))).read.transfer
     x.mul_(0.0)
     gradwire.sync()
     got = np.empty(answer.total_bytes, np.uint8)
-    session.download(answer.transfer_id, got.data)
+    either.download(answer.transfer_id, got.data)
     np.testing.assert_array_equal(got.view(np.float32), VALUES)
     assert x.sum().item() == 0.0
 
 
-def test_every_dtype_and_layout_comes_through(session: gradwire.Session) -> None:
+def test_every_dtype_and_layout_comes_through(either: gradwire.Session) -> None:
     for values in (
         VALUES.reshape(3, -1).T,
         VALUES[::2],
@@ -102,7 +119,7 @@ def test_every_dtype_and_layout_comes_through(session: gradwire.Session) -> None
     np.testing.assert_allclose(np.array(half.tolist()), VALUES, rtol=1 / 128)
 
 
-def test_progress_is_told_in_order_up_to_the_end(session: gradwire.Session) -> None:
+def test_progress_is_told_in_order_up_to_the_end(either: gradwire.Session) -> None:
     told: list[tuple[str, int, int]] = []
     with gradwire.progress(lambda *args: told.append(args)):
         gradwire.tensor(VALUES).numpy()
@@ -116,7 +133,7 @@ def test_progress_is_told_in_order_up_to_the_end(session: gradwire.Session) -> N
     assert {what for what, _, _ in told} == {"upload", "download"}
 
 
-def test_what_the_callback_raises_ends_the_transfer(session: gradwire.Session) -> None:
+def test_what_the_callback_raises_ends_the_transfer(either: gradwire.Session) -> None:
     def stop(kind: str, done: int, total: int) -> None:
         raise ValueError(f"enough of that {kind}")
 
@@ -136,8 +153,11 @@ def test_what_the_server_refuses_is_refused_by_name(session: gradwire.Session) -
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peaks are read from /proc")
-def test_neither_end_holds_a_tensor_twice() -> None:
-    answer = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, timeout=100)
+@pytest.mark.parametrize("shared", ["1", "0"])
+def test_neither_end_holds_a_tensor_twice(shared: str) -> None:
+    environment = {**os.environ, "GRADWIRE_SHARED_MEMORY": shared}
+    command = [sys.executable, "-c", MEMORY]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment)
     assert answer.returncode == 0, answer.stderr
     (up_client, up_server), (down_client, down_server) = (
         map(float, line.split()) for line in answer.stdout.splitlines()

@@ -59,7 +59,7 @@ class OpenSessionRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., min_protocol: _Optional[int] = ..., max_protocol: _Optional[int] = ..., lease_ms: _Optional[int] = ..., client: _Optional[str] = ...) -> None: ...
 
 class OpenSessionResponse(_message.Message):
-    __slots__ = ("session_id", "writer", "epoch", "lease_ms", "endpoint", "protocol", "limits")
+    __slots__ = ("session_id", "writer", "epoch", "lease_ms", "endpoint", "protocol", "limits", "machine")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     WRITER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +67,7 @@ class OpenSessionResponse(_message.Message):
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     writer: int
     epoch: int
@@ -74,7 +75,8 @@ class OpenSessionResponse(_message.Message):
     endpoint: str
     protocol: int
     limits: Limits
-    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., endpoint: _Optional[str] = ..., protocol: _Optional[int] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
+    machine: str
+    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., endpoint: _Optional[str] = ..., protocol: _Optional[int] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., machine: _Optional[str] = ...) -> None: ...
 
 class Limits(_message.Message):
     __slots__ = ("max_message_bytes", "max_inline_bytes", "max_tensor_bytes", "max_session_bytes", "max_session_tensors", "max_sessions", "max_batch_commands", "chunk_bytes", "max_prepared", "max_programs", "max_program_bytes", "max_program_steps")
@@ -341,6 +343,42 @@ class DownloadResponse(_message.Message):
     offset: int
     data: bytes
     def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class ShareRequest(_message.Message):
+    __slots__ = ("session_id", "nonce", "upload", "download", "moved")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    UPLOAD_FIELD_NUMBER: _ClassVar[int]
+    DOWNLOAD_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    nonce: str
+    upload: UploadStart
+    download: DownloadRequest
+    moved: int
+    def __init__(self, session_id: _Optional[str] = ..., nonce: _Optional[str] = ..., upload: _Optional[_Union[UploadStart, _Mapping]] = ..., download: _Optional[_Union[DownloadRequest, _Mapping]] = ..., moved: _Optional[int] = ...) -> None: ...
+
+class ShareResponse(_message.Message):
+    __slots__ = ("ring", "transfer_id", "moved")
+    RING_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    ring: Ring
+    transfer_id: str
+    moved: int
+    def __init__(self, ring: _Optional[_Union[Ring, _Mapping]] = ..., transfer_id: _Optional[str] = ..., moved: _Optional[int] = ...) -> None: ...
+
+class Ring(_message.Message):
+    __slots__ = ("pid", "fd", "name", "bytes")
+    PID_FIELD_NUMBER: _ClassVar[int]
+    FD_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    pid: int
+    fd: int
+    name: str
+    bytes: int
+    def __init__(self, pid: _Optional[int] = ..., fd: _Optional[int] = ..., name: _Optional[str] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
     __slots__ = ("session_id", "writer", "through_seq")

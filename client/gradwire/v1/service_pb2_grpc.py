@@ -132,6 +132,11 @@ class AutogradServiceStub(object):
                 request_serializer=gradwire_dot_v1_dot_service__pb2.DownloadRequest.SerializeToString,
                 response_deserializer=gradwire_dot_v1_dot_service__pb2.DownloadResponse.FromString,
                 _registered_method=True)
+        self.Share = channel.stream_stream(
+                '/gradwire.v1.AutogradService/Share',
+                request_serializer=gradwire_dot_v1_dot_service__pb2.ShareRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_service__pb2.ShareResponse.FromString,
+                _registered_method=True)
         self.Run = channel.unary_unary(
                 '/gradwire.v1.AutogradService/Run',
                 request_serializer=gradwire_dot_v1_dot_service__pb2.RunRequest.SerializeToString,
@@ -308,6 +313,15 @@ class AutogradServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Share(self, request_iterator, context):
+        """Does what Upload and Download do, for a client that runs on the server's machine as the same user: the bytes go
+        through a ring in shared memory, and the messages say how far each side is. Refused with NOT_SUPPORTED where it
+        cannot be; a transfer begun here can be gone on with by the others.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Run(self, request, context):
         """Runs a batch of commands in order. A deadline of the call ends the wait, not the batch: see Command.timeout_ms.
         """
@@ -457,6 +471,11 @@ def add_AutogradServiceServicer_to_server(servicer, server):
                     servicer.Download,
                     request_deserializer=gradwire_dot_v1_dot_service__pb2.DownloadRequest.FromString,
                     response_serializer=gradwire_dot_v1_dot_service__pb2.DownloadResponse.SerializeToString,
+            ),
+            'Share': grpc.stream_stream_rpc_method_handler(
+                    servicer.Share,
+                    request_deserializer=gradwire_dot_v1_dot_service__pb2.ShareRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_service__pb2.ShareResponse.SerializeToString,
             ),
             'Run': grpc.unary_unary_rpc_method_handler(
                     servicer.Run,
@@ -1008,6 +1027,33 @@ class AutogradService(object):
             '/gradwire.v1.AutogradService/Download',
             gradwire_dot_v1_dot_service__pb2.DownloadRequest.SerializeToString,
             gradwire_dot_v1_dot_service__pb2.DownloadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Share(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/gradwire.v1.AutogradService/Share',
+            gradwire_dot_v1_dot_service__pb2.ShareRequest.SerializeToString,
+            gradwire_dot_v1_dot_service__pb2.ShareResponse.FromString,
             options,
             channel_credentials,
             insecure,

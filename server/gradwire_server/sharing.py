@@ -1,0 +1,78 @@
+"""Share: a large tensor's bytes through a ring in shared memory. Positions go by message, bytes do not."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeAlias
+
+from gradwire.v1 import service_pb2
+from gradwire_server.backend import SessionBackend
+from gradwire_server.errors import Refusal
+
+Parts: TypeAlias = AsyncIterator[service_pb2.ShareRequest]
+Write: TypeAlias = Callable[[service_pb2.ShareResponse], Awaitable[None]]
+
+
+async def share(backend: SessionBackend, parts: Parts, write: Write) -> None:
+    """Answer a call, whose messages are `parts`. Raises Refusal."""
+    first = await anext(parts, None)
+    if first is None or first.WhichOneof("transfer") is None:
+        raise Refusal("MALFORMED", "a call begins with a message that has upload or download")
+    uploads = first.WhichOneof("transfer") == "upload"
+    arrival = await backend.begin_upload(first.session_id, first.upload) if uploads else None
+    transfer_id = first.download.transfer_id if arrival is None else arrival.transfer_id
+    ring = await backend.lend_ring(first.session_id, first.nonce)
+    clean = False
+    try:
+        lent = service_pb2.Ring(pid=ring.pid, fd=ring.fd, name=ring.name, bytes=ring.nbytes)
+        await write(service_pb2.ShareResponse(ring=lent, transfer_id=transfer_id))
+        if uploads:
+            moved = await _take(backend, arrival, ring, parts, write)
+            # The messages of a client that was killed end as if it had said so.
+            clean = first.upload.offset + moved == first.upload.total_bytes
+        else:
+            await _give(backend, first, ring, parts, write)
+            clean = True
+    finally:
+        await backend.return_ring(first.session_id, ring, clean)
+
+
+async def _take(backend: SessionBackend, arrival: Any, ring: Any, parts: Parts, write: Write) -> int:
+    moved = 0
+    async for part in parts:
+        size, place = part.moved - moved, moved % ring.nbytes
+        if not 0 < size <= ring.piece or place + size > ring.nbytes:
+            raise _out_of_turn(part.moved, moved)
+        await backend.take(arrival, ring, place, size)
+        moved += size
+        await write(service_pb2.ShareResponse(moved=moved))
+    return moved
+
+
+async def _give(
+    backend: SessionBackend, first: service_pb2.ShareRequest, ring: Any, parts: Parts, write: Write
+) -> None:
+    transfer_id, offset = first.download.transfer_id, first.download.offset
+    given = taken = 0
+    while True:
+        while given - taken > ring.nbytes - ring.piece:
+            taken = await _taken(parts, taken, given)
+        size, offset = await backend.give(first.session_id, transfer_id, offset, ring, given % ring.nbytes)
+        given += size
+        await write(service_pb2.ShareResponse(moved=given))
+        if not offset:
+            break
+    while taken < given:
+        taken = await _taken(parts, taken, given)
+    await backend.finish_download(first.session_id, transfer_id, received=True)
+
+
+async def _taken(parts: Parts, taken: int, given: int) -> int:
+    part = await anext(parts, None)
+    if part is None:
+        raise Refusal("CANCELLED", "the client ended the call before it had all")
+    if not taken < part.moved <= given:
+        raise _out_of_turn(part.moved, taken)
+    return part.moved
+
+
+def _out_of_turn(moved: int, before: int) -> Refusal:
+    return Refusal("ARGUMENT_VALUE", f"the client cannot be at {moved} after {before}", argument="moved")
