@@ -151,8 +151,10 @@ class Op(Signature):
         self.node_name = node or "".join(part.capitalize() for part in self.name.split("_")) + "Backward0"
         self.tensor_places = tuple(i for i, param in enumerate(self.params) if param.kind in TENSOR_KINDS)
         self.list_place = next((i for i, param in enumerate(self.params) if param.kind is Kind.TENSORS), -1)
+        self.few_places = self.tensor_places if self.list_place < 0 else ()
         self.formulas: dict[str, tuple[Formula, tuple[str, ...]]] = {}
-        self.plans: dict[tuple[bool, ...], Plan] = {}
+        self.tensor_bits = tuple((1 << number, place) for number, place in enumerate(self.tensor_places))
+        self.plans: dict[int, Plan] = {}
         self.has_in_place = bool(promote) if in_place is None else in_place
         self.writer: Callable[..., Any] | None = None
         self.writes_always = False
@@ -215,7 +217,7 @@ class Op(Signature):
         """The forward alone, on bare arrays."""
         xp = np if cupy() is None else self._module(args)
         try:
-            if self.promotes:
+            if self.promotes and not self._is_settled(args):
                 args = self._promoted(args)
                 if getattr(args[self.tensor_places[0]], "dtype", None) == dtypes.bfloat16:
                     return self._rounded(xp, args)
@@ -264,16 +266,19 @@ class Op(Signature):
         """The forward on Tensors, recorded if it must be. `args` is complete (see `bind`)."""
         arrays = list(args)
         track = False
+        several = -1
         context = CURRENT.get()
         for place in self.tensor_places:
             value = args[place]
             if type(value) is Tensor:
+                several += 1
                 view = value.view
                 if view is not None and view.seen != value.storage.history:
                     self._look_again(value, context)
                 arrays[place] = value.array
                 track = track or value.requires_grad
             elif place == self.list_place:
+                several += len(value)
                 arrays[place] = [item.array if type(item) is Tensor else item for item in value]
                 for item in value:
                     if type(item) is Tensor:
@@ -284,7 +289,7 @@ class Op(Signature):
         if account.limit:
             if account.bytes > account.limit:
                 account.admit(1)
-            if self.promotes:
+            if self.promotes and several > 0:
                 _admit_broadcast(account, arrays, self.tensor_places)
         result = self.compute(tuple(arrays))
         track = track and context.grad_enabled and bool(self.formulas)
@@ -311,7 +316,7 @@ class Op(Signature):
             source = args[self.tensor_places[0]]
             if self.view != "maybe" or _shares_memory(array, source.array):
                 return self._wrap_view(args, source, array, context)
-        return Tensor(array)
+        return Tensor(array, False, None, context)
 
     def _wrap_view(self, args: tuple[Any, ...], source: Tensor, array: Array, context: Context) -> Tensor:
         made = Tensor(array, storage=source.storage)
@@ -342,11 +347,11 @@ class Op(Signature):
                         item.node, item.index, item.requires_grad = node, output, True
         return type(results)(made)
 
-    def plan(self, needed: tuple[bool, ...]) -> Plan:
-        """The plan for a choice of tensor parameters that need a gradient."""
+    def plan(self, needed: int) -> Plan:
+        """The plan for a choice of tensor parameters that need a gradient, a bit for each."""
         found = self.plans.get(needed)
         if found is None:
-            found = self.plans[needed] = Plan(self, needed)
+            found = self.plans[needed] = Plan(self, tuple(bool(needed & bit) for bit, _ in self.tensor_bits))
         return found
 
     def record(
@@ -355,20 +360,19 @@ class Op(Signature):
         """The node of this application: edges to the inputs' nodes, and what the needed formulas name."""
         edges: list[Edge | None] = []
         metas: list[Fit | None] = []
-        needed = []
-        for place in self.tensor_places:
+        needed = 0
+        for bit, place in self.tensor_bits:
             value = args[place]
-            need = False
             for item in value if place == self.list_place else (value,):
                 if type(item) is Tensor and item.requires_grad:
-                    edges.append((item.node, item.index) if item.node is not None else edge_of(item))
-                    metas.append((item.array.shape, item.array.dtype))
-                    need = True
+                    node, array = item.node, item.array
+                    edges.append(edge_of(item) if node is None else (node, item.index))
+                    metas.append((array.shape, array.dtype))
+                    needed |= bit
                 else:
                     edges.append(None)
                     metas.append(None)
-            needed.append(need)
-        plan = self.plan(tuple(needed))
+        plan = self.plans.get(needed) or self.plan(needed)
         saved = plan.save(args, outputs)
         if override:
             saved = tuple(override.get(name, value) for name, value in zip(plan.names, saved, strict=True))
@@ -446,16 +450,25 @@ class Op(Signature):
     def _promotion(self, args: tuple[Any, ...]) -> str | None:
         return self.promotes(*args) if callable(self.promotes) else self.promotes
 
+    def _is_settled(self, args: tuple[Any, ...]) -> bool:
+        """Whether one look tells that nothing is to be promoted: arrays of one ordinary float dtype, and floats."""
+        common = None
+        for place in self.few_places:
+            value = args[place]
+            if type(value) is np.ndarray:
+                dtype = value.dtype
+                if common is None:
+                    if dtype is not dtypes.float32 and dtype is not dtypes.float64:
+                        return False
+                    common = dtype
+                elif dtype is not common:
+                    return False
+            elif common is None or type(value) is not float:
+                return False
+        return common is not None
+
     def _promoted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with their arrays in the common dtype. Numbers stay numbers where NumPy treats them so."""
-        if len(self.tensor_places) == 2 and self.list_place < 0:
-            a, b = args[self.tensor_places[0]], args[self.tensor_places[1]]
-            if (
-                type(a) is np.ndarray
-                and a.dtype in _FLOATS
-                and (type(b) is float or (type(b) is np.ndarray and b.dtype is a.dtype))
-            ):
-                return args
         values = []
         for place in self.tensor_places:
             value = args[place]

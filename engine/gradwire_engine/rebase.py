@@ -94,7 +94,7 @@ def rewrite(target: Tensor, node: Node, index: int) -> None:
 
 def _node(op: Any, args: tuple[Any, ...], outputs: tuple[Tensor, ...], edges: tuple[Edge | None, ...]) -> Node:
     """A node of an op that was applied already, or whose edges are not those of its arguments."""
-    plan = op.plan(tuple(edge is not None for edge in edges))
+    plan = op.plan(sum(1 << slot for slot, edge in enumerate(edges) if edge is not None))
     metas = tuple(
         None if edge is None else (args[place].array.shape, args[place].array.dtype)
         for place, edge in zip(op.tensor_places, edges, strict=True)

@@ -11,7 +11,7 @@ import weakref
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from gradwire_engine.context import CURRENT, Account
+from gradwire_engine.context import CURRENT, Account, Context
 from gradwire_engine.device import Array, device_of
 from gradwire_engine.dtypes import DType, is_differentiable, name_of
 from gradwire_engine.errors import EngineError, Reason
@@ -121,12 +121,19 @@ class Tensor:
     view: ViewOf | None
     state: GradState | None
 
-    def __init__(self, array: Array, requires_grad: bool = False, storage: Storage | None = None) -> None:
+    def __init__(
+        self,
+        array: Array,
+        requires_grad: bool = False,
+        storage: Storage | None = None,
+        context: Context | None = None,
+    ) -> None:
         self.array = array
         if storage is None:
-            context = CURRENT.get()
+            context = context or CURRENT.get()
             made = InferenceStorage if context.inference else Storage
-            storage = made(_held_bytes(array), context.account)
+            base = array.base
+            storage = made(array.nbytes if base is None else _base_bytes(array, base), context.account)
         self.storage = storage
         self.requires_grad = requires_grad
         self.node = None
@@ -195,10 +202,9 @@ class Tensor:
         return f"Tensor(shape={self.shape}, dtype={name_of(self.dtype)}, grad_fn={self.grad_fn})"
 
 
-def _held_bytes(array: Array) -> int:
-    """What an array keeps in memory: of a part of a larger one, or one stretched over few values, all of that one."""
-    base = array.base
-    return int(array.nbytes if base is None else getattr(base, "nbytes", array.nbytes))
+def _base_bytes(array: Array, base: Any) -> int:
+    """What a part of a larger array, or one stretched over few values, keeps in memory: all of that one."""
+    return int(getattr(base, "nbytes", array.nbytes))
 
 
 def tensor(array: Array, requires_grad: bool = False) -> Tensor:
