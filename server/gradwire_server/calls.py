@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gradwire.v1 import commands_pb2, types_pb2
+from gradwire_engine import Tensor
 from gradwire_server.arguments import call_of, read_index
-from gradwire_server.commands import apply_op, check_in_place
+from gradwire_server.commands import apply_op, bind_results, check_in_place
 from gradwire_server.errors import Refusal
 from gradwire_server.session import Session, Writer
 from gradwire_server.settle import settle
@@ -24,12 +25,12 @@ Words: TypeAlias = list[int]
 class Prepared:
     """An op with places to fill: tensors and doubles by where they go and which word of the call they are."""
 
-    __slots__ = ("call", "grad_mode", "indices", "lists", "numbers", "outputs", "tensors", "values", "width")
+    __slots__ = ("call", "context", "indices", "lists", "numbers", "outputs", "tensors", "values", "width")
 
     def __init__(self, request: commands_pb2.OpRequest, session: Session) -> None:
         """Raises Refusal: OP_UNKNOWN, ARGUMENT_TYPE, MALFORMED, ARGUMENT_VALUE; EngineError: OP_UNKNOWN."""
         self.call = call = call_of(request.op)
-        self.grad_mode = request.grad_mode
+        self.context = session.context(request.grad_mode)
         self.values: list[Any] = list(call.defaults)
         self.tensors: list[tuple[int, int]] = []
         self.numbers: list[tuple[int, int]] = []
@@ -131,10 +132,10 @@ def run_calls(session: Session, writer: Writer, calls: commands_pb2.Calls, repea
             refusal.fill(results.add(seq=seq).error)
             writer.applied = seq
         return
-    brake, running = session.brake, session.command
+    brake, running, origin = session.brake, session.command, writer.command_number(0)
     for seq, (prepared, at) in enumerate(plan[repeated:], writer.applied + 1):
         brake.seq = seq
-        running.number = writer.command_number(seq)
+        running.number = origin | seq
         try:
             if brake.cancel_ticket >= brake.ticket or writer.cancel_through >= seq:
                 raise brake.refusal()
@@ -173,8 +174,18 @@ def _run(session: Session, prepared: Prepared, ids: Words, numbers: list[float],
     if session.transfers.borrowed:
         session.transfers.settle()
     arguments = prepared.arguments(session, ids, numbers, at)
-    session.enter(prepared.grad_mode)
-    if prepared.call.in_place:
-        prepared.call.apply(arguments)
+    call = prepared.call
+    if prepared.context is not session.current:
+        session.enter(prepared.context)
+    if call.in_place:
+        call.apply(arguments)
+    elif prepared.outputs == 1:
+        tensor_id = ids[at + prepared.width - 1]
+        session.check_new(tensor_id)
+        result = call.apply(arguments)
+        if type(result) is Tensor:
+            session.bind(tensor_id, result)
+        else:
+            bind_results(session, call, arguments, result, (tensor_id,), None)
     else:
-        apply_op(session, prepared.call, arguments, prepared.new_ids(ids, at), None)
+        apply_op(session, call, arguments, prepared.new_ids(ids, at), None)

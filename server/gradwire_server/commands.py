@@ -70,7 +70,7 @@ def create(session: "Session", request: commands_pb2.CreateRequest, answer: comm
         check_size(described.shape, dtype, upload.total)
         data = upload.buffer
     array = array_of(data, dtype, described.shape, copy=source == "payload")
-    session.enter(request.grad_mode)
+    session.enter(session.context(request.grad_mode))
     made = tensor(to_device(array, device), request.requires_grad)
     if source == "transfer":
         session.transfers.forget(described.transfer_id)
@@ -84,7 +84,7 @@ def op(session: "Session", request: commands_pb2.OpRequest, answer: commands_pb2
     name = request.op
     call = CALLS.get(name) or call_of(name)
     args = call.decode(request.args, session)
-    session.enter(request.grad_mode)
+    session.enter(session.context(request.grad_mode))
     if not call.in_place:
         apply_op(session, call, args, request.outputs, answer)
         return
@@ -113,8 +113,20 @@ def apply_op(
         tensor_id = session.bind(tensor_id, result)
         if answer is not None:
             fill_spec(answer.outputs.add(), result, tensor_id, _flag(call, args))
-        return
-    if count > len(result):
+    else:
+        bind_results(session, call, args, result, ids, answer)
+
+
+def bind_results(
+    session: "Session",
+    call: Call,
+    args: tuple[Any, ...],
+    result: Sequence[Tensor],
+    ids: Sequence[int],
+    answer: commands_pb2.OpResponse | None,
+) -> None:
+    """Bind an op's several results: to these ids, and where there are too few to ids that the server chooses."""
+    if len(ids) > len(result):
         raise _too_many(call.name, len(result), ids)
     session.check_room(len(result))
     names = session.allot(ids, len(result))

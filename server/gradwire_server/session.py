@@ -132,21 +132,21 @@ class Session:
         self.inferring = replace(self.not_recording, inference=True)
         self.current = self.recording
 
-    def enter(self, grad_mode: int) -> None:
-        """Let the ops that follow be computed in this grad mode. Raises Refusal: ARGUMENT_VALUE."""
-        context = self.recording if grad_mode < _DISABLED else self._quiet_context(grad_mode)
-        if context is not self.current:
-            CURRENT.set(context)
-            self.current = context
-
-    def _quiet_context(self, grad_mode: int) -> Context:
+    def context(self, grad_mode: int) -> Context:
+        """The surroundings of an op of this grad mode. Raises Refusal: ARGUMENT_VALUE."""
+        if grad_mode < _DISABLED:
+            return self.recording
         if grad_mode == types_pb2.GRAD_MODE_INFERENCE:
             return self.inferring
         if grad_mode != _DISABLED:
-            raise Refusal(
-                "ARGUMENT_VALUE", f"grad_mode {grad_mode} is none that this server knows", argument="grad_mode"
-            )
+            raise Refusal("ARGUMENT_VALUE", f"there is no grad_mode {grad_mode}", argument="grad_mode")
         return self.not_recording
+
+    def enter(self, context: Context) -> None:
+        """Let the ops that follow be computed in these surroundings."""
+        if context is not self.current:
+            CURRENT.set(context)
+            self.current = context
 
     def attach(self) -> Writer:
         """Another writer, numbered from 1. Raises Refusal: SESSION_LIMIT."""
