@@ -15,6 +15,8 @@ if _TYPE_CHECKING:
     from gradwire import nn as nn
     from gradwire import optim as optim
     from gradwire import special as special
+    from gradwire._anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+    from gradwire._anomaly import is_anomaly_enabled as is_anomaly_enabled
     from gradwire._bulk import progress as progress
     from gradwire._compile import compile as compile
     from gradwire._create import *  # noqa: F403
@@ -50,6 +52,7 @@ _NAMES = {
         "ones_like rand rand_like randint randn randn_like randperm scalar_tensor tensor zeros zeros_like"
     ),
     "_modes": "enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad set_grad_enabled",
+    "_anomaly": "is_anomaly_check_nan_enabled is_anomaly_enabled",
     "_random": (
         "Generator bernoulli binomial default_generator get_rng_state initial_seed manual_seed multinomial normal "
         "poisson seed set_rng_state"

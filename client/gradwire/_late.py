@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Sequence
+from types import CodeType
 
 from gradwire._errors import GradwireError, from_message
 from gradwire._memo import Entry
@@ -10,19 +13,78 @@ from gradwire._place import describe_place
 from gradwire.v1 import errors_pb2 as pb
 
 _MOST_ROOTS = 4096
+# Commands whose places are remembered: a training step has thousands, a deep graph some hundred thousands.
+_MOST_SENT = 1 << 18
+# In the server's number of a command its writer stands above its seq.
+WRITER_SHIFT = 40
+
+
+class Origin:
+    """Where in the program a command was issued."""
+
+    __slots__ = ("code", "offset")
+
+    def __init__(self, code: CodeType, offset: int) -> None:
+        self.code = code
+        self.offset = offset
 
 
 class LateErrors:
-    """The refusals of one session. `_roots` remembers those told, for commands that still depend on them."""
+    """The refusals of one session. `_roots` remembers those told, for commands that still depend on them.
 
-    def __init__(self) -> None:
+    `_sent` remembers where the newest commands came from: a refusal of a backward names those that made its nodes.
+    """
+
+    def __init__(self, writer: int) -> None:
+        self._writer = writer
+        self._sent: deque[tuple[int, Sequence[Origin | Entry | None]]] = deque()
+        self._sent_count = 0
         self._lock = threading.Lock()
         self._pending: list[GradwireError] = []
         self._roots: dict[int, tuple[pb.Error, str]] = {}
 
+    def remember(self, first: int, records: Sequence[Origin | Entry | None]) -> None:
+        """Note a batch: the seq of its first command, and where each was issued."""
+        with self._lock:
+            self._sent.append((first, records))
+            self._sent_count += len(records)
+            while self._sent_count > _MOST_SENT:
+                self._sent_count -= len(self._sent.popleft()[1])
+
+    def _placed_nodes(self, error: pb.Error) -> pb.Error:
+        """The refusal with the lines of the program that made the nodes it speaks of."""
+        lines = []
+        told = error.metadata
+        made, needed = (int(told[name]) if name in told else 0 for name in ("made_by_command", "command"))
+        for number, name, what in (
+            (made, "made_by", "was made"),
+            (needed if needed != made else 0, "node", "needs it"),
+        ):
+            where = self._find(number)
+            if where is not None:
+                lines.append(f"\n  {told[name]} {what} here:\n  {where}")
+        if not lines:
+            return error
+        shown = pb.Error()
+        shown.CopyFrom(error)
+        shown.message += "".join(lines)
+        return shown
+
+    def _find(self, number: int) -> str | None:
+        if not number or number >> WRITER_SHIFT != self._writer:
+            return None
+        seq = number & ((1 << WRITER_SHIFT) - 1)
+        with self._lock:
+            for first, records in reversed(self._sent):
+                if first <= seq:
+                    record = records[seq - first] if seq - first < len(records) else None
+                    return None if record is None else describe_place(record.code, record.offset)
+        return None
+
     def add(self, seq: int, entry: Entry, error: pb.Error) -> None:
         """Keep the refusal of a command. One that only lacked another's result says nothing new."""
         where = describe_place(entry.code, entry.offset)
+        error = self._placed_nodes(error)
         with self._lock:
             if error.root_seq and error.root_seq in self._roots:
                 return
@@ -46,7 +108,7 @@ class LateErrors:
         """The exception for a refusal; where it only lacked another's result, that one's."""
         root = self._roots.get(error.root_seq) if error.root_seq else None
         if root is None:
-            return from_message(error)
+            return from_message(self._placed_nodes(error))
         return _placed(*root, "an earlier command, whose result this one needs")
 
 

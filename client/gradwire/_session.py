@@ -22,8 +22,9 @@ from gradwire._bulk import Bulk
 from gradwire._delivery import MOST_FLIGHTS, Delivery, Flight
 from gradwire._ending import ORPHANS, Ending
 from gradwire._errors import GradwireError, make_error
-from gradwire._late import LateErrors
+from gradwire._late import LateErrors, Origin
 from gradwire._memo import MEMO_LIMIT, Entry
+from gradwire._place import find_place
 from gradwire._recorder import Recorder
 from gradwire._shield import shielded
 from gradwire._transport import PROTOCOL, Transport, client_name
@@ -46,9 +47,10 @@ _IDS_PER_WRITER = 40
 class Ticket:
     """A command whose issuer waits for the answer."""
 
-    __slots__ = ("result",)
+    __slots__ = ("origin", "result")
 
-    def __init__(self) -> None:
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
         self.result: service_pb2.Result | None = None
 
 
@@ -86,7 +88,7 @@ class Session:
         self._next_seq = 1
         self._send_lock = threading.RLock()
         self._receive_lock = threading.RLock()
-        self._late = LateErrors()
+        self._late = LateErrors(answer.writer)
         #: Leaves that require grad and tensors that retain theirs, by id.
         self.watched: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         #: What notes the commands of a function that is being compiled.
@@ -221,7 +223,7 @@ class Session:
         recorder = self.recorder
         if recorder is not None:
             recorder.check(command)
-        ticket = Ticket()
+        ticket = Ticket(Origin(*find_place()))
         data = command.SerializeToString()
         self.buffered_bytes += len(data)
         self.buffer.append((_wire.framed(data), ticket, False))
@@ -276,6 +278,7 @@ class Session:
                 raise
 
     def _hand_out(self, flight: Flight, response: service_pb2.RunResponse) -> None:
+        self._late.remember(flight.first, [each.origin if type(each) is Ticket else each for each in flight.records])
         for result in response.results:
             place = result.seq - flight.first
             record = flight.records[place]

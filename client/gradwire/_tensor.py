@@ -312,7 +312,7 @@ class Tensor(Casts, Draws, InPlaceViews, Operators, TensorMethods, Handle):  # t
         `gradient` has its shape; only a tensor of one element needs none. Raises RuntimeError if it has no history, or
         the history's saved values were freed by an earlier backward without `retain_graph`.
         """
-        from gradwire.autograd import backward
+        from gradwire._backward import backward
 
         backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 

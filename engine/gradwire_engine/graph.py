@@ -98,6 +98,7 @@ class Saved:
             version=version,
             expected_version=self.version,
             shape=list(self.array.shape),
+            node=owner.name,
             command=owner.command,
             **({} if maker is None else {"made_by": maker.name, "output": index, "made_by_command": maker.command}),
         )

@@ -8,18 +8,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from gradwire import _commands
+from gradwire._anomaly import checks_nan
 from gradwire._errors import GradwireTypeError, GradwireValueError, refuse
 from gradwire._ghost import Reach
 from gradwire._handle import PRESENT, UNKNOWN, Handle
 from gradwire._memo import Spec, read_spec
-from gradwire._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from gradwire._ops import stack
 from gradwire._results import new_proxy
 from gradwire._session import Session
 from gradwire._tensor import Tensor
 from gradwire._wire import Value
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
-
-__all__ = ["backward", "enable_grad", "grad", "inference_mode", "no_grad", "set_grad_enabled"]
 
 _Tensors: TypeAlias = "Tensor | Sequence[Tensor]"
 _Gradients: TypeAlias = "Tensor | Sequence[Tensor | None] | None"
@@ -60,6 +59,7 @@ def backward(
     given = [each for each in gradients if each is not None]
     session = _commands.common_session("backward", [*roots, *given, *targets])
     keep = create_graph if retain_graph is None else bool(retain_graph)
+    check_nan = checks_nan()
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
         ids = [int(value) for value in values]
@@ -69,13 +69,14 @@ def backward(
             gradients=[0 if each is None else next(remaining) for each in gradients] if given else (),
             retain_graph=keep,
             create_graph=create_graph,
+            check_nan=check_nan,
         )
         request.inputs.extend(remaining)
         return service_pb2.Command(backward=request)
 
     reach = Reach([root._edge for root in roots])
     values = [each._id for each in (*roots, *given, *targets)]
-    if reach.known and not create_graph and not targets:
+    if reach.known and not create_graph and not targets and not check_nan:
         _commands.run(session, "backward", (keep, *_spec_key(roots), *_spec_key(gradients)), values, build)
         _mark(reach.owners(), PRESENT)
     else:
@@ -98,10 +99,11 @@ def grad(
     """The gradients of outputs with respect to inputs, one per input; no leaf's .grad changes (torch.autograd.grad).
 
     An input that the outputs do not depend on is refused, or with `allow_unused` yields None, with `materialize_grads`
-    zeros. Raises RuntimeError as backward does.
+    zeros. With `is_grads_batched` each of `grad_outputs` has a leading dimension more, which the gradients have then,
+    too. Raises RuntimeError as backward does.
     """
     if is_grads_batched:
-        raise NotImplementedError("grad(is_grads_batched=True) is not supported: loop over the gradients")
+        return _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
     if materialize_grads and allow_unused is False:
         raise GradwireValueError("Expected allow_unused to be True or not passed when materialize_grads=True.")
     roots, targets = _as_list(outputs), _as_list(inputs)
@@ -113,6 +115,7 @@ def grad(
     session = _commands.common_session("grad", [*roots, *targets, *given])
     keep = create_graph if retain_graph is None else bool(retain_graph)
     ids = [next(session.ids) for _ in targets]
+    check_nan = checks_nan()
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
         numbers = [int(value) for value in values]
@@ -126,6 +129,7 @@ def grad(
             create_graph=create_graph,
             allow_unused=bool(allow_unused),
             materialize_grads=materialize_grads,
+            check_nan=check_nan,
             results=numbers[second + len(given) :],
         )
         return service_pb2.Command(gradients=request)
@@ -134,7 +138,7 @@ def grad(
     values = [each._id for each in (*roots, *targets, *given)] + ids
     retaining = [owner for owner in reach.owners() if not owner._spec.is_leaf]
     reached = {id(edge) for edge in (*reach.leaves, *reach.nodes)}
-    plain = not (create_graph or allow_unused or materialize_grads)
+    plain = not (create_graph or allow_unused or materialize_grads or check_nan)
     if plain and reach.known and all(id(target._edge) in reached for target in targets):
         key = (keep, *_spec_key(roots), *_spec_key(targets), *_spec_key(gradients))
         specs = _commands.run(session, "grad", key, values, build, _read_gradients)
@@ -148,6 +152,49 @@ def grad(
     if not keep:
         reach.spend()
     return made
+
+
+def _batched(
+    outputs: _Tensors,
+    inputs: _Tensors,
+    grad_outputs: _Gradients,
+    retain_graph: bool | None,
+    create_graph: bool,
+    allow_unused: bool | None,
+    materialize_grads: bool,
+) -> tuple[Any, ...]:
+    """The gradients for each of a batch of the outputs' gradients, one pass after the other."""
+    roots = _as_list(outputs)
+    given = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or ())
+    if len(given) != len(roots):
+        raise refuse(f"got {len(roots)} tensors and {len(given)} gradients")
+    for place, (root, each) in enumerate(zip(roots, given, strict=True)):
+        if each is not None and (not each.dim() or each.shape[1:] != root.shape):
+            raise refuse(
+                f"If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch "
+                f"dimension. The sizes of the remaining dimensions are expected to match the shape of corresponding "
+                f"output, but a mismatch was detected: grad_output[{place}] has a shape of {each.shape} and "
+                f"output[{place}] has a shape of {root.shape}.",
+                errors_pb2.REASON_SHAPE,
+            )
+    sizes = {each.shape[0] for each in given if each is not None}
+    if len(sizes) != 1 or not max(sizes):
+        raise refuse("with is_grads_batched=True the gradients need one leading size, of at least 1")
+    count = sizes.pop()
+    keep = create_graph if retain_graph is None else bool(retain_graph)
+    rows = [
+        grad(
+            roots,
+            inputs,
+            [None if each is None else each[row] for each in given],
+            keep or row + 1 < count,
+            create_graph,
+            allow_unused,
+            materialize_grads=materialize_grads,
+        )
+        for row in range(count)
+    ]
+    return tuple(None if column[0] is None else stack(column) for column in zip(*rows, strict=True))
 
 
 def _read_gradients(result: service_pb2.Result) -> tuple[Spec, ...]:

@@ -1,0 +1,25 @@
+"""Differentiation (torch.autograd): backward and grad, modes, checks, and derivatives of functions."""
+
+from gradwire._anomaly import detect_anomaly, set_detect_anomaly
+from gradwire._backward import backward, grad
+from gradwire._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from gradwire._tensor import Tensor as Variable
+from gradwire.autograd import anomaly_mode, functional, grad_mode
+from gradwire.autograd.gradcheck import gradcheck, gradgradcheck
+
+__all__ = [
+    "Variable",
+    "anomaly_mode",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "functional",
+    "grad",
+    "grad_mode",
+    "gradcheck",
+    "gradgradcheck",
+    "inference_mode",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+]

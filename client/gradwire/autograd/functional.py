@@ -1,0 +1,238 @@
+"""Derivatives of functions of tensors: jacobian, hessian and products with them (torch.autograd.functional).
+
+Each calls the function once, on copies of the inputs that require grad, and differentiates what it answers. With
+`create_graph` the answers can be differentiated by the inputs given; else they are plain tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from gradwire._backward import grad
+from gradwire._create import zeros, zeros_like
+from gradwire._errors import GradwireTypeError, refuse
+from gradwire._modes import enable_grad
+from gradwire._ops import stack
+from gradwire._tensor import Tensor
+
+_Tensors: TypeAlias = "Tensor | tuple[Tensor, ...]"
+_Function: TypeAlias = "Callable[..., Any]"
+
+
+def vjp(
+    func: _Function, inputs: _Tensors, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """The function's outputs, and v (of the outputs' shapes) times its Jacobian (torch.autograd.functional.vjp).
+
+    v may be left out where the output has one element. Raises RuntimeError if shapes differ; with `strict` also where
+    an output does not depend on an input.
+    """
+    call = _Call("vjp", func, inputs, create_graph, strict)
+    with enable_grad():
+        weights = _weights("v", v, call.outputs)
+        products = call.gradients(call.outputs, weights, create_graph)
+    return call.answer(call.outputs, call.is_tuple_out), call.answer(products, call.is_tuple_in)
+
+
+def jvp(
+    func: _Function, inputs: _Tensors, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """The function's outputs, and its Jacobian times v (of the inputs' shapes) (torch.autograd.functional.jvp).
+
+    It is the derivative of the vector-Jacobian product by its vector. v may be left out where the input has one
+    element. Raises RuntimeError as `vjp` does.
+    """
+    call = _Call("jvp", func, inputs, create_graph, strict)
+    with enable_grad():
+        directions = _weights("v", v, call.inputs)
+        dummies = tuple(zeros_like(output, requires_grad=True) for output in call.outputs)
+        products = call.gradients(call.outputs, dummies, True)
+        results = _gradients(products, dummies, directions, create_graph)
+        filled = _filled(results, dummies, call.strict, "jvp")
+    return call.answer(call.outputs, call.is_tuple_out), call.answer(filled, call.is_tuple_out)
+
+
+def jacobian(
+    func: _Function,
+    inputs: _Tensors,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
+    """The Jacobian: for each output and input a tensor of the one's shape and the other's (torch's jacobian).
+
+    A tensor, or tuples where the function takes or answers tuples. `vectorize` and `strategy` change nothing here:
+    the rows are computed one after the other, none waits for the one before.
+    """
+    call = _Call("jacobian", func, inputs, create_graph, strict)
+    rows = []
+    with enable_grad():
+        for output in call.outputs:
+            flat = output.reshape(-1)
+            lines = [call.gradients((flat[place],), (None,), create_graph) for place in range(flat.numel())]
+            shapes = [(*output.shape, *each.shape) for each in call.inputs]
+            parts = [
+                stack([line[place] for line in lines]).reshape(shape) if lines else zeros(shape, dtype=output.dtype)
+                for place, shape in enumerate(shapes)
+            ]
+            rows.append(call.answer(tuple(parts), call.is_tuple_in))
+    return tuple(rows) if call.is_tuple_out else rows[0]
+
+
+def hessian(
+    func: _Function,
+    inputs: _Tensors,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
+    """The second derivatives of a function that answers one element (torch.autograd.functional.hessian).
+
+    For each two inputs a tensor of the one's shape and the other's; a tensor, or tuples for a tuple of inputs.
+    """
+    is_tuple, given = _as_tuple("hessian", "inputs", inputs)
+
+    def slope(*inner: Tensor) -> Any:
+        value = func(*inner)
+        _scalar("hessian", value)
+        found = _gradients((value,), inner, (None,), True)
+        filled = _filled(found, inner, strict, "hessian")
+        return filled if is_tuple else filled[0]
+
+    return jacobian(slope, given if is_tuple else given[0], create_graph, strict)
+
+
+def vhp(
+    func: _Function, inputs: _Tensors, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """The function's value, and v (of the inputs' shapes) times its Hessian (torch.autograd.functional.vhp)."""
+    return _hessian_product("vhp", func, inputs, v, create_graph, strict)
+
+
+def hvp(
+    func: _Function, inputs: _Tensors, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """The function's value, and its Hessian times v (of the inputs' shapes) (torch.autograd.functional.hvp).
+
+    A Hessian is symmetric, so this is `vhp`.
+    """
+    return _hessian_product("hvp", func, inputs, v, create_graph, strict)
+
+
+def _hessian_product(
+    name: str, func: _Function, inputs: _Tensors, v: Any, create_graph: bool, strict: bool
+) -> tuple[Any, Any]:
+    call = _Call(name, func, inputs, create_graph, strict)
+    _scalar(name, call.outputs[0] if len(call.outputs) == 1 else call.outputs)
+    with enable_grad():
+        weights = _weights("v", v, call.inputs)
+        slopes = call.gradients(call.outputs, (None,), True)
+        products = call.gradients(slopes, weights, create_graph)
+    return call.answer(call.outputs, call.is_tuple_out), call.answer(products, call.is_tuple_in)
+
+
+class _Call:
+    """One call of the function, on inputs of its own."""
+
+    def __init__(self, name: str, func: _Function, inputs: _Tensors, create_graph: bool, strict: bool) -> None:
+        self.name = name
+        self.create_graph = create_graph
+        self.strict = strict
+        self.is_tuple_in, given = _as_tuple(name, "inputs", inputs)
+        with enable_grad():
+            self.inputs = tuple(
+                each.view_as(each) if create_graph and each.requires_grad else each.detach().requires_grad_()
+                for each in given
+            )
+            found = func(*self.inputs)
+            self.is_tuple_out, self.outputs = _as_tuple(name, "outputs of the user-provided function", found)
+        if strict:
+            for place, output in enumerate(self.outputs):
+                if not output.requires_grad:
+                    raise refuse(
+                        f"Output {place} of the user-provided function does not require gradients. The outputs must "
+                        "be computed in a differentiable manner from the input when running in strict mode."
+                    )
+
+    def gradients(
+        self, outputs: Sequence[Tensor], weights: Sequence[Tensor | None], create_graph: bool
+    ) -> tuple[Tensor, ...]:
+        """The outputs' gradients by the inputs; zeros where they do not depend on one."""
+        found = _gradients(outputs, self.inputs, weights, create_graph)
+        return _filled(found, self.inputs, self.strict, self.name)
+
+    def answer(self, tensors: tuple[Tensor, ...], as_tuple: bool) -> Any:
+        """What the caller gets: a tuple where he works with tuples, without a graph unless he asked for one."""
+        told = tensors if self.create_graph else tuple(each.detach() for each in tensors)
+        return told if as_tuple else told[0]
+
+
+def _gradients(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], weights: Sequence[Tensor | None], create_graph: bool
+) -> tuple[Tensor | None, ...]:
+    kept = [(output, weight) for output, weight in zip(outputs, weights, strict=True) if output.requires_grad]
+    if not kept:
+        return (None,) * len(inputs)
+    return grad(
+        [output for output, _ in kept],
+        inputs,
+        [weight for _, weight in kept],
+        retain_graph=True,
+        create_graph=create_graph,
+        allow_unused=True,
+    )
+
+
+def _filled(found: Sequence[Tensor | None], like: Sequence[Tensor], strict: bool, name: str) -> tuple[Tensor, ...]:
+    filled = []
+    for place, (each, other) in enumerate(zip(found, like, strict=True)):
+        if each is None and strict:
+            raise refuse(
+                f"The output of {name}'s function is independent of input {place}. This is not allowed in strict mode."
+            )
+        filled.append(zeros_like(other) if each is None else each)
+    return tuple(filled)
+
+
+def _as_tuple(name: str, what: str, given: Any) -> tuple[bool, tuple[Tensor, ...]]:
+    """Whether a tuple was given, and its tensors. Raises TypeError for what is no tensor."""
+    many = isinstance(given, tuple)
+    tensors = given if many else (given,)
+    for place, each in enumerate(tensors):
+        if not isinstance(each, Tensor):
+            raise GradwireTypeError(
+                f"The {what} given to {name} must be either a Tensor or a tuple of Tensors but the value at index "
+                f"{place} has type {type(each)}."
+            )
+    return many, tensors
+
+
+def _weights(name: str, given: Any, like: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+    """A tensor per one of `like`, of its shape. Raises RuntimeError where that is not so."""
+    if given is None:
+        if len(like) != 1 or like[0].numel() != 1:
+            raise refuse(f"{name} can only be None where it stands for a single tensor of a single element.")
+        return (like[0].detach() * 0 + 1,)
+    _, weights = _as_tuple("the product", name, given)
+    if len(weights) != len(like):
+        raise refuse(f"{name} has {len(weights)} tensors, but {len(like)} are to go with it: the length is invalid.")
+    for place, (weight, other) in enumerate(zip(weights, like, strict=True)):
+        if weight.shape != other.shape:
+            raise refuse(
+                f"{name} has invalid size: at index {place} it should be {tuple(other.shape)}, but is "
+                f"{tuple(weight.shape)}."
+            )
+    return tuple(weights)
+
+
+def _scalar(name: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise refuse(f"The function given to {name} should return a single Tensor.")
+    if value.numel() != 1:
+        raise refuse(f"The Tensor returned by the function given to {name} should contain a single element.")
+
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
