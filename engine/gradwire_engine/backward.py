@@ -85,10 +85,10 @@ def gradients(
             gradient = _own(gradient)
         elif gradient is None and materialize_grads:
             gradient = Tensor(module_for(item.device).zeros(item.shape, item.dtype))
-        elif gradient is None and gradient is None and not allow_unused:
+        elif gradient is None and not allow_unused:
             raise EngineError(
                 Reason.UNUSED_INPUT,
-                "One of the differentiated Tensors appears to not have been used in the graph. "
+                f"The differentiated Tensor at index {len(results)} appears to not have been used in the graph. "
                 "Set allow_unused=True if this is the desired behavior.",
                 input=len(results),
             )

@@ -1,0 +1,170 @@
+"""autograd.functional, gradcheck and anomaly mode."""
+
+import warnings
+
+from tests.client.scenarios.kit import leaf, refused
+
+
+def _pair(torch):
+    return torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+
+
+def jacobian_of_a_vector(torch):
+    return torch.autograd.functional.jacobian(lambda x: x.exp() * x.sum(), torch.tensor([0.1, 0.2, 0.3]))
+
+
+def jacobian_of_several(torch):
+    return torch.autograd.functional.jacobian(lambda x, y: (x * y, (x**2).sum()), _pair(torch))
+
+
+def jacobian_of_a_matrix(torch):
+    return torch.autograd.functional.jacobian(lambda x: x @ x.t(), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+
+
+def jacobian_with_a_graph(torch):
+    x = leaf(torch)
+    found = torch.autograd.functional.jacobian(lambda a: a**3, x, create_graph=True)
+    found.sum().backward()
+    return found, x.grad
+
+
+def jacobian_where_nothing_depends(torch):
+    return torch.autograd.functional.jacobian(lambda x, y: x * 2, _pair(torch))
+
+
+@refused(RuntimeError, "is independent of input 1|strict mode")
+def jacobian_strict(torch):
+    return torch.autograd.functional.jacobian(lambda x, y: x * 2, _pair(torch), strict=True)
+
+
+def hessian_of_one(torch):
+    return torch.autograd.functional.hessian(lambda x: (x**3).sum() * x[0], torch.tensor([1.0, 2.0, 3.0]))
+
+
+def hessian_of_several(torch):
+    return torch.autograd.functional.hessian(lambda x, y: (x * y * x).sum(), _pair(torch))
+
+
+def products_with_the_jacobian(torch):
+    f = torch.autograd.functional
+    x, v = _pair(torch)
+    return f.vjp(lambda a: a * a.sum(), x, v), f.jvp(lambda a: a * a.sum(), x, v)
+
+
+def products_with_the_hessian(torch):
+    f = torch.autograd.functional
+    x, v = _pair(torch)
+    return f.vhp(lambda a: (a**3).sum() * a[0], x, v), f.hvp(lambda a: (a**3).sum() * a[0], x, v)
+
+
+def products_of_several(torch):
+    f = torch.autograd.functional
+    given = _pair(torch)
+    return f.vjp(lambda a, b: (a * b).sum(), given), f.jvp(lambda a, b: a * b, given, given)
+
+
+def products_without_a_vector(torch):
+    f = torch.autograd.functional
+    return f.vjp(lambda a: (a * a).sum(), _pair(torch)[0]), f.jvp(lambda a: a * 3, torch.tensor([2.0]))
+
+
+@refused(RuntimeError, "invalid size")
+def a_vector_of_another_shape_is_refused(torch):
+    torch.autograd.functional.vjp(lambda a: a * 2, torch.ones(3), torch.ones(2))
+
+
+@refused(RuntimeError, "single element")
+def a_hessian_of_a_vector_is_refused(torch):
+    torch.autograd.functional.hessian(lambda a: a * 2, torch.ones(3))
+
+
+@refused(TypeError, "Tensor")
+def what_is_no_tensor_is_refused(torch):
+    torch.autograd.functional.jacobian(lambda a: a, 3.0)
+
+
+def gradcheck_agrees(torch):
+    x = torch.tensor([0.5, 1.5], dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64, requires_grad=True)
+    return (
+        torch.autograd.gradcheck(lambda a, b: (a.sin() * b).sum(0), (x, y)),
+        torch.autograd.gradgradcheck(lambda a, b: (a.sin() * b).sum(0), (x, y)),
+    )
+
+
+def gradcheck_of_complex_numbers(torch):
+    z = torch.tensor([0.5 + 1j, 1.5 - 0.5j], dtype=torch.complex128, requires_grad=True)
+    return torch.autograd.gradcheck(lambda a: (a * a).exp(), (z,)), torch.autograd.gradcheck(lambda a: a.abs(), (z,))
+
+
+def gradcheck_through_a_rewritten_view(torch):
+    x = torch.tensor([0.5, 1.5, 2.5], dtype=torch.float64, requires_grad=True)
+
+    def function(a):
+        y = a * a
+        y[1:].mul_(a[:2])
+        y[0] = y[2] * 2
+        return y.view(3, 1) * a
+
+    return torch.autograd.gradcheck(function, (x,)), torch.autograd.gradgradcheck(function, (x,))
+
+
+def gradcheck_finds_a_wrong_gradient(torch):
+    x = torch.tensor([0.5, 1.5], dtype=torch.float64, requires_grad=True)
+    found = torch.autograd.gradcheck(lambda a: a * a.detach(), (x,), raise_exception=False)
+    try:
+        torch.autograd.gradcheck(lambda a: a * a.detach(), (x,))
+    except RuntimeError as error:
+        return found, "Jacobian mismatch for output 0 with respect to input 0" in str(error)
+    return found
+
+
+@refused(ValueError, "gradcheck expects at least one input tensor to require gradient")
+def gradcheck_needs_something_to_check(torch):
+    torch.autograd.gradcheck(lambda a: a * 2, (torch.ones(2, dtype=torch.float64),))
+
+
+@refused(RuntimeError, "Function 'DivBackward0' returned nan values in its 1th output")
+def anomaly_mode_names_what_made_a_nan(torch):
+    x = leaf(torch, 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with torch.autograd.detect_anomaly():
+            z = x * 1
+            (z / z).sum().backward()
+
+
+@refused(RuntimeError, "Function 'SqrtBackward0' returned nan values in its 0th output")
+def anomaly_mode_names_the_first_of_a_chain(torch):
+    x = leaf(torch, 0.0)
+    with torch.autograd.set_detect_anomaly(True):
+        y = (x * 2).sqrt() * 0.0
+        (y * 3).sum().backward()
+
+
+def anomaly_mode_ends(torch):
+    x = leaf(torch, 0.0)
+    with torch.autograd.set_detect_anomaly(True):
+        inside = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    y = (x * 2).sqrt() * 0.0
+    y.sum().backward()
+    return inside, torch.is_anomaly_enabled(), x.grad
+
+
+def anomaly_mode_without_looking_for_nan(torch):
+    x = leaf(torch, 0.0)
+    with torch.autograd.set_detect_anomaly(True, check_nan=False):
+        y = (x * 2).sqrt() * 0.0
+        y.sum().backward()
+    return x.grad
+
+
+def after_an_anomaly_nothing_was_added(torch):
+    a, x = leaf(torch), leaf(torch, 0.0)
+    with torch.autograd.set_detect_anomaly(True):
+        loss = (a * 2).sum() + (x.sqrt() * 0.0).sum()
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            said = "returned nan values" in str(error)
+    return said, x.grad is None

@@ -1,0 +1,153 @@
+"""Saved values that changed since: noticed where they are needed, and nowhere else."""
+
+from tests.client.scenarios.kit import leaf, refused
+
+
+@refused(
+    RuntimeError,
+    r"inplace operation: \[torch.FloatTensor \[3\]\], which is output 0 of Exp, is at version 1; expected version 0",
+)
+def a_result_is_noticed(torch):
+    y = leaf(torch).exp()
+    y.add_(1)
+    y.sum().backward()
+
+
+@refused(
+    RuntimeError,
+    r"inplace operation: \[torch.FloatTensor \[3\]\], which is output 0 of .*, is at version 2; expected version 1",
+)
+def an_operand_is_noticed(torch):
+    y = leaf(torch) * 2
+    y.add_(0)
+    z = y.pow(3)
+    y.mul_(2)
+    z.sum().backward()
+
+
+@refused(RuntimeError, r"modified by an inplace operation: \[torch.DoubleTensor \[2, 1\]\], which is output 0 of ")
+def dtype_and_shape_are_told(torch):
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    y = (x * 1).unsqueeze(1)
+    z = y * y
+    with torch.no_grad():
+        y.add_(1)
+    z.sum().backward()
+
+
+@refused(
+    RuntimeError, r"modified by an inplace operation: \[torch.FloatTensor \[3\]\] is at version 1; expected version 0"
+)
+def a_leaf_is_noticed(torch):
+    w = leaf(torch)
+    y = w * w
+    with torch.no_grad():
+        w.add_(1)
+    y.sum().backward()
+
+
+@refused(RuntimeError, "modified by an inplace operation")
+def a_constant_is_noticed(torch):
+    c = torch.tensor([1.0, 2.0, 3.0])
+    y = leaf(torch) * c
+    c.zero_()
+    y.sum().backward()
+
+
+@refused(RuntimeError, "modified by an inplace operation")
+def a_change_through_a_detached_alias_is_noticed(torch):
+    y = leaf(torch).exp()
+    y.detach().zero_()
+    y.sum().backward()
+
+
+@refused(RuntimeError, "modified by an inplace operation")
+def a_change_through_a_view_is_noticed(torch):
+    y = leaf(torch).exp()
+    y[0] = 0.0
+    y.sum().backward()
+
+
+@refused(RuntimeError, "modified by an inplace operation")
+def a_product_with_itself_in_place_is_noticed(torch):
+    y = leaf(torch) * 1
+    y.mul_(y)
+    y.sum().backward()
+
+
+@refused(RuntimeError, "modified by an inplace operation")
+def an_optimizer_step_between_forward_and_a_second_backward_is_noticed(torch):
+    w = leaf(torch)
+    loss = (w * w).sum()
+    loss.backward(retain_graph=True)
+    with torch.no_grad():
+        w -= 0.1 * w.grad
+    loss.backward()
+
+
+def what_was_not_saved_may_change(torch):
+    x = leaf(torch)
+    y = x + 1
+    z = y + y
+    y.mul_(100)
+    z.sum().backward()
+    return z, y, x.grad
+
+
+def what_is_not_needed_may_change(torch):
+    x, c = leaf(torch), torch.tensor([1.0, 2.0, 3.0])
+    y = c * 2
+    z = x * y
+    c.zero_()
+    z.sum().backward()
+    return x.grad
+
+
+def data_changes_unnoticed(torch):
+    x = leaf(torch)
+    y = x * x
+    x.data.fill_(10)
+    y.sum().backward()
+    return x.grad, x._version
+
+
+def after_a_conflict_nothing_was_added(torch):
+    a, b = leaf(torch), leaf(torch)
+    (a * a).sum().backward()
+    y = b.exp()
+    loss = (a * 3).sum() + y.sum()
+    y.add_(1)
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        refused_with = "modified by an inplace operation" in str(error)
+    (b * 2).sum().backward()
+    return refused_with, b.grad
+
+
+def versions_count_what_changes_bytes(torch):
+    x = torch.zeros(4)
+    counts = [x._version]
+    x.add_(1)
+    counts.append(x._version)
+    x[0] = 1.0
+    counts.append(x._version)
+    x[1:3] += 1
+    counts.append(x._version)
+    x.zero_().fill_(2.0)
+    counts.append(x._version)
+    x.requires_grad_()
+    counts.append(x._version)
+    return counts
+
+
+def a_value_restored_is_still_another_version(torch):
+    y = leaf(torch).exp()
+    kept = y.detach().clone()
+    with torch.no_grad():
+        y.add_(1).copy_(kept)
+    try:
+        y.sum().backward()
+    except RuntimeError:
+        return "refused", y._version
+    return "allowed"
