@@ -1,27 +1,36 @@
-"""Where sessions live, as the front sees it: `SessionBackend`, and the one that keeps them in this process.
+"""Where sessions live, as the front sees it: `SessionBackend`, and `Backend`, which gives each session to a worker.
 
 The front hands over serialized requests and gets serialized responses. A backend keeps the calls of a session in
-order and raises `Refusal` for what is refused, nothing else.
+order and raises `Refusal` for what is refused, nothing else. A worker is a thread (here) or a process (workers.py);
+what both are to the front is `Worker`.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
 from gradwire.v1 import service_pb2
+from gradwire_engine import REGISTRY
 from gradwire_engine.device import cupy
-from gradwire_server.batch import OutOfOrder
+from gradwire_server.arguments import schemas
 from gradwire_server.compute import ComputeThread
-from gradwire_server.host import Host
+from gradwire_server.directory import PROTOCOL, Directory
+from gradwire_server.directory import Entry as EntryOf
+from gradwire_server.errors import Refusal
+from gradwire_server.host import NUMBER, UPLOAD_BEGUN, Arrival, Host
+from gradwire_server.ledger import Ledger
 from gradwire_server.limits import Limits, cap_process
-from gradwire_server.rings import Ring
-from gradwire_server.session import Pending, Session
+from gradwire_server.rings import Ring, machine
+from gradwire_server.session import EPOCH, Pending
 from gradwire_server.wire import peek_run
 
 _SWEEP_SECONDS = 1.0
-T = TypeVar("T")
+Entry: TypeAlias = "EntryOf[Worker]"
 
 
 class SessionBackend(Protocol):
@@ -54,7 +63,13 @@ class SessionBackend(Protocol):
         """Begin an upload or go on with one; what `append` is to be given, with `transfer_id`."""
 
     async def append(self, arrival: Any, data: memoryview) -> None:
-        """Take an upload's next bytes."""
+        """Take an upload's next bytes. A refusal may come with a later call."""
+
+    async def end_upload(self, arrival: Any) -> int:
+        """No more bytes come by this call; how many the upload has by now."""
+
+    def leave_upload(self, arrival: Any) -> None:
+        """The upload's call is over, however it went."""
 
     async def chunk(self, session_id: str, transfer_id: str, offset: int) -> tuple[bytes, int]:
         """A serialized DownloadResponse, and where the next one begins, 0 after the last."""
@@ -81,167 +96,469 @@ class SessionBackend(Protocol):
         """The ops, serialized."""
 
 
-class InProcessBackend:
-    """Sessions in this process, computed by one thread: one caller of BLAS at a time."""
+class Load:
+    """How many workers have work. What the ledger tells falls slowly, since BLAS's threads follow it."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic, owns_process: bool = False) -> None:
-        self.host = Host(limits, clock)
-        self.limits = self.host.limits
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._running = self._peak = 0
+
+    def began(self) -> None:
+        """A worker that had no work has some."""
+        self._running += 1
+        if self._running > self._peak:
+            self._peak = self._running
+            if self._peak > self.ledger.runnable:
+                self.ledger.runnable = self._peak
+
+    def ended(self) -> None:
+        """A worker has no more work."""
+        self._running -= 1
+
+    def tick(self) -> None:
+        """Some time has passed."""
+        self.ledger.runnable = max(1, self._peak)
+        self._peak = self._running
+
+
+@dataclass(slots=True)
+class Sending(Arrival):
+    """An upload's call, whose it is, and how it goes."""
+
+    entry: Entry
+    received: int  # what the upload had when the call began, or now where that is known at once
+    ticket: int = 0
+    sent: bool = False
+    failure: Refusal | None = None
+
+
+@dataclass(slots=True)
+class Lent:
+    """A ring that a call has: where its client finds it, and the worker's own word for it."""
+
+    entry: Entry
+    pid: int
+    fd: int
+    name: str
+    nbytes: int
+    piece: int
+    ring: Any
+
+
+class Worker(ABC):
+    """Where sessions compute, as the front sees it: calls go there in order, and their answers come back."""
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+        self.alive = False
+        self.sessions = 0
+        self.load: Load
+        self.directory: Directory[Worker]
+        self._ticket = 0
+        self._waiting: dict[int, tuple[asyncio.Future[bytes], Entry]] = {}
+        self._told: dict[int, asyncio.Future[None]] = {}
+
+    def call(self, entry: Entry, method: str, raw: bytes, deadline: float | None = None) -> "asyncio.Future[bytes]":
+        """Apply a call after all that were handed over before it; the answer. Until then the session cannot expire."""
+        future = asyncio.get_running_loop().create_future()
+        self._ticket = ticket = self._ticket + 1
+        if not self._waiting:
+            self.load.began()
+        self._waiting[ticket] = (future, entry)
+        entry.pending[ticket] = (method, raw)
+        self._send(method, entry.number, raw, ticket, deadline)
+        return future
+
+    def tell(self, method: str, number: int, raw: bytes) -> "asyncio.Future[None]":
+        """Apply a call that has no answer; done when it is applied, or the worker has ended."""
+        self._ticket = ticket = self._ticket + 1
+        self._told[ticket] = future = asyncio.get_running_loop().create_future()
+        self._send(method, number, raw, ticket, None)
+        return future
+
+    def answered(self, ticket: int, result: bytes, failure: Exception | None) -> None:
+        """The answer to a call has come."""
+        waiting = self._waiting.pop(ticket, None)
+        if waiting is None:
+            told = self._told.pop(ticket, None)
+            if told is not None and not told.done():
+                told.set_result(None)
+            return
+        future, entry = waiting
+        if not self._waiting:
+            self.load.ended()
+        self.directory.finish(entry, ticket)
+        if future.done():  # its waiter has gone
+            return
+        if failure is None:
+            future.set_result(result)
+        else:
+            future.set_exception(failure)
+
+    @property
+    def last_ticket(self) -> int:
+        """Of the calls handed over so far."""
+        return self._ticket
+
+    @abstractmethod
+    async def start(self) -> service_pb2.ServerInfoResponse:
+        """Begin; what the worker computes with."""
+
+    @abstractmethod
+    async def stop(self, grace: float) -> None:
+        """End, after what was handed over if that is done within the grace."""
+
+    @abstractmethod
+    def _send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None: ...
+
+    @abstractmethod
+    def cancel(self, entry: Entry) -> None:
+        """Stop what the session has begun or waiting."""
+
+    @abstractmethod
+    def cancel_through(self, entry: Entry, writer: int, seq: int) -> None:
+        """Stop a writer's commands up to a seq."""
+
+    @abstractmethod
+    def close(self, entry: Entry) -> None:
+        """Stop what the session computes and refuse what waits; "Drop" follows."""
+
+    async def begin_upload(self, entry: Entry, start: service_pb2.UploadStart) -> Sending:
+        """Begin an upload or go on with one."""
+        answer = await self.call(entry, "BeginUpload", start.SerializeToString())
+        received, taker = UPLOAD_BEGUN.unpack_from(answer)
+        transfer_id = answer[UPLOAD_BEGUN.size :].decode()
+        return Sending(entry.number, transfer_id, taker, start.offset, entry, received)
+
+    @abstractmethod
+    async def append(self, arrival: Sending, data: memoryview) -> None:
+        """Take an upload's next bytes."""
+
+    @abstractmethod
+    async def end_upload(self, arrival: Sending) -> int:
+        """No more bytes come by this call; how many the upload has."""
+
+    def leave_upload(self, arrival: Sending) -> None:  # noqa: B027 - not every worker keeps anything of it
+        """The upload's call is over, however it went."""
+
+    @abstractmethod
+    async def chunk(self, entry: Entry, transfer_id: str, offset: int) -> tuple[bytes, int]:
+        """A part of a download, and where the next one begins."""
+
+    @abstractmethod
+    async def lend_ring(self, entry: Entry, nonce: str) -> Lent:
+        """A ring for one call."""
+
+    @abstractmethod
+    def return_ring(self, lent: Lent, clean: bool) -> None:
+        """The call has ended."""
+
+    @abstractmethod
+    async def take(self, arrival: Sending, lent: Lent, place: int, size: int) -> None:
+        """Take an upload's next bytes out of a ring."""
+
+    @abstractmethod
+    async def give(self, entry: Entry, transfer_id: str, offset: int, lent: Lent, place: int) -> tuple[int, int]:
+        """Put a download's next piece into a ring; its size, and where the next one begins."""
+
+
+class ThreadWorker(Worker):
+    """A thread of this process. `owns_process` lets it set the process's limits and collect its garbage."""
+
+    def __init__(self, limits: Limits, ledger: Ledger, owns_process: bool = False) -> None:
+        super().__init__(0)
+        self.host = Host(limits, ledger)
         self.owns_process = owns_process
         self._compute: ComputeThread
+        self._loop: asyncio.AbstractEventLoop
+
+    async def start(self) -> service_pb2.ServerInfoResponse:
+        """Start the thread; a process of its own is held to the limits."""
+        self._loop = asyncio.get_running_loop()
+        if self.owns_process and cupy() is None:
+            cap_process(self.host.limits.max_bytes)
+        self._compute = ComputeThread(self.host, self._answer, collects=self.owns_process)
+        self.alive = True
+        return self.host.describe()
+
+    async def stop(self, grace: float) -> None:
+        """End the thread, if it does within the grace."""
+        self.alive = False
+        await self._loop.run_in_executor(None, self._compute.stop, grace)
+
+    def _send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:
+        self._compute.submit(method, number, raw, ticket, deadline)
+
+    def _answer(self, call: Pending, result: bytes, failure: Exception | None) -> None:
+        with suppress(RuntimeError):  # the loop is closed: the server did not wait for a computation that went on
+            self._loop.call_soon_threadsafe(self.answered, call.ticket, result, failure)
+
+    def cancel(self, entry: Entry) -> None:
+        """Stop what the session has begun or waiting."""
+        self.host.cancel(entry.number, self.last_ticket)
+
+    def cancel_through(self, entry: Entry, writer: int, seq: int) -> None:
+        """Stop a writer's commands up to a seq."""
+        self.host.cancel_through(entry.number, writer, seq)
+
+    def close(self, entry: Entry) -> None:
+        """Stop what the session computes."""
+        self.host.close(entry.number, self.last_ticket)
+
+    async def append(self, arrival: Sending, data: memoryview) -> None:
+        """Take an upload's next bytes. A copy of one chunk is quicker than a change of threads."""
+        with self.host.receiving(arrival, data.nbytes) as room:
+            room[:] = data
+        arrival.received = arrival.offset
+
+    async def end_upload(self, arrival: Sending) -> int:
+        """How many bytes the upload has."""
+        return arrival.received
+
+    async def chunk(self, entry: Entry, transfer_id: str, offset: int) -> tuple[bytes, int]:
+        """A part of a download."""
+        with self.host.chunk(entry.number, transfer_id, offset) as (start, data, following):
+            return b"".join((start, data)), following
+
+    async def lend_ring(self, entry: Entry, nonce: str) -> Lent:
+        """A ring for one call."""
+        made = self._loop.run_in_executor(None, self.host.lend_ring, entry.number, nonce)
+        try:
+            ring = await asyncio.shield(made)
+        except asyncio.CancelledError:  # the call is over; the ring comes all the same
+            made.add_done_callback(lambda done: self._return_unused(entry.number, done))
+            raise
+        return Lent(entry, ring.pid, ring.fd, ring.name, ring.nbytes, ring.piece, ring)
+
+    def _return_unused(self, number: int, made: "asyncio.Future[Ring]") -> None:
+        if made.exception() is None:
+            self.host.return_ring(number, made.result(), False)
+
+    def return_ring(self, lent: Lent, clean: bool) -> None:
+        """The call has ended."""
+        self.host.return_ring(lent.entry.number, lent.ring, clean)
+
+    async def take(self, arrival: Sending, lent: Lent, place: int, size: int) -> None:
+        """Take an upload's next bytes out of a ring."""
+        await self._loop.run_in_executor(None, self.host.take, arrival, lent.ring, place, size)
+        arrival.received = arrival.offset
+
+    async def give(self, entry: Entry, transfer_id: str, offset: int, lent: Lent, place: int) -> tuple[int, int]:
+        """Put a download's next piece into a ring: megabytes at once, which the event loop should not wait for."""
+        give = self.host.give
+        return await self._loop.run_in_executor(None, give, entry.number, transfer_id, offset, lent.ring, place)
+
+
+class Backend:
+    """Sessions with workers. Leases, writers' numbers and the table of who is where are kept here."""
+
+    def __init__(
+        self, limits: Limits, workers: Sequence[Worker], ledger: Ledger, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.limits = limits
+        self.workers = workers
+        self.ledger = ledger
+        self.load = Load(ledger)
+        self.directory: Directory[Worker] = Directory(limits, clock)
+        self._about: service_pb2.ServerInfoResponse
         self._sweeper: asyncio.Task[None]
-        self._progress: dict[str, asyncio.Future[None]] = {}
+        self._ops = b""
+        for worker in workers:
+            worker.load, worker.directory = self.load, self.directory
 
     async def start(self) -> None:
-        """Start the thread and the sweep of leases; a process of its own is held to the limits."""
-        self._compute = ComputeThread(collects=self.owns_process)
-        if self.owns_process and cupy() is None:
-            cap_process(self.limits.max_bytes)
+        """Start the workers and the sweep of leases."""
+        self._about = (await asyncio.gather(*(worker.start() for worker in self.workers)))[0]
         self._sweeper = asyncio.create_task(self._sweep())
 
     async def stop(self, grace: float) -> None:
-        """Cancel what still runs, free all sessions and end the thread, if it does within the grace."""
+        """Cancel what still runs, free all sessions and end the workers, if they do within the grace."""
         self._sweeper.cancel()
         with suppress(asyncio.CancelledError):
             await self._sweeper
-        for session_id in list(self.host.sessions):
-            session = self.host.close(session_id)
-            if session is not None:
-                self._drop(session)
-        await asyncio.get_running_loop().run_in_executor(None, self._compute.stop, grace)
+        for session_id in list(self.directory.entries):
+            entry = self.directory.close(session_id)
+            if entry is not None and entry.worker.alive:
+                self._drop(entry)
+        await asyncio.gather(*(worker.stop(grace) for worker in self.workers))
 
     async def open_session(self, request: service_pb2.OpenSessionRequest) -> service_pb2.OpenSessionResponse:
-        """Open a session or attach to one."""
-        return self.host.open_session(request)
+        """Open a session or attach a writer. Raises Refusal: PROTOCOL_VERSION, SESSION_LIMIT, SESSION_NOT_FOUND."""
+        least, most = request.min_protocol or 1, request.max_protocol or max(1, request.min_protocol)
+        if not least <= PROTOCOL <= most:
+            raise Refusal(
+                "PROTOCOL_VERSION",
+                f"the server speaks protocol {PROTOCOL}, the client {least} to {most}",
+                min_protocol=PROTOCOL,
+                max_protocol=PROTOCOL,
+            )
+        if request.session_id:
+            entry = self.directory.attach(request.session_id)
+            entry.worker.tell("Attach", entry.number, NUMBER.pack(entry.writers))
+        else:
+            entry = self.directory.open(request, self._place)
+            entry.worker.sessions += 1
+            entry.worker.tell("Open", entry.number, b"")
+        return service_pb2.OpenSessionResponse(
+            session_id=entry.id,
+            writer=entry.writers,
+            epoch=EPOCH,
+            lease_ms=int(entry.lease * 1000),
+            protocol=PROTOCOL,
+            limits=self.limits.message(),
+            machine=machine() if self.limits.max_shared_bytes else "",
+        )
+
+    def _place(self) -> Worker:
+        """Where a new session goes: the worker with the fewest sessions at work, sessions, bytes."""
+        alive = [worker for worker in self.workers if worker.alive]
+        if not alive:
+            raise Refusal("UNAVAILABLE", "the server's worker processes are being started; try again")
+        if len(alive) > 1:
+            active = Counter(self.directory.active())
+            alive.sort(key=lambda each: (active[each], each.sessions, self.ledger.bytes(each.slot)))
+        return alive[0]
 
     async def close_session(self, session_id: str) -> int:
         """End a session; bytes freed. What it computes is cancelled."""
-        session = self.host.close(session_id)
-        return 0 if session is None else await self._drop(session)
+        entry = self.directory.close(session_id)
+        return 0 if entry is None else await self._drop(entry)
 
     async def keep_alive(self, session_id: str) -> service_pb2.KeepAliveResponse:
         """Renew a lease."""
-        return self.host.keep_alive(session_id)
+        entry = self.directory.find(session_id)
+        return service_pb2.KeepAliveResponse(lease_ms=int(entry.lease * 1000), epoch=EPOCH)
 
     async def cancel(self, request: service_pb2.CancelRequest) -> service_pb2.CancelResponse:
-        """Stop what is computing."""
-        return self.host.cancel(request)
+        """Stop what a session computes; tells whether that was anything."""
+        entry = self.directory.find(request.session_id)
+        if not request.through_seq:
+            entry.worker.cancel(entry)
+            return service_pb2.CancelResponse(cancelled=bool(entry.pending))
+        if not 1 <= request.writer <= entry.writers:
+            raise Refusal(
+                "ARGUMENT_VALUE",
+                f"the session has no writer {request.writer}; OpenSession gives one",
+                argument="writer",
+            )
+        entry.worker.cancel_through(entry, request.writer, request.through_seq)
+        runs = [peek_run(raw) for method, raw in entry.pending.values() if method == "Run"]
+        return service_pb2.CancelResponse(
+            cancelled=any(
+                run is None or (run.writer == request.writer and run.first_seq <= request.through_seq) for run in runs
+            )
+        )
 
     async def call(self, method: str, session_id: str, raw: bytes, deadline: float | None) -> bytes:
         """Apply a command or a batch."""
-        call = self.host.admit(method, session_id, raw, deadline)
-        if method == "Run":
-            return await self._run(call)
-        return await self._compute.submit(self.host.execute, call, after=lambda: self.host.finish(call))
+        entry = self.directory.find(session_id)
+        return await entry.worker.call(entry, method, raw, deadline)
 
-    async def _run(self, call: Pending) -> bytes:
-        """A batch; one that came before its predecessor is parked until that one has come, for a bounded time."""
-        header = peek_run(call.raw)
-        if header is not None:
-            call.writer, call.first_seq = header.writer, header.first_seq
-        give_up = time.monotonic() + self.limits.gap_seconds
-        while True:
-            try:
-                return await self._compute.submit(self.host.execute, call, after=lambda: self._ran(call))
-            except OutOfOrder as gap:
-                remaining = give_up - time.monotonic()
-                if remaining <= 0 or call.session.closed:
-                    raise gap.refusal from None
-            if not self._ready(call):
-                await self._progress_of(call, remaining)
-            self.host.again(call)
-
-    @staticmethod
-    def _ready(call: Pending) -> bool:
-        """Whether the batch's predecessor is applied: maybe since `execute` looked."""
-        writer = call.session.writers.get(call.writer)
-        return writer is not None and writer.applied + 1 >= call.first_seq
-
-    async def _progress_of(self, call: Pending, seconds: float) -> None:
-        """Wait until a batch of the call's session is applied, so long at most."""
-        future = self._progress.get(call.session.id)
-        if future is None:
-            future = self._progress[call.session.id] = asyncio.get_running_loop().create_future()
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.shield(future), seconds)
-
-    def _ran(self, call: Pending) -> None:
-        self.host.finish(call)
-        if call.session.id in self._progress:
-            self._wake(call)
-
-    def _wake(self, call: Pending) -> None:
-        writer = call.session.writers.get(call.writer)
-        if call.session.closed or (writer is not None and writer.applied >= call.first_seq):
-            self._progress.pop(call.session.id).set_result(None)
-
-    async def begin_upload(self, session_id: str, start: service_pb2.UploadStart) -> Any:
+    async def begin_upload(self, session_id: str, start: service_pb2.UploadStart) -> Sending:
         """Begin an upload or go on with one."""
-        self.host.find(session_id)
-        return await self._compute.submit(self.host.begin_upload, session_id, start)
+        entry = self.directory.find(session_id)
+        return await entry.worker.begin_upload(entry, start)
 
-    async def append(self, arrival: Any, data: memoryview) -> None:
-        """Take an upload's next bytes. A copy of one chunk is quicker than a change of threads."""
-        self.host.append(arrival, data)
+    async def append(self, arrival: Sending, data: memoryview) -> None:
+        """Take an upload's next bytes. Raises Refusal: ARGUMENT_VALUE, PAYLOAD_SIZE, MESSAGE_TOO_LARGE."""
+        self.directory.find(arrival.entry.id)
+        if data.nbytes > self.limits.chunk_bytes:
+            limit = self.limits.chunk_bytes
+            raise Refusal("MESSAGE_TOO_LARGE", f"a chunk has at most {limit} bytes, not {data.nbytes}", limit=limit)
+        await arrival.entry.worker.append(arrival, data)
+
+    async def end_upload(self, arrival: Sending) -> int:
+        """How many bytes the upload has."""
+        return await arrival.entry.worker.end_upload(arrival)
+
+    def leave_upload(self, arrival: Sending) -> None:
+        """The upload's call is over."""
+        arrival.entry.worker.leave_upload(arrival)
 
     async def chunk(self, session_id: str, transfer_id: str, offset: int) -> tuple[bytes, int]:
         """A part of a download."""
-        return self.host.chunk(session_id, transfer_id, offset)
+        entry = self.directory.find(session_id)
+        return await entry.worker.chunk(entry, transfer_id, offset)
 
     async def finish_download(self, session_id: str, transfer_id: str, received: bool = False) -> None:
         """A download was sent to its end."""
-        await self._compute.submit(self.host.finish_download, session_id, transfer_id, received)
+        entry = self.directory.entries.get(session_id)
+        if entry is not None:
+            await entry.worker.call(entry, "FinishDownload", bytes((received,)) + transfer_id.encode())
 
-    async def lend_ring(self, session_id: str, nonce: str) -> Any:
+    async def lend_ring(self, session_id: str, nonce: str) -> "Lent":
         """Shared memory for one call."""
-        lent = asyncio.get_running_loop().run_in_executor(None, self.host.lend_ring, session_id, nonce)
-        try:
-            return await asyncio.shield(lent)
-        except asyncio.CancelledError:  # the call is over; the ring comes all the same
-            lent.add_done_callback(lambda done: self._return_unused(session_id, done))
-            raise
+        entry = self.directory.find(session_id)
+        return await entry.worker.lend_ring(entry, nonce)
 
-    def _return_unused(self, session_id: str, lent: "asyncio.Future[Ring]") -> None:
-        if lent.exception() is None:
-            self.host.return_ring(session_id, lent.result(), False)
-
-    async def return_ring(self, session_id: str, ring: Any, clean: bool) -> None:
+    async def return_ring(self, session_id: str, ring: "Lent", clean: bool) -> None:
         """The call has ended."""
-        self.host.return_ring(session_id, ring, clean)
+        ring.entry.worker.return_ring(ring, clean)
 
-    async def take(self, arrival: Any, ring: Any, place: int, size: int) -> None:
+    async def take(self, arrival: Sending, ring: "Lent", place: int, size: int) -> None:
         """Take an upload's next bytes out of a ring."""
-        await self._copy(self.host.take, arrival, ring, place, size)
+        self.directory.find(arrival.entry.id)
+        await arrival.entry.worker.take(arrival, ring, place, size)
 
-    async def give(self, session_id: str, transfer_id: str, offset: int, ring: Any, place: int) -> tuple[int, int]:
+    async def give(self, session_id: str, transfer_id: str, offset: int, ring: "Lent", place: int) -> tuple[int, int]:
         """Put a download's next piece into a ring."""
-        return await self._copy(self.host.give, session_id, transfer_id, offset, ring, place)
-
-    @staticmethod
-    async def _copy(function: Callable[..., T], *args: Any) -> T:
-        """Megabytes at once, which neither the event loop nor the compute thread should wait for."""
-        return await asyncio.get_running_loop().run_in_executor(None, function, *args)
+        entry = self.directory.find(session_id)
+        return await entry.worker.give(entry, transfer_id, offset, ring, place)
 
     async def server_info(self) -> service_pb2.ServerInfoResponse:
-        """What the server is."""
-        return self.host.server_info()
+        """What the server is and allows."""
+        info = service_pb2.ServerInfoResponse()
+        info.CopyFrom(self._about)
+        info.min_protocol = info.max_protocol = PROTOCOL
+        info.limits.CopyFrom(self.limits.message())
+        info.sessions = len(self.directory.entries)
+        info.bytes = self.ledger.total()
+        return info
 
     async def list_ops(self, prefix: str) -> bytes:
-        """The ops."""
-        return self.host.list_ops(prefix)
+        """The ops whose names begin so, serialized."""
+        if not self._ops:
+            self._ops = schemas(REGISTRY).SerializeToString()
+        if not prefix:
+            return self._ops
+        ops = service_pb2.ListOpsResponse.FromString(self._ops).ops
+        return service_pb2.ListOpsResponse(ops=[op for op in ops if op.name.startswith(prefix)]).SerializeToString()
 
-    def sweep(self) -> list[Awaitable[int]]:
+    def sweep(self) -> "list[asyncio.Future[int]]":
         """Free the sessions whose lease ran out; one result per session: the bytes freed."""
-        return [self._drop(session) for session in self.host.sweep()]
+        return [self._drop(entry) for entry in self.directory.sweep()]
 
-    def _drop(self, session: Session) -> "asyncio.Future[int]":
-        parked = self._progress.pop(session.id, None)
-        if parked is not None:
-            parked.set_result(None)
-        return self._compute.submit(self.host.drop, session)
+    def _drop(self, entry: Entry) -> "asyncio.Future[int]":
+        """Free what a session that was taken out holds; how many bytes that was."""
+        entry.worker.sessions -= 1
+        entry.worker.close(entry)
+        return asyncio.ensure_future(_freed(entry.worker.call(entry, "Drop", b"")))
+
+    def tidy(self) -> "list[asyncio.Future[None]]":
+        """Have all workers count anew what they hold, and drop what was abandoned."""
+        return [worker.tell("Tidy", 0, b"") for worker in self.workers if worker.alive]
 
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
+            self.load.tick()
             self.sweep()
-            await self._compute.submit(self.host.tidy)
+            self.tidy()
+
+
+async def _freed(answer: "asyncio.Future[bytes]") -> int:
+    try:
+        freed: int = NUMBER.unpack(await answer)[0]
+    except Refusal:  # the worker has ended, and everything with it
+        return 0
+    return freed
+
+
+class InProcessBackend(Backend):
+    """Sessions in this process, computed by one thread: one caller of BLAS at a time."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic, owns_process: bool = False) -> None:
+        resolved = limits.resolved()
+        ledger = Ledger(1)
+        self.worker = ThreadWorker(resolved, ledger, owns_process)
+        super().__init__(resolved, [self.worker], ledger, clock)

@@ -1,10 +1,12 @@
 """Applying commands, alone or in a batch, on the compute thread: what all handlers have in common.
 
 A command that fails becomes a refusal in its place and poisons the ids it was to give; the rest of the batch runs.
-A request that was applied before is answered from memory.
+A request that was applied before is answered from memory. A batch is applied in turns: it yields between two commands
+when its turn is over, so that a long one keeps nobody waiting.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,8 +67,11 @@ def run_unary(call: Pending) -> bytes:
     return response
 
 
-def run_batch(call: Pending) -> bytes:
-    """Apply a batch, or answer what of it was applied before. Raises Refusal, OutOfOrder."""
+def run_batch(call: Pending) -> Generator[None, None, bytes]:
+    """Apply a batch, or answer what of it was applied before; yields when `call.session.turn_ends` has come.
+
+    Raises Refusal, OutOfOrder.
+    """
     session = call.session
     request = service_pb2.RunRequest.FromString(call.raw)
     writer = session.writer(request.writer)
@@ -80,14 +85,13 @@ def run_batch(call: Pending) -> bytes:
     if count > limit:
         raise Refusal("MESSAGE_TOO_LARGE", f"a batch has at most {limit} commands, not {count}", limit=limit)
     first = request.first_seq
-    call.writer, call.first_seq = request.writer, first
     _check_order(writer, first, count)
     writer.recall.acknowledge(min(request.acknowledged_seq, writer.applied))
     response = service_pb2.RunResponse(epoch=session.epoch)
     repeated = min(max(writer.applied + 1 - first, 0), count)
     earlier = writer.recall.results(first, first + repeated - 1) if repeated else []
     if repeated < count:
-        _run_commands(session, writer, call, commands, repeated, response)
+        yield from _run_commands(session, writer, call, commands, repeated, response)
         response.applied_seq = writer.applied
         fresh = _fitting(response, session)
         writer.recall.keep(writer.applied, fresh)
@@ -125,28 +129,42 @@ def _span(command: service_pb2.Command) -> int:
 
 def _run_commands(
     session: Session, writer: Writer, call: Pending, commands: Any, repeated: int, response: service_pb2.RunResponse
-) -> None:
-    """Apply the commands but for the first `repeated`, which were applied before."""
+) -> Iterator[None]:
+    """Apply the commands but for the first `repeated`, which were applied before.
+
+    Between turns only other sessions compute: what this one's brake and counters hold stays, its surroundings do not.
+    """
     session.inline_left = min(RESPONSE_BYTES, session.limits.max_message_bytes) * 3 // 4
-    brake = session.brake
-    brake.begin(call.ticket, writer=writer)
-    with _surroundings(session):
-        for command in commands:
-            if repeated:
-                span = _span(command)
-                if span <= repeated:
-                    repeated -= span
-                    continue
-            timeout = command.timeout_ms
-            if timeout:
-                brake.limit(timeout)
-            if command.HasField("calls"):
-                run_calls(session, writer, command.calls, repeated, response.results)
-                repeated = 0
-            else:
-                _run_command(session, writer, command, response.results)
-            if timeout:
-                brake.limit(0)
+    session.brake.begin(call.ticket, writer=writer.number)
+    steps = _steps(session, writer, commands, repeated, response.results)
+    while True:
+        with _surroundings(session):
+            over = next(steps, True)
+        if over:
+            return
+        yield
+
+
+def _steps(session: Session, writer: Writer, commands: Any, repeated: int, results: Any) -> Iterator[None]:
+    brake, clock = session.brake, time.monotonic
+    for command in commands:
+        if repeated:
+            span = _span(command)
+            if span <= repeated:
+                repeated -= span
+                continue
+        timeout = command.timeout_ms
+        if timeout:
+            brake.limit(timeout)
+        if command.HasField("calls"):
+            yield from run_calls(session, writer, command.calls, repeated, results)
+            repeated = 0
+        else:
+            _run_command(session, writer, command, results)
+            if clock() >= session.turn_ends:
+                yield
+        if timeout:
+            brake.limit(0)
 
 
 def _run_command(session: Session, writer: Writer, command: service_pb2.Command, results: Any) -> None:
@@ -168,7 +186,7 @@ def _run_command(session: Session, writer: Writer, command: service_pb2.Command,
             HANDLERS[which](session, request, answer)
 
     try:
-        if brake.cancel_ticket >= brake.ticket or writer.cancel_through >= seq:
+        if brake.cancel_ticket >= brake.ticket or (brake.through and brake.cancelled()):
             raise brake.refusal()
         if which is None:
             raise Refusal("MALFORMED", "the command is none that this server knows")

@@ -7,9 +7,11 @@ at half the speed or less. Where the CPU has AVX-512 it is told so, unless the u
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 CORE_TYPE = "OPENBLAS_CORETYPE"
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_SHARED = "_GRADWIRE_BLAS_SHARED"
 _PREPARED = "_GRADWIRE_BLAS_PREPARED"
 
 
@@ -26,6 +28,11 @@ def threads() -> int:
     return cores()
 
 
+def shared() -> bool:
+    """Whether `prepare` took all cores, since neither the settings nor the environment said how many."""
+    return _SHARED in os.environ
+
+
 def has_avx512(cpuinfo: str) -> bool:
     """Whether /proc/cpuinfo's text names the AVX-512 foundation."""
     return any(line.startswith("flags") and " avx512f" in line for line in cpuinfo.splitlines())
@@ -38,6 +45,7 @@ def wanted(blas_threads: int) -> dict[str, str]:
         changes.update(dict.fromkeys(_THREADS, str(blas_threads)))
     elif not any(os.environ.get(name) for name in _THREADS):
         changes["OPENBLAS_NUM_THREADS"] = str(cores())
+        changes[_SHARED] = "1"
     cpuinfo = Path("/proc/cpuinfo")
     if CORE_TYPE not in os.environ and cpuinfo.exists() and has_avx512(cpuinfo.read_text()):
         changes[CORE_TYPE] = "SkylakeX"
@@ -52,3 +60,23 @@ def prepare(arguments: list[str], blas_threads: int = 0) -> None:
         os.environ[_PREPARED] = "1"
         sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, "-m", "gradwire_server", *arguments])
+
+
+class Follower:
+    """Gives BLAS the threads that are this process's share of the cores, as other workers begin and end to work."""
+
+    def __init__(self, cores: int) -> None:
+        self._cores = cores
+        self._runnable = 0
+        self._libraries: list[Any] = []
+        if cores:
+            from threadpoolctl import ThreadpoolController  # on first use: it needs the libraries to be loaded
+
+            self._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+
+    def __call__(self, runnable: int) -> None:
+        """So many workers have work now."""
+        if self._cores and runnable != self._runnable:
+            self._runnable = runnable
+            for library in self._libraries:
+                library.set_num_threads(max(1, self._cores // max(1, runnable)))

@@ -4,6 +4,8 @@ A loop of small ops costs what its decoding costs. A call is a few words that li
 so that reading them is one conversion for all and a few lookups for each.
 """
 
+import time
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -118,8 +120,12 @@ def prepare(session: Session, writer: Writer, request: commands_pb2.Prepare) -> 
     writer.prepared[request.number] = Prepared(request.op, session)
 
 
-def run_calls(session: Session, writer: Writer, calls: commands_pb2.Calls, repeated: int, results: Any) -> None:
+def run_calls(
+    session: Session, writer: Writer, calls: commands_pb2.Calls, repeated: int, results: Any
+) -> Iterator[None]:
     """Apply the calls but for the first `repeated`, which were applied before. Those refused get a result.
+
+    Yields when the session's turn is over.
 
     Calls that cannot be told apart are refused together, and none is applied.
     """
@@ -132,12 +138,13 @@ def run_calls(session: Session, writer: Writer, calls: commands_pb2.Calls, repea
             refusal.fill(results.add(seq=seq).error)
             writer.applied = seq
         return
-    brake, running, origin = session.brake, session.command, writer.command_number(0)
+    brake, running, clock = session.brake, session.command, time.monotonic
+    origin = writer.command_number(0)
     for seq, (prepared, at) in enumerate(plan[repeated:], writer.applied + 1):
         brake.seq = seq
         running.number = origin | seq
         try:
-            if brake.cancel_ticket >= brake.ticket or writer.cancel_through >= seq:
+            if brake.cancel_ticket >= brake.ticket or (brake.through and brake.cancelled()):
                 raise brake.refusal()
             _run(session, prepared, ids, numbers, at)
         except Exception as error:  # noqa: BLE001 - becomes this call's refusal; the unforeseen is logged
@@ -147,6 +154,8 @@ def run_calls(session: Session, writer: Writer, calls: commands_pb2.Calls, repea
                 refused.fill(results.add(seq=seq).error)
                 session.poison_ids(prepared.new_ids(ids, at), refused, seq, writer.number)
         writer.applied = seq
+        if clock() >= session.turn_ends:
+            yield
 
 
 def _read(writer: Writer, calls: commands_pb2.Calls) -> tuple[Words, list[float], list[tuple[Prepared, int]]]:

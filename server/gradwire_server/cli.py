@@ -4,13 +4,16 @@ import asyncio
 import logging
 import signal
 import sys
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 from pydantic import ValidationError
 
 from gradwire_server import blas
 from gradwire_server.settings import Settings
+
+if TYPE_CHECKING:
+    from gradwire_server.backend import SessionBackend
 
 log = logging.getLogger("gradwire.server")
 
@@ -88,8 +91,22 @@ def _arguments(given: dict[str, Any]) -> list[str]:
     return line
 
 
-async def _serve(settings: Settings) -> None:
+def _backend(settings: Settings) -> "SessionBackend":
     from gradwire_server.backend import InProcessBackend
+    from gradwire_server.workers import WorkersBackend, worker_count
+
+    workers = worker_count(settings.workers)
+    if not workers:
+        return InProcessBackend(settings.limits(), owns_process=True)
+    return WorkersBackend(
+        settings.limits(),
+        workers,
+        log_format=settings.log_format,
+        log_level=settings.log_level,
+    )
+
+
+async def _serve(settings: Settings) -> None:
     from gradwire_server.logging import announce
     from gradwire_server.server import Server, address_of
 
@@ -97,7 +114,7 @@ async def _serve(settings: Settings) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    server = Server(InProcessBackend(settings.limits(), owns_process=True))
+    server = Server(_backend(settings))
     announce(settings.log_format, await server.start(address_of(settings.host, settings.port)))
     await ended.wait()
     await server.drain(settings.grace_seconds)

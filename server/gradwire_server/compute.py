@@ -1,79 +1,74 @@
-"""The compute thread: one thread that runs calls in the order in which they come, away from the event loop.
+"""The compute thread: takes calls as they come and lets sessions take turns, away from the event loop.
 
-It also collects garbage, between calls: so that a tensor's bytes are given back by the thread that counts them,
-and the event loop never stops for a collection.
+It also collects garbage, between turns: so that a tensor's bytes are given back by the thread that counts them,
+and no other thread ever stops for a collection.
 """
 
-import asyncio
 import gc
 import queue
 import threading
-from collections.abc import Callable
-from typing import Any, TypeVar
 
-T = TypeVar("T")
+from gradwire_server.host import Host
+from gradwire_server.session import Pending
+from gradwire_server.turns import Answer, Turns, work
+
 _YOUNG_LIMIT = 50_000  # new objects that containers keep, before the young ones are looked through
 _YOUNG_PER_FULL = 20
 
 
-class ComputeThread:
-    """Runs functions one after the other. With `collects` it takes garbage collection over for the process."""
+class Collector:
+    """Collects garbage when it is called, if it is time to: instead of Python, whose own collector it turns off."""
 
-    def __init__(self, collects: bool = False) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._collects = collects
+    def __init__(self) -> None:
+        gc.disable()
+        gc.freeze()
         self._collections = 0
-        self._thread = threading.Thread(target=self._work, name="gradwire-compute", daemon=True)
-        if collects:
-            gc.disable()
-            gc.freeze()
+
+    def __call__(self) -> None:
+        if gc.get_count()[0] > _YOUNG_LIMIT:
+            self._collections += 1
+            gc.collect(0 if self._collections % _YOUNG_PER_FULL else 2)
+
+
+class ComputeThread:
+    """Applies calls to a host. With `collects` it takes garbage collection over for the process."""
+
+    def __init__(self, host: Host, answer: Answer, collects: bool = False) -> None:
+        self._host = host
+        self._calls: queue.SimpleQueue[tuple[str, int, bytes, int, float | None] | None] = queue.SimpleQueue()
+        self._ended = False
+        turns = Turns(host, answer)
+        between = Collector() if collects else _nothing
+        self._thread = threading.Thread(target=work, args=(turns, self, between), name="gradwire-compute", daemon=True)
         self._thread.start()
 
-    def submit(
-        self, function: Callable[..., T], *args: Any, after: Callable[[], None] | None = None
-    ) -> "asyncio.Future[T]":
-        """Run a function on the thread; its result comes to the running loop, where `after` is called in any case."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+    def submit(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:
+        """Apply a call."""
+        self._calls.put((method, number, raw, ticket, deadline))
 
-        def job() -> None:
-            result: Any = None
-            error: BaseException | None = None
-            try:
-                result = function(*args)
-            except BaseException as raised:  # noqa: BLE001 - handed to whoever waits
-                error = raised
-            loop.call_soon_threadsafe(finish, result, error)
-            error = None  # or its traceback and this frame would hold each other, and whatever it holds
-
-        def finish(result: T, error: BaseException | None) -> None:
-            if not future.done():  # its waiter may have gone
-                if error is None:
-                    future.set_result(result)
-                else:
-                    future.set_exception(error)
-            if after is not None:
-                after()
-
-        self._jobs.put(job)
-        return future
+    def take(self, timeout: float | None) -> list[Pending] | None:
+        """What was submitted, waiting for it so long, or without end; None after the last."""
+        found: list[Pending] = []
+        if self._ended:
+            return None
+        try:
+            while True:
+                call = self._calls.get(timeout=timeout) if timeout != 0 else self._calls.get_nowait()
+                timeout = 0
+                if call is None:
+                    self._ended = True
+                    break
+                found.append(self._host.begin(*call))
+        except queue.Empty:
+            pass
+        return found
 
     def stop(self, timeout: float) -> bool:
-        """End after what is queued; tells whether that was within the timeout."""
-        self._jobs.put(None)
+        """End after what was submitted; tells whether that was within the timeout."""
+        self._calls.put(None)
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _work(self) -> None:
-        while True:
-            job = self._jobs.get()
-            if job is None:
-                return
-            job()
-            del job
-            if self._collects and gc.get_count()[0] > _YOUNG_LIMIT:
-                self._collect()
 
-    def _collect(self) -> None:
-        self._collections += 1
-        gc.collect(0 if self._collections % _YOUNG_PER_FULL else 2)
+def _nothing() -> None:
+    pass

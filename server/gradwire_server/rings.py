@@ -70,16 +70,16 @@ class Rings:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.bytes = 0
-        self._idle: dict[str, list[Ring]] = {}
+        self._idle: dict[int, list[Ring]] = {}
         self._lock = threading.Lock()
 
-    def take(self, session_id: str, nonce: str) -> Ring:
+    def take(self, session: int, nonce: str) -> Ring:
         """A ring of the session's, or a new one. Raises Refusal: ARGUMENT_VALUE, NOT_SUPPORTED."""
         if not _NONCE.fullmatch(nonce):
             raise Refusal("ARGUMENT_VALUE", "a nonce is 8 to 64 letters and digits", argument="nonce")
         with self._lock:
-            if self._idle.get(session_id):
-                return self._idle[session_id].pop()
+            if self._idle.get(session):
+                return self._idle[session].pop()
             if self.bytes + RING_BYTES > self.limit:
                 self._tidy(0.0)
             if not machine() or self.bytes + RING_BYTES > self.limit:
@@ -91,12 +91,12 @@ class Rings:
             self.bytes += RING_BYTES
             return ring
 
-    def give_back(self, session_id: str, ring: Ring, again: bool) -> None:
+    def give_back(self, session: int, ring: Ring, again: bool) -> None:
         """A call has ended. Where its client may still write into the ring, nobody else is to have it `again`."""
         with self._lock:
             if again:
                 ring.since = time.monotonic()
-                self._idle.setdefault(session_id, []).append(ring)
+                self._idle.setdefault(session, []).append(ring)
             else:
                 self._close(ring)
 
@@ -108,12 +108,12 @@ class Rings:
 
     def _tidy(self, seconds: float) -> None:
         latest = time.monotonic() - seconds
-        for session_id, rings in list(self._idle.items()):
+        for session, rings in list(self._idle.items()):
             for ring in [ring for ring in rings if ring.since <= latest]:
                 rings.remove(ring)
                 self._close(ring)
             if not rings:
-                del self._idle[session_id]
+                del self._idle[session]
 
     def _close(self, ring: Ring) -> None:
         self.bytes -= ring.nbytes

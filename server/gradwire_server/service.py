@@ -164,9 +164,9 @@ class Front:
     async def _upload(self, requests: AsyncIterator[bytes], context: Context) -> bytes:
         """Take chunks in. The transfer's id goes out with the headers, so that a broken call can be gone on with."""
         self.begin()
+        arrival: Any = None
         try:
             self.admit("Upload")
-            arrival: Any = None
             async for raw in requests:
                 if arrival is None:
                     arrival = await self._begin_upload(raw)
@@ -175,13 +175,15 @@ class Front:
                 await self.backend.append(arrival, await self._part(raw))
             if arrival is None:
                 raise Refusal("MALFORMED", "an upload begins with a message that has start")
-            response = service_pb2.UploadResponse(
-                transfer_id=arrival.transfer_id, received_bytes=arrival.upload.received
-            )
-            return response.SerializeToString()
+            received = await self.backend.end_upload(arrival)
+            return service_pb2.UploadResponse(
+                transfer_id=arrival.transfer_id, received_bytes=received
+            ).SerializeToString()
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await _abort(context, error, "Upload")
         finally:
+            if arrival is not None:
+                self.backend.leave_upload(arrival)
             self.end()
 
     async def _begin_upload(self, raw: bytes) -> Any:

@@ -1,17 +1,18 @@
 """A session: the tensors its ids name, what failed, what each writer has applied, and the engine's surroundings.
 
-Everything here is touched by the compute thread alone, but for the few plain attributes that cancellation and
-leases need from outside: those are written whole and only grow.
+Everything here is touched by the compute thread alone, but for the brake, whose few plain attributes are written
+whole by the control thread and only grow, and transfers' bytes. Leases and writers' numbers are the front's.
 """
 
 import time
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradwire.v1 import types_pb2
-from gradwire_engine import Account, Command, Context, Generator, Tensor
+from gradwire_engine import Account, Command, Context, Tensor
+from gradwire_engine import Generator as RandomGenerator
 from gradwire_engine.context import CURRENT
 from gradwire_engine.graph import AccumulateGrad
 from gradwire_server.errors import Refusal
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _WRITER_SHIFT = 40  # a command's number is its writer's, shifted so far, and its seq
 CLIENT_IDS = 1 << 52  # ids below are the client's to choose, those from here to twice as much the server's
 MAX_POISON = 100_000
+EPOCH = 1  # changes only when state is rolled back, which nothing does yet
 _MAX_QUOTE = 400
 _DISABLED = types_pb2.GRAD_MODE_DISABLED
 
@@ -47,7 +49,6 @@ class Writer:
     number: int
     recall: Recall
     applied: int = 0
-    cancel_through: int = 0
     prepared: dict[int, "Prepared"] = field(default_factory=dict)
 
     def command_number(self, seq: int) -> int:
@@ -56,20 +57,24 @@ class Writer:
 
 
 class Brake:
-    """What runs and whether it should stop: asked by the engine between nodes, pulled by the front's thread.
+    """What runs and whether it should stop: asked by the engine between nodes, pulled by the control thread.
 
     `ticket` is the running call's; for a batch `writer` and `seq` are the running command's.
     """
 
+    __slots__ = ("cancel_ticket", "closed", "deadline", "seconds", "seq", "through", "ticket", "writer")
+
     def __init__(self) -> None:
+        self.closed = False  # the session is closed: what waits is refused
         self.cancel_ticket = 0  # calls up to this one are cancelled
+        self.through: dict[int, int] = {}  # by writer: commands through this seq are cancelled
         self.ticket = 1
-        self.writer: Writer | None = None
+        self.writer = 0
         self.seq = 0
         self.deadline: float | None = None
         self.seconds: float | None = None  # the command's own time limit, for the message
 
-    def begin(self, ticket: int, deadline: float | None = None, writer: Writer | None = None) -> None:
+    def begin(self, ticket: int, deadline: float | None = None, writer: int = 0) -> None:
         """Another call runs."""
         self.ticket, self.deadline, self.writer = ticket, deadline, writer
         self.seconds = None
@@ -81,13 +86,11 @@ class Brake:
 
     def cancelled(self) -> bool:
         """Whether the client wants it stopped."""
-        return self.cancel_ticket >= self.ticket or (self.writer is not None and self.writer.cancel_through >= self.seq)
+        return self.cancel_ticket >= self.ticket or self.through.get(self.writer, -1) >= self.seq
 
     def stopping(self) -> bool:
         """Whether it should stop, for the client's sake or the deadline's."""
-        if self.cancel_ticket >= self.ticket:
-            return True
-        if self.writer is not None and self.writer.cancel_through >= self.seq:
+        if self.cancel_ticket >= self.ticket or (self.through and self.cancelled()):
             return True
         return self.deadline is not None and time.monotonic() >= self.deadline
 
@@ -102,14 +105,13 @@ class Brake:
 class Session:
     """The state behind a session id. Ids map to engine tensors; several ids may name one tensor."""
 
-    def __init__(self, session_id: str, limits: Limits, lease: float, now: float) -> None:
-        self.id = session_id
+    def __init__(self, number: int, limits: Limits, brake: Brake) -> None:
+        self.number = number
         self.limits = limits
-        self.epoch = 1
-        self.lease = lease
-        self.expires = now + lease
-        self.closed = False
-        self.pending: set[Pending] = set()
+        self.epoch = EPOCH
+        self.line: deque[Pending] = deque()  # calls that wait for their turn, in order
+        self.parked: list[Pending] = []  # batches that came before the one that precedes them
+        self.turn_ends = 0.0
         self.writers: dict[int, Writer] = {}
         self.memory = Memory(limits.remembered_bytes // 2, limits.remembered_responses)
         self.max_tensors = limits.max_session_tensors
@@ -122,11 +124,11 @@ class Session:
         self.transfers = Transfers(self.account)
         self.snapshots = Snapshots()
         self.programs: dict[bytes, Any] = {}
-        self.brake = Brake()
+        self.brake = brake
         self.inline_left = 0  # bytes of values that the response being made may still hold
         self.command = Command()
         self.recording = Context(
-            account=self.account, generator=Generator(), cancelled=self.brake.stopping, command=self.command
+            account=self.account, generator=RandomGenerator(), cancelled=self.brake.stopping, command=self.command
         )
         self.not_recording = replace(self.recording, grad_enabled=False)
         self.inferring = replace(self.not_recording, inference=True)
@@ -148,14 +150,10 @@ class Session:
             CURRENT.set(context)
             self.current = context
 
-    def attach(self) -> Writer:
-        """Another writer, numbered from 1. Raises Refusal: SESSION_LIMIT."""
-        if len(self.writers) >= self.limits.writers:
-            raise Refusal("SESSION_LIMIT", f"a session has at most {self.limits.writers} writers")
-        number = len(self.writers) + 1
+    def attach(self, number: int) -> None:
+        """Another writer; the front numbers them."""
         recall = Recall(self.limits.remembered_bytes // 2, self.limits.remembered_responses)
         self.writers[number] = Writer(number, recall)
-        return self.writers[number]
 
     def writer(self, number: int) -> Writer:
         """The writer of that number. Raises Refusal: ARGUMENT_VALUE."""
@@ -314,12 +312,15 @@ class Session:
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A call that has arrived and is not answered: tickets rise in the order of arrival."""
+    """A call that has arrived and is not answered: tickets rise in the order of arrival.
+
+    `steps` is what is left of a call that has begun, `give_up` when one that is parked has waited long enough.
+    """
 
     method: str
     session: Session
     raw: bytes
     ticket: int
     deadline: float | None = None
-    writer: int = 0
-    first_seq: int = 0
+    steps: "Generator[None, None, bytes] | None" = None
+    give_up: float | None = None

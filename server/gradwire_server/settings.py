@@ -30,8 +30,18 @@ class Settings(BaseSettings):
     grace_seconds: float = Field(
         10.0, ge=0, le=_LONGEST, description="How long running calls may take to finish at shutdown."
     )
+    workers: int = Field(
+        -1,
+        ge=-1,
+        le=1024,
+        description="Worker processes that compute; -1 is one per GPU, or without one, per core; 0 computes in the "
+        "server's own process.",
+    )
     blas_threads: int = Field(
-        0, ge=0, description="BLAS threads; 0 leaves it to OPENBLAS_NUM_THREADS and its like, else takes all cores."
+        0,
+        ge=0,
+        description="BLAS threads of each worker; 0 leaves it to OPENBLAS_NUM_THREADS and its like, else all cores are "
+        "shared among the workers that have work.",
     )
     max_message_bytes: int = Field(
         _DEFAULT.max_message_bytes, ge=1 << 16, le=_MOST_BYTES, description="Bytes of one message."

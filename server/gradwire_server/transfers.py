@@ -129,13 +129,21 @@ class Transfers:
             upload.taker += 1
             return upload, upload.taker
 
-    def append(self, upload: Upload, taker: int, offset: int, data: memoryview) -> None:
-        """Write the next bytes. Raises Refusal: ARGUMENT_VALUE, PAYLOAD_SIZE."""
+    @contextmanager
+    def receiving(self, transfer_id: str, taker: int, offset: int, size: int) -> Iterator[memoryview]:
+        """Where the next bytes are to be written, inside the block; if it ends well, they are the upload's.
+
+        Raises Refusal: TRANSFER_NOT_FOUND, ARGUMENT_VALUE, PAYLOAD_SIZE.
+        """
+        upload: Upload = self._find(transfer_id, Upload)
         with upload.lock:
-            self._append(upload, taker, offset, data)
+            end = self._check_turn(upload, taker, offset, size)
+            upload.touched = time.monotonic()
+            yield memoryview(upload.buffer.data)[offset:end]
+            upload.received = end
 
     @staticmethod
-    def _append(upload: Upload, taker: int, offset: int, data: memoryview) -> None:
+    def _check_turn(upload: Upload, taker: int, offset: int, size: int) -> int:
         if upload.taker != taker:
             raise Refusal("ARGUMENT_VALUE", "another call goes on with this upload", argument="transfer_id")
         if offset != upload.received:
@@ -145,7 +153,7 @@ class Transfers:
                 argument="offset",
                 received=upload.received,
             )
-        end = offset + data.nbytes
+        end = offset + size
         if end > upload.total:
             raise Refusal(
                 "PAYLOAD_SIZE",
@@ -153,9 +161,7 @@ class Transfers:
                 expected=upload.total,
                 given=end,
             )
-        upload.touched = time.monotonic()
-        upload.buffer[offset:end] = np.frombuffer(data, np.uint8)
-        upload.received = end
+        return end
 
     def finished(self, transfer_id: str) -> Upload:
         """An upload that is complete. Raises Refusal: TRANSFER_NOT_FOUND, PAYLOAD_SIZE."""

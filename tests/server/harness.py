@@ -19,6 +19,7 @@ from gradwire_server.backend import InProcessBackend
 from gradwire_server.limits import KIB, MIB, Limits
 from gradwire_server.payload import FROM_WIRE, TO_WIRE
 from gradwire_server.server import Server
+from gradwire_server.workers import WorkersBackend
 
 LIMITS = Limits(
     max_message_bytes=MIB,
@@ -48,8 +49,9 @@ class Clock:
 class Running:
     """A server that listens, and a stub connected to it."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, workers: int = 0) -> None:
         self.limits = limits
+        self.workers = workers
         self.clock = Clock()
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
@@ -59,14 +61,21 @@ class Running:
         self.channel = grpc.insecure_channel(self.address, options)
         self.stub = service_pb2_grpc.AutogradServiceStub(self.channel)
 
-    async def _start(self) -> tuple[InProcessBackend, Server, str]:
-        backend = InProcessBackend(self.limits, self.clock)
+    async def _start(self) -> tuple[Any, Server, str]:
+        if self.workers:
+            backend: Any = WorkersBackend(self.limits, self.workers, self.clock)
+        else:
+            backend = InProcessBackend(self.limits, self.clock)
         server = Server(backend)
         return backend, server, await server.start("127.0.0.1:0")
 
     def do(self, coroutine: Any) -> Any:
         """Run a coroutine on the server's loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(60)
+
+    def held(self) -> int:
+        """The bytes that all sessions hold."""
+        return self.backend.ledger.total()
 
     def sweep(self) -> list[int]:
         """Free what has expired by the clock; bytes per session."""
@@ -78,7 +87,7 @@ class Running:
 
     async def tidy(self) -> None:
         """What the server does every second."""
-        await self.backend._compute.submit(self.backend.host.tidy)
+        await asyncio.gather(*self.backend.tidy())
 
     def stop(self) -> None:
         """Drain and end."""
@@ -94,9 +103,9 @@ class Running:
 
 
 @contextmanager
-def running(**changes: Any) -> Iterator[Running]:
-    """A server with some limits changed."""
-    server = Running(replace(LIMITS, **changes))
+def running(workers: int = 0, **changes: Any) -> Iterator[Running]:
+    """A server with some limits changed, computing in so many worker processes, or for 0 in this one."""
+    server = Running(replace(LIMITS, **changes), workers)
     try:
         yield server
     finally:

@@ -10,6 +10,8 @@ from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2, types_pb2
 from tests.server.harness import Id, Remote, Running, command, op, payload, refused, running
 
+BACKENDS = [0, 2]
+
 
 def increments(tensor_id: int, count: int = 1) -> list[service_pb2.Command]:
     return [command(op("add_", Id(tensor_id), 1.0), quiet=True)] * count

@@ -153,7 +153,6 @@ def test_a_commands_own_time_limit(session: Remote, chain: tuple[int, int], monk
 
 def test_a_calls_deadline_stops_it(server: Running, session: Remote, chain: tuple[int, int]) -> None:
     x, last = chain
-    host = server.backend.host
     request = c.BackwardRequest(session_id=session.id, tensors=[last])
 
     async def late() -> bytes:
@@ -163,7 +162,7 @@ def test_a_calls_deadline_stops_it(server: Running, session: Remote, chain: tupl
         server.do(late())
     assert caught.value.reason == "DEADLINE_EXCEEDED"
     assert session.grad(x) is None
-    assert not host.sessions[session.id].pending
+    assert not server.backend.directory.entries[session.id].pending
 
 
 def test_light_calls_do_not_wait_for_a_computation(
@@ -186,7 +185,7 @@ def test_a_computing_session_does_not_expire(
     running = session.stub.Backward.future(c.BackwardRequest(session_id=session.id, tensors=[chain[1]]))
     assert gate.reached.wait(WAIT)
     server.clock.now += 1000
-    assert session.id not in {each.id for each in server.backend.host.sweep()}
+    assert session.id not in {each.id for each in server.backend.directory.sweep()}
     gate.opened.set()
     running.result(WAIT)
     assert session.describe().tensor_count == 51

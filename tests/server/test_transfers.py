@@ -8,6 +8,8 @@ from gradwire.v1 import service_pb2, types_pb2
 from gradwire_server import transfers
 from tests.server.harness import KIB, Id, Remote, command, op, refused, running, upload_parts
 
+BACKENDS = [0, 2]
+
 VALUES = np.random.default_rng(0).standard_normal((500, 100)).astype(np.float32)
 DATA = VALUES.tobytes()
 
@@ -191,7 +193,7 @@ def test_transfers_count_and_go_with_the_session() -> None:
         session.upload(DATA)
         assert refused(session.upload, DATA)[:2] == ("RESOURCE_EXHAUSTED", "MEMORY_LIMIT")
         assert session.close() == len(DATA)
-        assert server.backend.host.bytes == 0
+        assert server.held() == 0
 
 
 def test_an_upload_that_nobody_goes_on_with_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +204,7 @@ def test_an_upload_that_nobody_goes_on_with_makes_room(monkeypatch: pytest.Monke
         assert session.describe().bytes == len(DATA)
         monkeypatch.setattr(transfers, "ABANDONED_SECONDS", 0.0)
         server.do(server.tidy())
-        assert (session.describe().bytes, server.backend.host.bytes) == (0, 0)
+        assert (session.describe().bytes, server.held()) == (0, 0)
         assert refused(session.upload, DATA, start=1000, transfer_id=partial)[1] == "TRANSFER_NOT_FOUND"
 
 

@@ -1,0 +1,130 @@
+"""The directory: which sessions there are, where each lives, and until when. The front's side of a session.
+
+It knows no tensor. A lease is renewed, a writer numbered and a session looked up here, on the event loop and past
+whatever is computing. `clock` counts seconds.
+"""
+
+import itertools
+import logging
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from gradwire.v1 import service_pb2
+from gradwire_server.errors import Refusal
+from gradwire_server.limits import Limits
+
+PROTOCOL = 1
+ACTIVE_SECONDS = 5.0  # a session that was called within so many seconds counts as load
+_ID_SHOWN = 6  # characters of a session's id that the log shows; the rest stays secret
+_EXPIRED = "the session's lease ran out; its tensors are gone"
+
+log = logging.getLogger("gradwire.server")
+W = TypeVar("W")
+
+
+class Entry(Generic[W]):
+    """A session as the front knows it. `pending` has the requests that are not answered, by ticket."""
+
+    __slots__ = ("expires", "id", "lease", "number", "pending", "worker", "writers")
+
+    def __init__(self, session_id: str, number: int, worker: W, lease: float, now: float) -> None:
+        self.id = session_id
+        self.number = number
+        self.worker = worker
+        self.lease = lease
+        self.expires = now + lease
+        self.writers = 1
+        self.pending: dict[int, tuple[str, bytes]] = {}
+
+    @property
+    def shown(self) -> str:
+        """As much of the id as the log may show."""
+        return self.id[:_ID_SHOWN]
+
+
+class Directory(Generic[W]):
+    """Sessions by id, and the ids of those that are gone with the reason."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        self.clock = clock
+        self.entries: dict[str, Entry[W]] = {}
+        self.tombstones: OrderedDict[str, tuple[str, str]] = OrderedDict()  # the reason, and what to say
+        self._numbers = itertools.count(1)
+
+    def open(self, request: service_pb2.OpenSessionRequest, place: Callable[[], W]) -> Entry[W]:
+        """A new session, where `place` says. Raises Refusal: SESSION_LIMIT."""
+        limits = self.limits
+        if len(self.entries) >= limits.max_sessions:
+            raise Refusal(
+                "SESSION_LIMIT",
+                f"the server holds {limits.max_sessions} sessions, its limit",
+                limit=limits.max_sessions,
+            )
+        lease = min(request.lease_ms / 1000 or limits.lease_seconds, limits.max_lease_seconds)
+        entry = Entry(secrets.token_urlsafe(32), next(self._numbers), place(), lease, self.clock())
+        self.entries[entry.id] = entry
+        log.info("session opened", extra={"session": entry.shown, "client": request.client[:100]})
+        return entry
+
+    def attach(self, session_id: str) -> Entry[W]:
+        """A session that has got another writer, its last. Raises Refusal: SESSION_LIMIT, and as `find` does."""
+        entry = self.find(session_id)
+        if entry.writers >= self.limits.writers:
+            raise Refusal("SESSION_LIMIT", f"a session has at most {self.limits.writers} writers")
+        entry.writers += 1
+        return entry
+
+    def find(self, session_id: str) -> Entry[W]:
+        """A session, its lease renewed. Raises Refusal: SESSION_NOT_FOUND, SESSION_EXPIRED."""
+        entry = self.entries.get(session_id)
+        now = self.clock()
+        if entry is None or (now >= entry.expires and not entry.pending):
+            raise self._gone(session_id) if entry is None else Refusal("SESSION_EXPIRED", _EXPIRED)
+        entry.expires = now + entry.lease
+        return entry
+
+    def _gone(self, session_id: str) -> Refusal:
+        found = self.tombstones.get(session_id)
+        if found is None:
+            return Refusal("SESSION_NOT_FOUND", "there is no such session; OpenSession gives one")
+        return Refusal(*found)
+
+    def finish(self, entry: Entry[W], ticket: int) -> None:
+        """A call is answered; the lease begins anew."""
+        entry.pending.pop(ticket, None)
+        entry.expires = max(entry.expires, self.clock() + entry.lease)
+
+    def close(self, session_id: str) -> Entry[W] | None:
+        """Take a session out; None if it is gone already."""
+        return self.entries.pop(session_id, None)
+
+    def sweep(self) -> list[Entry[W]]:
+        """Take the sessions out whose lease ran out."""
+        now = self.clock()
+        expired = [each for each in self.entries.values() if now >= each.expires and not each.pending]
+        for entry in expired:
+            self._bury(entry, "SESSION_EXPIRED", _EXPIRED)
+            log.info("session expired", extra={"session": entry.shown})
+        return expired
+
+    def lost(self, worker: W, why: str) -> list[Entry[W]]:
+        """Take the sessions out that a worker took with it."""
+        lost = [each for each in self.entries.values() if each.worker is worker]
+        for entry in lost:
+            self._bury(entry, "SESSION_NOT_FOUND", f"the session is gone: {why}")
+        return lost
+
+    def _bury(self, entry: Entry[W], reason: str, message: str) -> None:
+        del self.entries[entry.id]
+        self.tombstones[entry.id] = (reason, message)
+        while len(self.tombstones) > self.limits.tombstones:
+            self.tombstones.popitem(last=False)
+
+    def active(self) -> list[W]:
+        """Where the sessions live that were called lately, once for each."""
+        since = self.clock() - ACTIVE_SECONDS
+        return [each.worker for each in self.entries.values() if each.pending or each.expires - each.lease >= since]

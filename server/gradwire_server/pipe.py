@@ -1,0 +1,221 @@
+"""Frames between the front and a worker process, over a pair of connected sockets.
+
+A frame is a head of fixed size (bytes of the body, kind, session's number, ticket, deadline) and a body that nobody
+here looks into. Frames go both ways and unasked, so either side may also send what answers nothing.
+"""
+
+import asyncio
+import select
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+HEAD = struct.Struct("<QIxxxxQQd")
+INFINITE = float("inf")
+_BUFFER = 1 << 18
+_SMALL = 1 << 14
+Part = bytes | memoryview
+
+
+class Frame(NamedTuple):
+    """What came. `number` is a session's, `ticket` a call's; `deadline` is by time.monotonic(), infinite for none."""
+
+    kind: int
+    number: int
+    ticket: int
+    deadline: float
+    body: bytes
+
+
+def head(size: int, kind: int, number: int = 0, ticket: int = 0, deadline: float = INFINITE) -> bytes:
+    """A frame's first bytes, for a body of that size."""
+    return HEAD.pack(size, kind, number, ticket, deadline)
+
+
+class Inbox:
+    """Makes frames of bytes: they are to be put where `room` says, and then told to `filled`."""
+
+    def __init__(self) -> None:
+        self._buffer = memoryview(bytearray(_BUFFER))
+        self._start = self._end = 0
+        self._large: bytearray | None = None  # the body of a frame that the buffer has no room for
+        self._got = 0
+        self._head: tuple[int, int, int, float] = (0, 0, 0, 0.0)
+
+    def room(self) -> memoryview:
+        """Where the next bytes are to go."""
+        if self._large is not None:
+            return memoryview(self._large)[self._got :]
+        return self._buffer[self._end :]
+
+    def filled(self, count: int) -> list[Frame]:
+        """So many bytes were put there; the frames that are complete now."""
+        if self._large is not None:
+            self._got += count
+            if self._got < len(self._large):
+                return []
+            body, self._large = bytes(self._large), None
+            return [Frame(*self._head, body)]
+        self._end += count
+        return self._frames()
+
+    def _frames(self) -> list[Frame]:
+        found: list[Frame] = []
+        start, end, buffer = self._start, self._end, self._buffer
+        while end - start >= HEAD.size:
+            size, kind, number, ticket, deadline = HEAD.unpack_from(buffer, start)
+            begin = start + HEAD.size
+            if begin + size > end:
+                if HEAD.size + size > _BUFFER:
+                    self._large = bytearray(size)
+                    self._got = end - begin
+                    self._large[: self._got] = buffer[begin:end]
+                    self._head = (kind, number, ticket, deadline)
+                    start = end
+                break
+            start = begin + size
+            found.append(Frame(kind, number, ticket, deadline, bytes(buffer[begin:start])))
+        if start == end:
+            start = end = 0
+        elif start:  # the rest must be followed by the rest of its frame
+            rest = end - start
+            buffer[:rest] = bytes(buffer[start:end])
+            start, end = 0, rest
+        self._start, self._end = start, end
+        return found
+
+
+class BlockingPipe:
+    """The worker's end: `take` for what comes, `send` for what goes; one thread each."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(True)
+        self.sock = sock
+        self._inbox = Inbox()
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+
+    def take(self, timeout: float | None) -> list[Frame] | None:
+        """Frames that have come, waiting for one so long, or without end; None at the pipe's end."""
+        if timeout and not self._poll.poll(timeout * 1000 + 1):
+            return []
+        flags = 0 if timeout is None else socket.MSG_DONTWAIT
+        while True:
+            try:
+                count = self.sock.recv_into(self._inbox.room(), 0, flags)
+            except BlockingIOError:
+                return []
+            except OSError:
+                return None
+            if not count:
+                return None
+            frames = self._inbox.filled(count)
+            if frames:
+                return frames
+
+    def send(self, start: bytes, *parts: Part) -> None:
+        """Send a frame: its head and its body in parts. Raises OSError when nobody reads any more."""
+        size = sum(len(part) for part in parts)
+        if size <= _SMALL:
+            self.sock.sendall(b"".join((start, *parts)))
+            return
+        self.sock.sendall(start)
+        for part in parts:
+            self.sock.sendall(part)
+
+
+class FrontPipe:
+    """The front's end, on the event loop. `received` gets every frame, `lost` is called once at the pipe's end."""
+
+    def __init__(self, sock: socket.socket, received: Callable[[Frame], None], lost: Callable[[], None]) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._received = received
+        self._lost: Callable[[], None] | None = lost
+        self._inbox = Inbox()
+        self._unsent: deque[memoryview] = deque()
+        self._flushed: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(sock, self._readable)
+
+    def send(self, *parts: Part) -> None:
+        """Send a frame, its head and its body; what the socket does not take at once is sent when it does."""
+        if self._lost is None:
+            return
+        if not self._unsent:
+            try:
+                sent = self._sock.sendmsg(parts)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self._end()
+                return
+            for part in parts:
+                if sent < len(part):
+                    self._unsent.append(memoryview(part)[sent:])
+                sent = max(0, sent - len(part))
+            if self._unsent:
+                self._loop.add_writer(self._sock, self._writable)
+        else:
+            self._unsent.extend(memoryview(part) for part in parts)
+
+    async def flushed(self) -> None:
+        """Wait until everything is sent, or the pipe has ended."""
+        if not self._unsent:
+            return
+        if self._flushed is None:
+            self._flushed = self._loop.create_future()
+        await asyncio.shield(self._flushed)
+
+    def close(self) -> None:
+        """Let go of the socket; `lost` is not called."""
+        self._lost = None
+        self._end()
+
+    def _readable(self) -> None:
+        try:
+            count = self._sock.recv_into(self._inbox.room())
+        except BlockingIOError:
+            return
+        except OSError:
+            count = 0
+        if not count:
+            self._end()
+            return
+        for frame in self._inbox.filled(count):
+            self._received(frame)
+
+    def _writable(self) -> None:
+        unsent = self._unsent
+        try:
+            while unsent:
+                sent = self._sock.send(unsent[0])
+                if sent < len(unsent[0]):
+                    unsent[0] = unsent[0][sent:]
+                else:
+                    unsent.popleft()
+        except BlockingIOError:
+            return
+        except OSError:
+            self._end()
+            return
+        self._loop.remove_writer(self._sock)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._flushed is not None:
+            self._flushed.set_result(None)
+            self._flushed = None
+
+    def _end(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock)
+            self._loop.remove_writer(self._sock)
+            self._sock.close()
+        self._unsent.clear()
+        self._wake()
+        if self._lost is not None:
+            lost, self._lost = self._lost, None
+            lost()

@@ -1,0 +1,247 @@
+"""A worker process: `python -m gradwire_server.worker`, started by the front and ended by it, or by its end.
+
+It inherits two sockets and the ledger's file. Its main thread computes: it blocks on the one socket for calls, so a
+call costs no change of threads. The control thread has the other, where what must get past a computation comes:
+cancellation, and the bytes of uploads and downloads. When the front is gone, both sockets end, and so does this.
+"""
+
+import json
+import math
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gradwire.v1 import errors_pb2
+from gradwire_engine.device import cupy
+from gradwire_server import blas
+from gradwire_server.compute import Collector
+from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.host import METHODS, Arrival, Host
+from gradwire_server.ledger import Ledger
+from gradwire_server.limits import Limits, cap_process
+from gradwire_server.logging import configure
+from gradwire_server.pipe import HEAD, BlockingPipe, head
+from gradwire_server.rings import Ring
+from gradwire_server.session import Pending
+from gradwire_server.turns import Turns, work
+
+# Kinds of frames. To the worker on the first pipe: an index of METHODS. On the second, and back:
+RESULT, REFUSAL, READY, CANCEL, CANCEL_THROUGH, CLOSE, UPLOAD, APPEND, END_UPLOAD, CHUNK = range(256, 266)
+LEND, RETURN, TAKE, GIVE = range(266, 270)
+_LAST_SECONDS = 1.0
+_SCRATCH = 1 << 16
+
+
+@dataclass
+class Plan:
+    """What a worker is told at its start; descriptors are those it inherits."""
+
+    slot: int
+    workers: int
+    calls: int
+    control: int
+    ledger: int
+    cores: int  # to share among the workers that have work; 0 leaves BLAS's threads as they are
+    log_format: str
+    log_level: str
+    limits: Limits
+
+    def text(self) -> str:
+        """As an argument."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def of(text: str) -> "Plan":
+        """Of an argument."""
+        told: dict[str, Any] = json.loads(text)
+        return Plan(**{**told, "limits": Limits(**told["limits"])})
+
+
+def main(arguments: list[str]) -> None:
+    """Work until the front ends."""
+    plan = Plan.of(arguments[0])
+    # The front alone ends its workers: what a terminal or a supervisor sends to all is for the front.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    configure(plan.log_format, plan.log_level)
+    sys.setswitchinterval(0.001)
+    if cupy() is None:
+        cap_process(plan.limits.max_bytes)
+    host = Host(plan.limits, Ledger(plan.workers, plan.ledger), plan.slot)
+    control = socket.socket(fileno=plan.control)
+    threading.Thread(target=_control, args=(host, control), name="gradwire-control", daemon=True).start()
+    calls = Calls(host, socket.socket(fileno=plan.calls))
+    calls.ready()
+    collect, follow = Collector(), blas.Follower(plan.cores)
+
+    def before() -> None:
+        collect()
+        follow(host.ledger.runnable)
+
+    work(Turns(host, calls.answer), calls, before)
+
+
+class Calls:
+    """The first pipe: calls come, answers go."""
+
+    def __init__(self, host: Host, sock: socket.socket) -> None:
+        self.host = host
+        self.pipe = BlockingPipe(sock)
+
+    def ready(self) -> None:
+        """Say that the worker is, and what it computes with."""
+        about = self.host.describe().SerializeToString()
+        self.pipe.send(head(len(about), READY), about)
+
+    def take(self, timeout: float | None) -> Iterable[Pending] | None:
+        """Calls that have come."""
+        frames = self.pipe.take(timeout)
+        if frames is None:
+            return None
+        begin = self.host.begin
+        return [
+            begin(METHODS[kind], number, body, ticket, None if math.isinf(deadline) else deadline)
+            for kind, number, ticket, deadline, body in frames
+        ]
+
+    def answer(self, call: Pending, result: bytes, failure: Exception | None) -> None:
+        """Send a call's answer."""
+        kind = RESULT
+        if failure is not None:
+            kind, result = REFUSAL, packed(failure)
+        try:
+            self.pipe.send(head(len(result), kind, 0, call.ticket), result)
+        except OSError:
+            os._exit(0)  # nobody reads any more: the front is gone
+
+
+def packed(failure: Exception) -> bytes:
+    """A refusal as it travels."""
+    error = errors_pb2.Error()
+    refusal_of(failure, "worker").fill(error)
+    return error.SerializeToString()
+
+
+def unpacked(body: bytes) -> Refusal:
+    """The refusal that travelled."""
+    error = errors_pb2.Error.FromString(body)
+    reason = errors_pb2.Reason.Name(error.reason).removeprefix("REASON_")
+    refusal = Refusal(reason, error.message, root_seq=error.root_seq)
+    refusal.metadata = dict(error.metadata)
+    return refusal
+
+
+def _control(host: Host, sock: socket.socket) -> None:
+    """Serve the second pipe; when it ends, the front has ended."""
+    try:
+        Control(host, sock).serve()
+    except (OSError, EOFError):
+        pass
+    finally:
+        # The computation notices too, unless it is long; it must not outlive the front.
+        time.sleep(_LAST_SECONDS)
+        os._exit(0)
+
+
+class Control:
+    """The second pipe. An upload's bytes are received where they are to stay."""
+
+    def __init__(self, host: Host, sock: socket.socket) -> None:
+        self.host = host
+        self.sock = sock
+        self._head = bytearray(HEAD.size)
+        self._arrivals: dict[int, Arrival] = {}
+        self._rings: dict[int, Ring] = {}
+        self._failed: set[int] = set()  # of those: what comes for them still is thrown away
+
+    def serve(self) -> None:
+        """Take frames until the pipe ends. Raises EOFError, OSError."""
+        while True:
+            self._fill(memoryview(self._head))
+            size, kind, number, ticket, _ = HEAD.unpack(self._head)
+            if kind == APPEND:
+                self._append(ticket, size)
+                continue
+            body = bytearray(size)
+            self._fill(memoryview(body))
+            self._handle(kind, number, ticket, bytes(body))
+
+    def _fill(self, room: memoryview) -> None:
+        while room:
+            count = self.sock.recv_into(room, 0, socket.MSG_WAITALL)
+            if not count:
+                raise EOFError
+            room = room[count:]
+
+    def _handle(self, kind: int, number: int, ticket: int, body: bytes) -> None:
+        if kind == CANCEL:
+            self.host.cancel(number, ticket)
+        elif kind == CLOSE:
+            self.host.close(number, ticket)
+        elif kind == CANCEL_THROUGH:
+            self.host.cancel_through(number, int.from_bytes(body, "little"), ticket)
+        elif kind == UPLOAD:
+            told = json.loads(body)
+            self._arrivals[ticket] = Arrival(number, told["transfer_id"], told["taker"], told["offset"])
+        elif kind == END_UPLOAD:
+            arrival = self._arrivals.pop(ticket)
+            if ticket not in self._failed:  # else that is told already
+                self._answer(RESULT, ticket, arrival.offset)
+            self._failed.discard(ticket)
+        elif kind == RETURN:
+            ring = self._rings.pop(ticket, None)
+            if ring is not None:
+                self.host.return_ring(number, ring, body == b"clean")
+        else:
+            try:
+                self._serve(kind, number, ticket, json.loads(body))
+            except Refusal as refusal:
+                self._answer(REFUSAL, ticket, 0, packed(refusal))
+
+    def _serve(self, kind: int, number: int, ticket: int, told: dict[str, Any]) -> None:
+        """Answer what is asked of a transfer. Raises Refusal."""
+        if kind == CHUNK:
+            with self.host.chunk(number, told["transfer_id"], told["offset"]) as (start, data, following):
+                self._answer(RESULT, ticket, following, start, data)
+        elif kind == LEND:
+            ring = self._rings[ticket] = self.host.lend_ring(number, told["nonce"])
+            about = {name: getattr(ring, name) for name in ("pid", "fd", "name", "nbytes", "piece")}
+            self._answer(RESULT, ticket, 0, json.dumps(about).encode())
+        elif kind == TAKE:
+            self.host.take(self._arrivals[told["arrival"]], self._rings[told["ring"]], told["place"], told["size"])
+            self._answer(RESULT, ticket, 0)
+        elif kind == GIVE:
+            ring = self._rings[told["ring"]]
+            size, following = self.host.give(number, told["transfer_id"], told["offset"], ring, told["place"])
+            self._answer(RESULT, ticket, following, size.to_bytes(8, "little"))
+
+    def _append(self, ticket: int, size: int) -> None:
+        arrival = self._arrivals[ticket]
+        if ticket not in self._failed:
+            try:
+                with self.host.receiving(arrival, size) as room:
+                    self._fill(room)
+            except Refusal as refusal:
+                self._failed.add(ticket)
+                self._answer(REFUSAL, ticket, 0, packed(refusal))
+            else:
+                return
+        scratch = memoryview(bytearray(min(size, _SCRATCH)))
+        while size:
+            self._fill(scratch[: min(size, len(scratch))])
+            size -= min(size, len(scratch))
+
+    def _answer(self, kind: int, ticket: int, number: int, *parts: bytes | memoryview) -> None:
+        self.sock.sendall(head(sum(len(part) for part in parts), kind, number, ticket))
+        for part in parts:
+            self.sock.sendall(part)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,357 @@
+"""Worker processes, as the front sees them: how they are started, spoken to, and started again when one ends.
+
+A worker that ends takes its own sessions with it and no others: their next call says so.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from gradwire.v1 import service_pb2
+from gradwire_engine.device import CPU, available
+from gradwire_server import blas
+from gradwire_server.backend import Backend, Entry, Lent, Sending, Worker
+from gradwire_server.errors import Refusal
+from gradwire_server.host import METHODS
+from gradwire_server.ledger import Ledger
+from gradwire_server.limits import Limits
+from gradwire_server.pipe import INFINITE, Frame, FrontPipe, head
+from gradwire_server.rings import RING_BYTES
+from gradwire_server.worker import (
+    APPEND,
+    CANCEL,
+    CANCEL_THROUGH,
+    CHUNK,
+    CLOSE,
+    END_UPLOAD,
+    GIVE,
+    LEND,
+    READY,
+    REFUSAL,
+    RESULT,
+    RETURN,
+    TAKE,
+    UPLOAD,
+    Plan,
+    unpacked,
+)
+
+START_SECONDS = 120.0
+_KILL_SECONDS = 2.0
+_AGAIN_SECONDS = 1.0  # between starts of a worker that ends as soon as it was started
+_SOCKET_BYTES = 1 << 20
+_KINDS = {method: kind for kind, method in enumerate(METHODS)}
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+log = logging.getLogger("gradwire.server")
+
+
+def worker_count(asked: int) -> int:
+    """How many worker processes there are to be: as asked, or for -1 one per GPU, or without one, per core."""
+    return asked if asked >= 0 else len(_gpus()) or blas.cores()
+
+
+def _gpus() -> list[str]:
+    """The GPUs, as CUDA_VISIBLE_DEVICES names them."""
+    count = sum(name != CPU for name in available())
+    named = [each for each in os.environ.get(_VISIBLE, "").split(",") if each]
+    return named[:count] or [str(place) for place in range(count)]
+
+
+class ProcessWorker(Worker):
+    """A worker process. `environment` is added to this one's."""
+
+    def __init__(self, slot: int, plan: Callable[..., Plan], descriptor: int, environment: dict[str, str]) -> None:
+        super().__init__(slot)
+        self._plan = plan
+        self._descriptor = descriptor
+        self._environment = {**os.environ, **environment}
+        self._process: subprocess.Popen[bytes]
+        self._calls: FrontPipe
+        self._control: FrontPipe
+        self._ready: asyncio.Future[service_pb2.ServerInfoResponse]
+        self._asked: dict[int, asyncio.Future[Frame] | Sending] = {}
+        self._stopping = False
+        self._restarting: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    async def start(self) -> service_pb2.ServerInfoResponse:
+        """Start the process; what it computes with, when it is ready. Raises OSError if it does not get so far."""
+        loop = asyncio.get_running_loop()
+        self._ready = loop.create_future()
+        calls, control = _pair(), _pair()
+        try:
+            plan = self._plan(self.slot, calls[1].fileno(), control[1].fileno(), self._descriptor)
+            # In a thread: a start takes milliseconds, for which the event loop has better use.
+            self._process = await loop.run_in_executor(None, self._spawn, plan)
+        finally:
+            calls[1].close()
+            control[1].close()
+        self._calls = FrontPipe(calls[0], self._received, self._lost)
+        self._control = FrontPipe(control[0], self._controlled, self._lost)
+        try:
+            about = await asyncio.wait_for(asyncio.shield(self._ready), START_SECONDS)
+        except asyncio.TimeoutError:
+            self._process.kill()
+            raise OSError(f"a worker process was not ready within {START_SECONDS:.0f} s") from None
+        self.alive = True
+        return about
+
+    def _spawn(self, plan: Plan) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "gradwire_server.worker", plan.text()],
+            stdin=subprocess.DEVNULL,
+            stdout=2,  # the front's stdout says where it listens, and nothing else
+            pass_fds=(plan.calls, plan.control, plan.ledger),
+            env=self._environment,
+        )
+
+    async def stop(self, grace: float) -> None:
+        """Let the process finish what it was given, for as long as the grace, and end it."""
+        self._stopping, self.alive = True, False
+        if self._restarting is not None:
+            self._restarting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._restarting
+        if self._waiting:
+            await asyncio.wait([future for future, _ in self._waiting.values()], timeout=grace)
+        self._calls.close()
+        self._control.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._reap)
+
+    def _reap(self) -> int:
+        """Wait for the process's end, and help it if need be; its status."""
+        try:
+            return self._process.wait(_KILL_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def _lost(self) -> None:
+        """A pipe has ended, and we did not end it: so has the process, or it is about to."""
+        if self._stopping:
+            return
+        self.alive = False
+        self._calls.close()
+        self._control.close()
+        self._process.kill()
+        status = self._process.wait()
+        how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        why = f"the worker process that held it {how}"
+        if not self._ready.done():
+            self._ready.set_exception(OSError(f"a worker process {how} before it was ready"))
+            return
+        lost = self.directory.lost(self, why)
+        log.error("worker process ended", extra={"worker": self.slot, "status": status, "sessions": len(lost)})
+        self.sessions = 0
+        self.load.ledger.hold(self.slot, 0)
+        gone = Refusal("SESSION_NOT_FOUND", f"the session is gone: {why}")
+        for ticket in (*self._waiting, *self._told):
+            self.answered(ticket, b"", gone)
+        for asked in self._asked.values():
+            if isinstance(asked, Sending):
+                asked.failure = gone
+            elif not asked.done():
+                asked.set_exception(gone)
+        self._asked.clear()
+        self._restarting = asyncio.get_running_loop().create_task(self._restart())
+
+    async def _restart(self) -> None:
+        while True:
+            try:
+                await self.start()
+            except OSError as error:
+                log.error("worker process does not start", extra={"worker": self.slot, "error": str(error)})
+                await asyncio.sleep(_AGAIN_SECONDS)
+            else:
+                log.info("worker process started again", extra={"worker": self.slot})
+                return
+
+    # Calls
+
+    def _send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:
+        limit = INFINITE if deadline is None else deadline
+        self._calls.send(head(len(raw), _KINDS[method], number, ticket, limit), raw)
+
+    def _received(self, frame: Frame) -> None:
+        kind, _, ticket, _, body = frame
+        if kind == RESULT:
+            self.answered(ticket, body, None)
+        elif kind == REFUSAL:
+            self.answered(ticket, b"", unpacked(body))
+        elif kind == READY:
+            self._ready.set_result(service_pb2.ServerInfoResponse.FromString(body))
+
+    # Control
+
+    def cancel(self, entry: Entry) -> None:
+        """Stop what the session has begun or waiting."""
+        self._control.send(head(0, CANCEL, entry.number, self.last_ticket))
+
+    def cancel_through(self, entry: Entry, writer: int, seq: int) -> None:
+        """Stop a writer's commands up to a seq."""
+        body = writer.to_bytes(4, "little")
+        self._control.send(head(len(body), CANCEL_THROUGH, entry.number, seq), body)
+
+    def close(self, entry: Entry) -> None:
+        """Stop what the session computes and refuse what waits."""
+        self._control.send(head(0, CLOSE, entry.number, self.last_ticket))
+
+    def _controlled(self, frame: Frame) -> None:
+        asked = self._asked.get(frame.ticket)
+        if asked is None:
+            return
+        if isinstance(asked, Sending):
+            asked.failure = unpacked(frame.body)
+        elif not asked.done():
+            if frame.kind == REFUSAL:
+                asked.set_exception(unpacked(frame.body))
+            else:
+                asked.set_result(frame)
+
+    async def _ask(self, kind: int, number: int, ticket: int, body: bytes) -> Frame:
+        future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self._asked[ticket] = future
+        try:
+            self._control.send(head(len(body), kind, number, ticket), body)
+            return await future
+        finally:
+            self._asked.pop(ticket, None)
+
+    async def _ask_for(self, kind: int, number: int, **told: Any) -> Frame:
+        return await self._ask(kind, number, self._next(), json.dumps(told).encode())
+
+    def _next(self) -> int:
+        self._ticket += 1
+        return self._ticket
+
+    # Transfers
+
+    async def begin_upload(self, entry: Entry, start: service_pb2.UploadStart) -> Sending:
+        """Begin an upload or go on with one."""
+        arrival = await super().begin_upload(entry, start)
+        arrival.ticket = self._next()
+        self._asked[arrival.ticket] = arrival
+        told = {"transfer_id": arrival.transfer_id, "taker": arrival.taker, "offset": arrival.offset}
+        body = json.dumps(told).encode()
+        self._control.send(head(len(body), UPLOAD, entry.number, arrival.ticket), body)
+        return arrival
+
+    async def append(self, arrival: Sending, data: memoryview) -> None:
+        """Take an upload's next bytes: sent when there is room, and not waited for beyond that."""
+        if arrival.failure is not None:
+            raise arrival.failure
+        self._control.send(head(len(data), APPEND, arrival.number, arrival.ticket), data)
+        arrival.sent = True
+        await self._control.flushed()
+
+    async def end_upload(self, arrival: Sending) -> int:
+        """How many bytes the upload has, when all that were sent have arrived."""
+        if arrival.failure is not None:
+            raise arrival.failure
+        ticket, arrival.ticket = arrival.ticket, 0
+        frame = await self._ask(END_UPLOAD, arrival.number, ticket, b"")
+        return frame.number if arrival.sent else arrival.received
+
+    def leave_upload(self, arrival: Sending) -> None:
+        """Have the worker forget the call, unless it was ended."""
+        if arrival.ticket:
+            self._asked.pop(arrival.ticket, None)
+            self._control.send(head(0, END_UPLOAD, arrival.number, arrival.ticket))
+
+    async def chunk(self, entry: Entry, transfer_id: str, offset: int) -> tuple[bytes, int]:
+        """A part of a download."""
+        frame = await self._ask_for(CHUNK, entry.number, transfer_id=transfer_id, offset=offset)
+        return frame.body, frame.number
+
+    async def lend_ring(self, entry: Entry, nonce: str) -> Lent:
+        """A ring for one call, in the worker's memory."""
+        ticket = self._next()
+        try:
+            frame = await self._ask(LEND, entry.number, ticket, json.dumps({"nonce": nonce}).encode())
+        except asyncio.CancelledError:  # the call is over; the ring comes all the same
+            self._control.send(head(0, RETURN, entry.number, ticket))
+            raise
+        return Lent(entry, ring=ticket, **json.loads(frame.body))
+
+    def return_ring(self, lent: Lent, clean: bool) -> None:
+        """The call has ended."""
+        body = b"clean" if clean else b""
+        self._control.send(head(len(body), RETURN, lent.entry.number, lent.ring), body)
+
+    async def take(self, arrival: Sending, lent: Lent, place: int, size: int) -> None:
+        """Take an upload's next bytes out of a ring."""
+        told = {"arrival": arrival.ticket, "ring": lent.ring, "place": place, "size": size}
+        await self._ask_for(TAKE, arrival.number, **told)
+        arrival.sent = True
+
+    async def give(self, entry: Entry, transfer_id: str, offset: int, lent: Lent, place: int) -> tuple[int, int]:
+        """Put a download's next piece into a ring."""
+        told = {"transfer_id": transfer_id, "offset": offset, "ring": lent.ring, "place": place}
+        frame = await self._ask_for(GIVE, entry.number, **told)
+        return int.from_bytes(frame.body, "little"), frame.number
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair()
+    for end in (ours, theirs):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
+    return ours, theirs
+
+
+class WorkersBackend(Backend):
+    """Sessions in worker processes, so many. BLAS's threads follow how many have work, unless they are chosen."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        workers: int,
+        clock: Callable[[], float] = time.monotonic,
+        log_format: str = "plain",
+        log_level: str = "warning",
+    ) -> None:
+        resolved = limits.resolved()
+        descriptor = Ledger.file(workers)
+        cores = blas.cores() if blas.shared() else 0
+
+        # A worker's share of what may be shared, but a ring at least.
+        rings = max(min(resolved.max_shared_bytes, RING_BYTES), resolved.max_shared_bytes // workers)
+        theirs = replace(resolved, max_shared_bytes=rings)
+
+        def plan(slot: int, calls: int, control: int, ledger: int) -> Plan:
+            return Plan(slot, workers, calls, control, ledger, cores, log_format, log_level, theirs)
+
+        gpus = _gpus()
+        environments = [{_VISIBLE: gpus[slot % len(gpus)]} if gpus else {} for slot in range(workers)]
+        processes = [ProcessWorker(slot, plan, descriptor, environments[slot]) for slot in range(workers)]
+        super().__init__(resolved, processes, Ledger(workers, descriptor), clock)
+        self.cores = cores
+        self._descriptor = descriptor
+
+    async def stop(self, grace: float) -> None:
+        """End the workers, and let go of the ledger's file."""
+        await super().stop(grace)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    async def server_info(self) -> service_pb2.ServerInfoResponse:
+        """What the server is and allows."""
+        info = await super().server_info()
+        info.build["workers"] = str(len(self.workers))
+        if self.cores:
+            info.build["blas_threads"] = str(max(1, self.cores // max(1, self.ledger.runnable)))
+        return info
