@@ -1,0 +1,294 @@
+"""Worker processes: who is where, what passes a computation by, and what the end of one takes with it."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import psutil
+import pytest
+
+from gradwire.v1 import commands_pb2 as c
+from gradwire.v1 import errors_pb2, service_pb2
+from gradwire_server.errors import Refusal
+from gradwire_server.host import METHODS, Host
+from gradwire_server.ledger import Ledger
+from gradwire_server.pipe import HEAD, Inbox, head
+from gradwire_server.session import Pending
+from gradwire_server.turns import Turns
+from gradwire_server.worker import packed, unpacked
+from tests.server.harness import LIMITS, Id, Remote, Running, command, op, payload, refused, running
+from tests.server.test_process import WAIT, connected, opened, process, ready
+
+BACKENDS = [2]
+
+
+def worker_of(server: Running, session: Remote) -> psutil.Process:
+    """The process that holds a session."""
+    return psutil.Process(server.backend.directory.entries[session.id].worker.pid)
+
+
+@pytest.fixture
+def pair(server: Running) -> Iterator[tuple[Remote, Remote]]:
+    """Two sessions of two workers."""
+    one, two = server.open(), server.open()
+    one.create([1.0])  # a session at work draws no other to it
+    yield one, two
+    one.close()
+    two.close()
+
+
+def all_alive(server: Running) -> bool:
+    return all(worker.alive for worker in server.backend.workers)
+
+
+def wait_for(server: Running) -> None:
+    """Until every worker runs."""
+    ends = time.monotonic() + WAIT
+    while not all_alive(server):
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
+def test_sessions_are_spread_over_the_workers(server: Running, pair: tuple[Remote, Remote]) -> None:
+    assert len({worker_of(server, session).pid for session in pair} | {os.getpid()}) == 3
+    info = server.stub.ServerInfo(service_pb2.ServerInfoRequest())
+    assert (info.build["workers"], info.sessions) == ("2", 2)
+    assert info.bytes == pair[0].describe().bytes == 4
+
+
+def test_a_killed_worker_takes_its_own_sessions_and_is_started_again(
+    server: Running, pair: tuple[Remote, Remote]
+) -> None:
+    lost, kept = pair
+    x, y = lost.create([1.0]), kept.create([2.0])
+    worker = worker_of(server, lost)
+    entry = server.backend.directory.entries[lost.id]
+    worker.kill()
+    while lost.id in server.backend.directory.entries:
+        time.sleep(0.001)
+    assert not entry.pending
+    code, reason, _ = refused(lost.read, x)
+    assert (code, reason) == ("NOT_FOUND", "SESSION_NOT_FOUND")
+    with pytest.raises(Exception, match="worker process that held it was ended by signal 9"):
+        lost.read(x)
+    assert refused(lost.stub.KeepAlive, service_pb2.KeepAliveRequest(session_id=lost.id))[1] == "SESSION_NOT_FOUND"
+    np.testing.assert_array_equal(kept.read(y), [2.0])
+    wait_for(server)
+    fresh = server.open()
+    assert worker_of(server, fresh).pid not in (worker.pid, worker_of(server, kept).pid)
+    np.testing.assert_array_equal(fresh.read(fresh.create([3.0])), [3.0])
+    fresh.close()
+    assert server.held() == kept.describe().bytes
+
+
+def test_what_waits_for_a_killed_worker_is_told(server: Running, session: Remote) -> None:
+    x = session.create([1.0])
+    worker = worker_of(server, session)
+    worker.suspend()
+    waiting = session.stub.Op.future(op("neg", Id(x), session_id=session.id))
+    transfer = ThreadPoolExecutor(1).submit(refused, session.upload, bytes(1 << 20))
+    while len(server.backend.directory.entries[session.id].pending) < 2:
+        time.sleep(0.001)
+    worker.kill()
+    assert refused(waiting.result, WAIT)[1] == "SESSION_NOT_FOUND"
+    assert transfer.result(WAIT)[1] == "SESSION_NOT_FOUND"
+    wait_for(server)
+
+
+def test_light_calls_do_not_wait_for_a_worker(server: Running, session: Remote) -> None:
+    x = session.create([1.0])
+    worker = worker_of(server, session)
+    worker.suspend()
+    try:
+        running = session.stub.Op.future(op("neg", Id(x), session_id=session.id, outputs=[2]))
+        session.stub.KeepAlive(service_pb2.KeepAliveRequest(session_id=session.id), timeout=WAIT)
+        server.stub.ServerInfo(service_pb2.ServerInfoRequest(), timeout=WAIT)
+        server.stub.OpenSession(service_pb2.OpenSessionRequest(session_id=session.id), timeout=WAIT)
+        others = [server.stub.OpenSession(service_pb2.OpenSessionRequest(), timeout=WAIT) for _ in range(4)]
+        while not session.stub.Cancel(service_pb2.CancelRequest(session_id=session.id), timeout=WAIT).cancelled:
+            pass
+        assert not running.done()
+    finally:
+        worker.resume()
+    assert refused(running.result, WAIT)[1] == "CANCELLED"
+    for other in others:
+        server.stub.CloseSession(service_pb2.CloseSessionRequest(session_id=other.session_id))
+
+
+def test_cancel_reaches_a_batch_that_runs(session: Remote) -> None:
+    x = session.op("zeros", [300, 300]).id
+    many = [command(op("matmul", Id(x), Id(x), outputs=[100 + n]), quiet=True) for n in range(500)]
+    running = session.stub.Run.future(session.batch(*many))
+    while not running.done():
+        session.stub.Cancel(service_pb2.CancelRequest(session_id=session.id))
+    results = running.result(WAIT).results
+    assert errors_pb2.Reason.Name(results[-1].error.reason) == "REASON_CANCELLED"
+    assert results[-1].seq == 500
+
+
+def test_all_workers_together_hold_as_many_bytes_as_allowed() -> None:
+    with running(workers=2, max_bytes=100_000, max_session_bytes=100_000) as server:
+        one, two = server.open(), server.open()
+        one.create(np.zeros(15_000))
+        assert worker_of(server, one) != worker_of(server, two)
+        assert refused(two.create, np.zeros(15_000))[1] == "MEMORY_LIMIT"
+        one.close()
+        two.create(np.zeros(15_000))
+        assert server.held() == 60_000
+
+
+def test_a_broken_upload_leaves_nothing_behind(server: Running, session: Remote) -> None:
+    assert refused(session.upload, bytes(200_000), total=1000)[1] == "PAYLOAD_SIZE"
+    assert refused(session.upload, bytes(200_000), start=64 * 1024, total=1 << 18)[1] == "ARGUMENT_VALUE"
+    worker = server.backend.directory.entries[session.id].worker
+    assert not worker._asked
+    data = np.arange(50_000, dtype=np.int64)
+    transfer = c.Transfer(transfer_id=session.upload(data.tobytes()), dtype=payload(data).dtype, shape=data.shape)
+    made = session.stub.Create(c.CreateRequest(session_id=session.id, transfer=transfer)).tensor.id
+    np.testing.assert_array_equal(session.read(made), data)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_workers_end_with_the_front(number: signal.Signals) -> None:
+    with process("--port=0", "--workers=2") as started:
+        address = ready(started)
+        workers = psutil.Process(started.pid).children()
+        with connected(address) as channel:
+            sessions = [opened(channel) for _ in range(2)]
+            for session in sessions:
+                session.create([1.0])
+            started.send_signal(number)
+            started.wait(WAIT)
+        assert len(workers) == 2
+        assert not psutil.wait_procs(workers, timeout=WAIT)[1]
+
+
+def test_a_signal_to_all_processes_is_for_the_front_alone() -> None:
+    with process("--port=0", "--workers=1") as started, connected(ready(started)) as channel:
+        session = opened(channel)
+        x = session.create([1.0])
+        (worker,) = psutil.Process(started.pid).children()
+        worker.send_signal(signal.SIGTERM)
+        worker.send_signal(signal.SIGINT)
+        assert session.read(x) == [1.0]
+
+
+@pytest.mark.parametrize(("workers", "children"), [(0, 0), (3, 3)])
+def test_as_many_workers_as_asked_for(workers: int, children: int) -> None:
+    with process("--port=0", env={**os.environ, "GRADWIRE_WORKERS": str(workers)}) as started:
+        ready(started)
+        assert len(psutil.Process(started.pid).children()) == children
+
+
+# Turns and frames, without any process
+
+
+class Playing:
+    """A host whose turns a test plays; `done` has the answered tickets in order."""
+
+    def __init__(self) -> None:
+        self.host = Host(LIMITS.resolved(), Ledger(1))
+        self.done: list[int] = []
+        self.failures: list[Exception | None] = []
+        self.turns = Turns(self.host, self._answer, seconds=0.0)
+        for number in (1, 2):
+            self.add("Open", number, b"", 0)
+        self.play()
+        self.done.clear()
+
+    def _answer(self, call: Pending, result: bytes, failure: Exception | None) -> None:
+        self.done.append(call.ticket)
+        self.failures.append(failure)
+
+    def add(self, method: str, number: int, raw: bytes, ticket: int) -> None:
+        self.turns.add(self.host.begin(method, number, raw, ticket, None))
+
+    def batch(self, number: int, ticket: int, commands: int, first: int = 1) -> None:
+        zeros = [command(op("zeros", [1], outputs=[first + n])) for n in range(commands)]
+        request = service_pb2.RunRequest(writer=1, first_seq=first, commands=zeros)
+        self.add("Run", number, request.SerializeToString(), ticket)
+
+    def play(self) -> None:
+        while self.turns.ring:
+            self.turns.turn()
+
+
+def test_a_huge_batch_does_not_starve_another_session() -> None:
+    playing = Playing()
+    playing.batch(1, ticket=1, commands=500)
+    playing.turns.turn()
+    playing.batch(2, ticket=2, commands=3)
+    for _ in range(6):
+        playing.turns.turn()
+    assert playing.done == [2]
+    playing.play()
+    assert playing.done == [2, 1]
+    assert not any(playing.failures)
+    assert len(playing.host.sessions[1].store) == 500
+
+
+def test_a_sessions_calls_keep_their_order_over_turns() -> None:
+    playing = Playing()
+    playing.batch(1, ticket=1, commands=10)
+    playing.batch(1, ticket=2, commands=1, first=11)
+    playing.batch(2, ticket=3, commands=10)
+    playing.play()
+    assert playing.done == [1, 3, 2]
+
+
+def test_a_session_closed_between_turns_answers_all_it_was_asked() -> None:
+    playing = Playing()
+    playing.batch(1, ticket=1, commands=10)
+    playing.batch(1, ticket=2, commands=1, first=11)
+    playing.turns.turn()
+    playing.batch(1, ticket=3, commands=1, first=20)
+    playing.host.close(1, ticket=3)
+    playing.add("Drop", 1, b"", 4)
+    playing.play()
+    assert playing.done == [1, 2, 3, 4]
+    assert playing.host.sessions.keys() == {2}
+    assert playing.host.ledger.total() == 0
+
+
+def test_a_cancel_that_comes_before_its_session_is_opened_counts() -> None:
+    playing = Playing()
+    playing.host.cancel(3, ticket=7)
+    playing.add("Open", 3, b"", 6)
+    playing.batch(3, ticket=7, commands=1)
+    playing.batch(3, ticket=8, commands=1, first=2)
+    playing.play()
+    assert playing.host.sessions[3].store.keys() == {2}
+    playing.add("Drop", 3, b"", 9)
+    playing.play()
+    playing.host.cancel(3, ticket=10)
+    assert 3 not in playing.host._brakes
+
+
+@pytest.mark.parametrize("step", [1, 7, 31, 100_000, 1 << 20])
+def test_frames_are_put_together_however_the_bytes_come(step: int) -> None:
+    bodies = [b"", b"a", bytes(1000), os.urandom(1 << 18), b"", os.urandom((1 << 18) + 5), b"last"]
+    if step < 100:
+        bodies = [body[:3000] for body in bodies]
+    stream = b"".join(head(len(body), place, place * 2, place * 3) + body for place, body in enumerate(bodies))
+    inbox, found = Inbox(), []
+    place = 0
+    while place < len(stream):
+        room = inbox.room()
+        piece = stream[place : place + min(step, len(room))]
+        room[: len(piece)] = piece
+        found += inbox.filled(len(piece))
+        place += len(piece)
+    assert [frame.body for frame in found] == bodies
+    assert [(frame.kind, frame.number, frame.ticket) for frame in found] == [(n, 2 * n, 3 * n) for n in range(7)]
+    assert HEAD.size % 8 == 0
+    assert len(METHODS) < 256
+
+
+def test_a_refusal_arrives_as_it_was() -> None:
+    sent = Refusal("SHAPE", "so not", root_seq=7, shape=(1, 2), reason_given="é")
+    got = unpacked(packed(sent))
+    assert (got.reason, got.message, got.metadata, got.root_seq) == ("SHAPE", "so not", sent.metadata, 7)
+    assert got.code == sent.code
