@@ -560,5 +560,6 @@ class InProcessBackend(Backend):
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic, owns_process: bool = False) -> None:
         resolved = limits.resolved()
         ledger = Ledger(1)
-        self.worker = ThreadWorker(resolved, ledger, owns_process)
-        super().__init__(resolved, [self.worker], ledger, clock)
+        worker = ThreadWorker(resolved, ledger, owns_process)
+        self.host = worker.host
+        super().__init__(resolved, [worker], ledger, clock)
