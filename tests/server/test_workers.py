@@ -221,7 +221,7 @@ def test_a_huge_batch_does_not_starve_another_session() -> None:
     playing.batch(1, ticket=1, commands=500)
     playing.turns.turn()
     playing.batch(2, ticket=2, commands=3)
-    for _ in range(6):
+    for _ in range(20):
         playing.turns.turn()
     assert playing.done == [2]
     playing.play()
