@@ -232,8 +232,8 @@ class Host:
         if session.account.bytes:  # cycles of released tensors, which `create_graph` made
             gc.collect()
         with self._lock:
-            self.sessions.pop(session.number, None)
-            self._brakes.pop(session.number, None)
+            self.sessions.pop(session.key, None)
+            self._brakes.pop(session.key, None)
         return NUMBER.pack(max(0, held - session.account.bytes))
 
     def _begin_upload(self, session: Session, raw: bytes) -> bytes:

@@ -105,8 +105,8 @@ class Brake:
 class Session:
     """The state behind a session id. Ids map to engine tensors; several ids may name one tensor."""
 
-    def __init__(self, number: int, limits: Limits, brake: Brake) -> None:
-        self.number = number
+    def __init__(self, key: int, limits: Limits, brake: Brake) -> None:
+        self.key = key
         self.limits = limits
         self.epoch = EPOCH
         self.line: deque[Pending] = deque()  # calls that wait for their turn, in order

@@ -18,13 +18,23 @@ async def share(backend: SessionBackend, parts: Parts, write: Write) -> None:
         raise Refusal("MALFORMED", "a call begins with a message that has upload or download")
     uploads = first.WhichOneof("transfer") == "upload"
     arrival = await backend.begin_upload(first.session_id, first.upload) if uploads else None
+    try:
+        await _share(backend, first, arrival, parts, write)
+    finally:
+        if arrival is not None:
+            backend.leave_upload(arrival)
+
+
+async def _share(
+    backend: SessionBackend, first: service_pb2.ShareRequest, arrival: Any, parts: Parts, write: Write
+) -> None:
     transfer_id = first.download.transfer_id if arrival is None else arrival.transfer_id
     ring = await backend.lend_ring(first.session_id, first.nonce)
     clean = False
     try:
         lent = service_pb2.Ring(pid=ring.pid, fd=ring.fd, name=ring.name, bytes=ring.nbytes)
         await write(service_pb2.ShareResponse(ring=lent, transfer_id=transfer_id))
-        if uploads:
+        if arrival is not None:
             moved = await _take(backend, arrival, ring, parts, write)
             # The messages of a client that was killed end as if it had said so.
             clean = first.upload.offset + moved == first.upload.total_bytes

@@ -19,6 +19,8 @@ from gradwire.v1 import service_pb2, types_pb2
 from gradwire_server import rings
 from tests.server.harness import MIB, Id, Remote, refused, running
 
+BACKENDS = [0, 1]
+
 pytestmark = pytest.mark.skipif(not rings.machine(), reason="the system has no shared memory to offer")
 VALUES = np.random.default_rng(0).standard_normal(5 * MIB // 4 + 3).astype(np.float32)  # 5 MiB and a bit
 DATA = VALUES.view(np.uint8)
