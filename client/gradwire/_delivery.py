@@ -28,6 +28,7 @@ PATIENCE_SECONDS = 30.0
 #: Batches under way at most.
 MOST_FLIGHTS = 8
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
+_LEAST_FAILURES = 3  # however long each of them took
 _STEADY_SECONDS = 5.0  # a link that held so long has shown that the server can be reached
 # Links of the parent, in a forked child: to finalize one there would wait for a lock of a thread that is not there.
 _of_the_parent: list[object] = []
@@ -71,6 +72,7 @@ class Delivery:
         # A batch joins the flights and goes out in one step, as seen by the thread that opens the next link.
         self._lock = threading.Lock()
         self._failing_since: float | None = None
+        self._failures = 0
         self._wait = _FIRST_WAIT
         self._attached_at = 0.0
 
@@ -201,10 +203,11 @@ class Delivery:
         held = self._attached_at and now - self._attached_at > _STEADY_SECONDS
         self._attached_at = 0.0
         if self._failing_since is None or held:
-            self._failing_since, self._wait = now, _FIRST_WAIT
+            self._failing_since, self._failures, self._wait = now, 1, _FIRST_WAIT
             return
+        self._failures += 1
         failing = now - self._failing_since
-        if failing > PATIENCE_SECONDS:
+        if failing > PATIENCE_SECONDS and self._failures >= _LEAST_FAILURES:
             raise make_error(pb.REASON_UNAVAILABLE, f"gave up after {failing:.0f} seconds: {error}", 14, error.metadata)
         self._transport.pause(self._wait * random.uniform(0.7, 1.3))
         self._wait = min(2 * self._wait, _LONGEST_WAIT)

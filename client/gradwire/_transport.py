@@ -27,8 +27,8 @@ _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
     ("grpc.max_send_message_length", _MESSAGE_BYTES),
     # A peer that is gone without a word is noticed, so that no wait is for ever.
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_time_ms", 15_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
     # Sessions try again by a patience of their own; gRPC is not to wait longer between its attempts.
     ("grpc.initial_reconnect_backoff_ms", 50),

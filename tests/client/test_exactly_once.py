@@ -1,0 +1,196 @@
+"""Every command applies once, whatever happens to the connections: training through a proxy that spoils them ends
+with the weights of the undisturbed run, bit for bit."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import grpc
+import numpy as np
+import pytest
+
+import gradwire
+from gradwire import _delivery
+from gradwire._embedded import EmbeddedServer
+from gradwire.v1 import commands_pb2, service_pb2_grpc
+from tests.client.faulty_proxy import FaultyProxy
+
+
+@contextmanager
+def proxy(target: str, seed: int = 0, most_bytes: int = 0) -> Iterator[FaultyProxy]:
+    running = FaultyProxy(target, seed, most_bytes)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def train(address: str, steps: int) -> "tuple[list[float], list[bytes]]":
+    """Losses and weights of a small network with dropout, which shows whether a random draw happened twice."""
+    rng = np.random.default_rng(5)
+    losses = []
+    session = gradwire.connect(address)
+    gradwire.manual_seed(7)
+    inputs = gradwire.tensor(rng.standard_normal((8, 6), np.float32))
+    weights = [
+        gradwire.tensor(rng.standard_normal(shape, np.float32), requires_grad=True) for shape in ((6, 10), (10, 3))
+    ]
+    velocities = [gradwire.zeros_like(weight) for weight in weights]
+    for step in range(steps):
+        hidden = gradwire.nn.functional.dropout((inputs @ weights[0]).tanh(), 0.2)
+        loss = (hidden @ weights[1] - 1.0).pow(2).mean()
+        loss.backward()
+        with gradwire.no_grad():
+            for weight, velocity in zip(weights, velocities, strict=True):
+                velocity.mul_(0.9).add_(weight.grad)
+                weight -= 0.01 * velocity
+                weight.grad = None
+        if step % 7 == 0:
+            losses.append(loss.item())
+    values = [weight.detach().numpy().tobytes() for weight in weights]
+    session.close()
+    return losses, values
+
+
+@cache
+def undisturbed(address: str, steps: int) -> "tuple[list[float], list[bytes]]":
+    return train(address, steps)
+
+
+def check_seed(server_address: str, seed: int, steps: int, most_bytes: int) -> None:
+    with proxy(server_address, seed, most_bytes) as spoiling:
+        found = train(spoiling.address, steps)
+    assert spoiling.cuts >= 2, "nothing was spoiled"
+    assert found == undisturbed(server_address, steps)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_weights_are_those_of_the_undisturbed_run(server_address, seed):
+    check_seed(server_address, 100 + seed, steps=150, most_bytes=20_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_a_thousand_steps_are_those_of_the_undisturbed_run(server_address, seed):
+    check_seed(server_address, seed, steps=1000, most_bytes=30_000)
+
+
+def test_any_of_the_first_bytes_may_be_the_last(server_address):
+    with proxy(server_address) as between:
+        session = gradwire.connect(between.address)
+        x = gradwire.zeros(3)
+        for turn, budget in enumerate(range(1, 900, 11)):
+            between.budget = budget  # of the next connection alone
+            between.cut_all()
+            x += 1.0
+            assert x.tolist() == [turn + 1.0] * 3
+        session.close()
+    assert between.cuts >= turn / 2  # a connection with bytes to spare was not cut
+
+
+def test_a_server_that_cannot_be_reached_for_a_while_is_waited_for(server_address):
+    with proxy(server_address) as between:
+        session = gradwire.connect(between.address)
+        x = gradwire.ones(2)
+        between.target = "127.0.0.1:1"
+        between.cut_all()
+        back = threading.Timer(0.7, lambda: setattr(between, "target", server_address))
+        back.start()
+        assert (x + 1.0).tolist() == [2.0, 2.0]
+        back.join()
+        session.close()
+
+
+def test_a_server_that_stays_away_is_told_and_every_later_use_says_so(server_address, monkeypatch):
+    monkeypatch.setattr(_delivery, "PATIENCE_SECONDS", 0.3)
+    with proxy(server_address) as between:
+        session = gradwire.connect(between.address)
+        x = gradwire.ones(2)
+    for _ in range(2):
+        with pytest.raises(gradwire.GradwireConnectionError, match=r"gave up after .* cannot be reached") as caught:
+            x.tolist()
+        assert caught.value.reason == "UNAVAILABLE"
+    with pytest.raises(gradwire.GradwireConnectionError):
+        session.sync()
+
+
+def test_a_server_that_has_forgotten_the_session_is_another_error(server_address):
+    other = EmbeddedServer()
+    with proxy(server_address) as between:
+        session = gradwire.connect(between.address)
+        x = gradwire.ones(2)
+        between.target = other.address
+        between.cut_all()
+        with pytest.raises(gradwire.GradwireError, match="no longer has this session") as caught:
+            x.tolist()
+        assert caught.value.reason == "SESSION_NOT_FOUND"
+        assert not isinstance(caught.value, gradwire.GradwireConnectionError)
+        assert gradwire.connect(between.address) is not session
+        assert gradwire.ones(2).tolist() == [1.0, 1.0]
+        gradwire.current_session().close()
+    other.stop()
+
+
+def test_a_unary_call_repeated_with_its_request_id_applies_once(server_address):
+    session = gradwire.connect(server_address)
+    x = gradwire.zeros(1)
+    session.sync()
+    with proxy(server_address, seed=3, most_bytes=1500) as spoiling:
+        repeats = 0
+        for turn in range(100):
+            request = commands_pb2.OpRequest(session_id=session.session_id, op="add_", request_id=f"turn {turn}")
+            request.args.add(tensor=x._id)
+            request.args.add(float=1.0)
+            for _ in range(100):
+                with grpc.insecure_channel(spoiling.address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+                    try:
+                        service_pb2_grpc.AutogradServiceStub(channel).Op(request)
+                        break
+                    except grpc.RpcError:
+                        repeats += 1
+    assert repeats > 10
+    assert x.tolist() == [100.0]
+    session.close()
+
+
+def test_a_producer_faster_than_the_server_holds_bounded_memory(server_address):
+    """The credit is 16 MiB; what the client holds beyond it is its buffer, one batch and gRPC's copy of one."""
+    code = """
+    import resource
+    import numpy as np
+    import gradwire
+    from gradwire import _delivery
+
+    values = np.ones((500, 500), np.float32)
+    session = gradwire.current_session()
+    def step():
+        x = gradwire.from_numpy(values)
+        for _ in range(4):
+            x = x @ x * 1e-3
+    for _ in range(4):
+        step()
+    session.sync()
+    start, most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0
+    for _ in range(200):
+        step()
+        most = max(most, sum(flight.size for flight in session._delivery.flights))
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start
+    print(grown // 1024, most >> 20)
+    session.sync()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "GRADWIRE_ADDRESS": server_address},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    grown, most = map(int, done.stdout.split())
+    assert 8 <= most <= 16  # of 190 MiB, and the credit was used
+    assert grown <= 64
