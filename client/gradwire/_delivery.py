@@ -98,6 +98,16 @@ class Delivery:
             if self._link is not None:
                 self._link.send(flight.request)
 
+    def push(self) -> None:
+        """Wait until the batches before are off, so that the next need not wait in line."""
+        link = self._link
+        if link is not None:
+            try:
+                link.push()
+            except BaseException:
+                self.drop()
+                raise
+
     def receive(self) -> service_pb2.RunResponse:
         """Wait for the oldest batch's answer, to be followed by `settle`. Raises GradwireError when all is lost.
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gradwire._transport import Transport
 
 _PATIENCE_SECONDS = 5.0
+_WAITS = (0.02, 0.1, 0.3)  # a connection may break; a server that is gone is not waited for
 
 
 class Ending:
@@ -41,7 +42,7 @@ class Ending:
             if self._embedded is None:
                 request = service_pb2.CloseSessionRequest(session_id=self._session_id)
                 self._transport.call(
-                    "CloseSession", request, service_pb2.CloseSessionResponse, _PATIENCE_SECONDS, retried=False
+                    "CloseSession", request, service_pb2.CloseSessionResponse, _PATIENCE_SECONDS, _WAITS
                 )
         finally:
             self._transport.close()

@@ -1,22 +1,31 @@
-"""A link: one attempt at the stream that carries a session's batches. Bytes go out without waiting, and come in to
-whoever waits for them, on his own thread: a thread in between would cost every answer two more wake-ups.
+"""A link: one attempt at the stream that carries a session's batches.
+
+Whoever waits for an answer reads the stream himself. grpc's public stream would put two threads in between, one that
+takes requests from an iterator and one that hands out events, and wake the waiting thread for both: a round trip
+costs a third less without. So a link drives the call as grpc's own blocking unary calls do, by the layer below, and
+all that is known here of that layer is in `_Call`.
 
 A link that broke is not mended. The session opens the next one and sends again what was not answered.
 """
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Iterator
+import contextlib
+import threading
+from collections import deque
 from typing import Any
 
 import grpc
+from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
 from gradwire import _wire
 from gradwire._errors import GradwireError, make_error
+from gradwire._status import error_of_status
 from gradwire.v1 import errors_pb2 as pb
 from gradwire.v1 import service_pb2
 
+_METHOD = b"/gradwire.v1.AutogradService/Stream"
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
 # Statuses that a connection's end leaves, if they carry no reason of ours.
 _BREAKS = frozenset(
     (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED)
@@ -31,14 +40,101 @@ class LinkBroken(Exception):
         self.error = error
 
 
-class Link:
-    """An open stream. `receive` is for one thread at a time."""
+class _Call:
+    """A stream by grpc's lower layer: operations are started, and their ends come as events to who asks for them.
 
-    def __init__(self, method: Any, address: str) -> None:
+    One send and one receive are under way at most. `events` is for one thread at a time; `send` is for any.
+    """
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        metadata = cygrpc.SendInitialMetadataOperation(None, 0)
+        status, initial = cygrpc.ReceiveStatusOnClientOperation(0), cygrpc.ReceiveInitialMetadataOperation(0)
+        begin = (((metadata, status), None), ((initial,), None))
+        lower: Any = channel
+        # Raises ValueError if the channel is closed.
+        self._call = lower._channel.segregated_call(0, _METHOD, None, None, None, None, begin, None)
+        self._lock = threading.Lock()
+        self._out: deque[bytes] = deque()
+        self._pending = len(begin)
+        self._sending = False
+        self._receiving = False
+        self.messages: deque[bytes] = deque()
+        #: The status code, details and trailers it ended with.
+        self.status: tuple[grpc.StatusCode, str, Any] | None = None
+
+    @property
+    def sending(self) -> bool:
+        """Whether a message is not off yet."""
+        return self._sending
+
+    def send(self, message: bytes) -> None:
+        """Send a message once those before it are off."""
+        with self._lock:
+            if self._sending:
+                self._out.append(message)
+            else:
+                self._sending = self._start(cygrpc.SendMessageOperation(message, 0))
+
+    def expect(self) -> None:
+        """Ask for a message, if that was not done yet."""
+        if not self._receiving:
+            with self._lock:
+                self._receiving = self._start(cygrpc.ReceiveMessageOperation(0))
+
+    def take_event(self) -> None:
+        """Wait for something to end. Ctrl-C ends the call, for grpc gives it up then."""
+        try:
+            event = self._call.next_event()
+        except BaseException:
+            with self._lock:
+                self._pending = 0
+                self.status = self.status or (grpc.StatusCode.CANCELLED, "the wait was interrupted", ())
+            raise
+        with self._lock:
+            self._pending -= 1
+            for operation in event.batch_operations:
+                self._ended(operation)
+
+    def _start(self, operation: Any) -> bool:
+        started = self.status is None and self._call.operate((operation,), None)
+        self._pending += bool(started)
+        return bool(started)
+
+    def _ended(self, operation: Any) -> None:
+        kind = operation.type()
+        if kind == cygrpc.OperationType.receive_message:
+            self._receiving = False
+            message = operation.message()
+            if message is not None:
+                self.messages.append(message)
+        elif kind == cygrpc.OperationType.send_message:
+            self._sending = bool(self._out) and self._start(cygrpc.SendMessageOperation(self._out.popleft(), 0))
+        elif kind == cygrpc.OperationType.receive_status_on_client:
+            code = _CODES.get(operation.code(), grpc.StatusCode.UNKNOWN)
+            self.status = (code, operation.details() or "", operation.trailing_metadata() or ())
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is under way any more, so that there are no events to wait for."""
+        return not self._pending
+
+    def cancel(self) -> None:
+        """End it; its last events come soon."""
+        self._call.cancel(cygrpc.StatusCode.cancelled, "given up")
+
+    def drain(self) -> None:
+        """Take the last events of a call that was ended, which frees it."""
+        while not self.over:
+            self.take_event()
+
+
+class Link:
+    """An open stream, for one thread that sends and one that receives."""
+
+    def __init__(self, channel: grpc.Channel, address: str) -> None:
         self._address = address
-        self._out: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        requests: Iterator[bytes] = iter(self._out.get, None)
-        self._call = method(requests)
+        self._call = _Call(channel)
+        self._reading = threading.Lock()
 
     def attach(
         self, session_id: str, writer: int, attempt: int, epoch: int, acknowledged: int
@@ -54,24 +150,35 @@ class Link:
         return response
 
     def send(self, request: bytes) -> None:
-        """Send a serialized StreamRequest, or nothing if the link is broken: `receive` tells."""
-        self._out.put(request)
+        """Send a serialized StreamRequest, or nothing if the link is broken: `receive` tells. Does not wait."""
+        self._call.send(request)
+
+    def push(self) -> None:
+        """Wait until what was sent is off, but for the answers that whoever receives takes meanwhile."""
+        call = self._call
+        if call.sending and self._reading.acquire(blocking=False):
+            try:
+                while call.sending and call.status is None:
+                    call.expect()  # or the server, which cannot answer, would not read
+                    call.take_event()
+            finally:
+                self._reading.release()
 
     def acknowledge(self, seq: int) -> None:
         """Tell that all answers through `seq` have come."""
         self.send(_wire.stream_acknowledge(seq))
 
     def receive(self) -> service_pb2.StreamResponse:
-        """Wait for the next message. Raises GradwireError, LinkBroken.
-
-        A wait that was interrupted has left the stream in the middle of a message; it must be dropped then.
-        """
-        try:
-            data: bytes = next(self._call)
-        except StopIteration:
-            raise LinkBroken(make_error(pb.REASON_UNAVAILABLE, "the server ended the stream", 14)) from None
-        except grpc.RpcError as error:
-            raise self._why(error) from None
+        """Wait for the next message. Raises GradwireError, LinkBroken. A wait that is interrupted ends the link."""
+        call = self._call
+        with self._reading:
+            while not call.messages:
+                if call.status is not None:
+                    call.drain()
+                    raise self._why(*call.status)
+                call.expect()
+                call.take_event()
+            data = call.messages.popleft()
         return service_pb2.StreamResponse.FromString(data)
 
     def receive_batch(self) -> tuple[service_pb2.RunResponse, int]:
@@ -84,20 +191,23 @@ class Link:
     @property
     def alive(self) -> bool:
         """Whether it is not known to be broken."""
-        return bool(self._call.is_active())
+        return self._call.status is None
 
     def drop(self) -> None:
         """Give it up; whoever waits for it is woken."""
-        self._call.cancel()
-        self._out.put(None)
+        with contextlib.suppress(ValueError):  # it has ended
+            self._call.cancel()
+        if self._reading.acquire(blocking=False):
+            try:
+                self._call.drain()
+            finally:
+                self._reading.release()
 
-    def _why(self, error: grpc.RpcError) -> Exception:
-        from gradwire._transport import to_error
-
-        found = to_error(error, self._address)
-        # A refusal of ours names its reason; what has none comes from the connection.
-        plain = "address" in found.metadata
-        broken = found.reason == "UNAVAILABLE" or (plain and isinstance(error, grpc.Call) and error.code() in _BREAKS)
+    def _why(self, code: grpc.StatusCode, details: str, trailers: Any) -> Exception:
+        if code is grpc.StatusCode.OK:
+            return LinkBroken(make_error(pb.REASON_UNAVAILABLE, "the server ended the stream", 14))
+        found, named = error_of_status(code, details, trailers, self._address)
+        broken = found.reason == "UNAVAILABLE" or (not named and code in _BREAKS)
         return LinkBroken(found) if broken else found
 
     def _unexpected(self, response: service_pb2.StreamResponse) -> GradwireError:

@@ -163,6 +163,7 @@ class Session:
                 self._refuse_if_unusable()
                 while not self._has_room():
                     self._receive()
+                self._delivery.push()
                 with shielded():
                     self._delivery.send(self._take_batch())
 
@@ -346,7 +347,7 @@ class Session:
         """Tell the server that the session is still wanted."""
         if self._unusable is None:
             request = service_pb2.KeepAliveRequest(session_id=self.session_id)
-            self._transport.call("KeepAlive", request, service_pb2.KeepAliveResponse, retried=False)
+            self._transport.call("KeepAlive", request, service_pb2.KeepAliveResponse, waits=())
 
     def close(self) -> None:
         """End the session and free its tensors. Closing again does nothing."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
-from gradwire._errors import GradwireError, make_error, reason_of_code
+from gradwire._errors import GradwireError, make_error
 from gradwire._link import Link
+from gradwire._status import error_of_call
 from gradwire._version import __version__
-from gradwire._wire import Details
 from gradwire.v1 import errors_pb2
 
 PROTOCOL = 1
@@ -40,24 +41,6 @@ _RETRY_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 _M = TypeVar("_M", bound=Message)
 
 
-def to_error(error: grpc.RpcError, address: str) -> GradwireError:
-    """What a failed call says, as an exception of ours."""
-    status: Any = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
-    text = (error.details() if isinstance(error, grpc.Call) else "") or str(status)
-    trailers: Any = (error.trailing_metadata() if isinstance(error, grpc.Call) else None) or ()
-    for key, value in trailers:
-        if key == "grpc-status-details-bin":
-            details = Details(value)
-            name = f"REASON_{details.reason}"
-            if name in errors_pb2.Reason.keys():  # noqa: SIM118 - it is no dict
-                reason = errors_pb2.Reason.Value(name)
-                return make_error(reason, details.message or text, details.code, details.metadata)
-    code = status.value[0]
-    if status is grpc.StatusCode.UNAVAILABLE:
-        text = f"the server at {address} cannot be reached: {text}"
-    return make_error(reason_of_code(code), text, code, {"address": address})
-
-
 class Transport:
     """A channel to one server."""
 
@@ -65,21 +48,23 @@ class Transport:
         self.address = address
         self._closing = threading.Event()
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
-        self._stream: Any = self._channel.stream_stream(
-            _SERVICE + "Stream", request_serializer=None, response_deserializer=None
-        )
         self._link: Link | None = None
 
     def call(
-        self, name: str, request: Message, answer: type[_M], timeout: float | None = 30.0, retried: bool = True
+        self,
+        name: str,
+        request: Message,
+        answer: type[_M],
+        timeout: float | None = 30.0,
+        waits: Sequence[float] | None = None,
     ) -> _M:
-        """A unary call. Raises GradwireError; repeats what did not reach the server, unless told otherwise."""
+        """A unary call. Raises GradwireError; repeats what did not reach the server, as patiently as `waits` tells."""
         if self.closed:
             raise self.closed_error()
         method = self._channel.unary_unary(
             _SERVICE + name, request_serializer=type(request).SerializeToString, response_deserializer=answer.FromString
         )
-        for wait in (*_RETRY_WAITS, None) if retried else (None,):
+        for wait in (*(_RETRY_WAITS if waits is None else waits), None):
             try:
                 # A future's wait, other than a plain call's, lets Ctrl-C through at once.
                 result: _M = method.future(request, timeout=timeout).result()
@@ -93,7 +78,7 @@ class Transport:
         raise AssertionError("the last try raises")
 
     def _refuse_unless_retriable(self, error: grpc.RpcError, wait: float | None) -> None:
-        found = to_error(error, self.address)
+        found = error_of_call(error, self.address)
         if wait is None or found.reason != "UNAVAILABLE":
             raise found from None
 
@@ -102,7 +87,7 @@ class Transport:
         if self._link is not None:
             self._link.drop()
         try:
-            self._link = Link(self._stream, self.address)
+            self._link = Link(self._channel, self.address)
         except ValueError:  # another thread has closed the channel
             raise self.closed_error() from None
         return self._link
@@ -119,7 +104,7 @@ class Transport:
         """What a broken call says, of what gRPC raises."""
         if self.closed or not isinstance(error, grpc.RpcError):  # cancelled with the channel
             return self.closed_error()
-        return to_error(error, self.address)
+        return error_of_call(error, self.address)
 
     @property
     def closed(self) -> bool:
