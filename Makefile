@@ -5,11 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test check stubs generate bench clean
+.PHONY: help demo test check stubs generate bench bench-gate clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -41,6 +41,9 @@ generate: $(VENV)/.installed-test ## regenerate the client's typed functions and
 
 bench: $(VENV)/.installed-dev ## measure; compares with PyTorch in process where torch is installed
 	$(BIN)/python -m benchmarks
+
+bench-gate: $(VENV)/.installed-dev ## fail where a ratio to PyTorch is much worse than the one committed; needs a quiet machine
+	$(BIN)/python -m benchmarks gate
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

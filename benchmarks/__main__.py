@@ -7,8 +7,12 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gradwire_server import blas
+
+if TYPE_CHECKING:
+    from benchmarks.measure import Result
 
 OUTPUT = Path("benchmarks/results")
 
@@ -103,6 +107,28 @@ def profile(options: argparse.Namespace) -> int:
     return 0
 
 
+def gate(options: argparse.Namespace) -> int:
+    """Compare ratios with the committed ones; fails where one has grown worse beyond tolerance."""
+    from benchmarks import report
+    from benchmarks.gate import COMMITTED, check, update
+
+    if not has_torch(options.threads):
+        return 1
+    print(report.heading(report.surroundings()))
+    print(report.header(), flush=True)
+
+    def show(result: Result) -> None:
+        print(report.row(result), flush=True)
+
+    if options.update:
+        update(options.only, show)
+        print(f"\nwritten to {COMMITTED}")
+        return 0
+    complaints = check(options.only, show)
+    print("\n" + ("\n".join(complaints) or "no ratio has grown worse"))
+    return bool(complaints)
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     common = argparse.ArgumentParser(add_help=False)
@@ -117,6 +143,11 @@ def parser() -> argparse.ArgumentParser:
     added.set_defaults(run=suite)
     commands.add_parser("ops", parents=[common], help=ops.__doc__).set_defaults(run=ops)
     commands.add_parser("small", parents=[common], help=small.__doc__).set_defaults(run=small)
+    added = commands.add_parser("gate", help=gate.__doc__)
+    added.add_argument("--only", default="", help="only the parts whose name contains this: ops, small, torch, tcp")
+    added.add_argument("--update", action="store_true", help="commit to what is measured now")
+    added.add_argument("--threads", type=int, default=min(2, blas.cores()), help="threads of PyTorch and of BLAS")
+    added.set_defaults(run=gate)
     added = commands.add_parser("profile", help=profile.__doc__)
     added.add_argument("workload", choices=("W1", "W2", "W2c", "W3", "W3c", "RTT"), help="c is compiled")
     added.add_argument("--seconds", type=float, default=10.0, help="how long to sample")

@@ -118,20 +118,16 @@ def seconds(run: Run) -> float:
     return time.perf_counter() - start
 
 
-def runs_for(run: Run, turn_seconds: float) -> int:
-    """How many runs fill a turn; the run must be warm."""
-    once = seconds(run)
-    if once < turn_seconds / 3:
-        once = min(once, seconds(run), seconds(run))
-    return max(1, min(10_000, math.ceil(turn_seconds / max(once, 1e-7))))
-
-
-def turn(run: Run, runs: int) -> float:
-    """The median of a turn's runs, after a pause in which the other side's threads stop spinning and one run more."""
+def turn(run: Run, turn_seconds: float) -> float:
+    """The median of so many seconds of runs, after a pause for the other side's threads and one run."""
     gc.collect()
     time.sleep(SETTLE_SECONDS)
     run()
-    return statistics.median(seconds(run) for _ in range(runs))
+    times = [seconds(run)]
+    end = time.perf_counter() + turn_seconds
+    while time.perf_counter() < end:
+        times.append(seconds(run))
+    return statistics.median(times)
 
 
 def compare(
@@ -140,11 +136,10 @@ def compare(
     """Fill a row: `per` is how many units of work a run does. Both must have been checked to do the same."""
     for run in (ours, theirs):
         run()
-    counts = runs_for(ours, turn_seconds), runs_for(theirs, turn_seconds)
     for number in range(turns):
         times = [0.0, 0.0]
         for side in (0, 1) if number % 2 == 0 else (1, 0):
-            times[side] = turn((ours, theirs)[side], counts[side]) / per
+            times[side] = turn((ours, theirs)[side], turn_seconds) / per
         result.add(*times)
     return result
 

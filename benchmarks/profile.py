@@ -1,8 +1,9 @@
 """Where a workload's time goes, by sampling its processes while it runs: `python -m benchmarks profile W1`.
 
-py-spy stops the client and the server so many times a second and notes the stacks of the threads that run. Samples are
-counted twice: by the function that runs (self), and by the layer, which is the innermost of the packages in LAYERS
-on the stack, so that NumPy called by a formula counts as the engine's.
+py-spy notes so many times a second which function holds the interpreter lock, in the client and in the server. Samples
+are counted twice: by that function, and by layer, the innermost of LAYERS on its stack, so that NumPy called by a
+formula counts as the engine's. What a process computes without the lock (matrix products, gRPC's own threads) is the
+rest of its processor time, which is given beside.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from benchmarks.processes import pipe
 from gradwire._workloads import LARGE, SMALL, Run, chain, round_trip, training
 
-RATE = 250
+RATE = 500
 # A frame of py-spy is "function (path:line)"; the first layer whose pattern is found in the path has it.
 LAYERS = {
     "engine: backward": r"gradwire_engine/(backward|graph)\.py",
@@ -71,18 +75,24 @@ def record(pid: int, seconds: float, output: Path) -> subprocess.Popen[str]:
     found = shutil.which("py-spy", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
     if found is None:
         raise SystemExit("py-spy is not installed: pip install py-spy")
-    command = [found, "record", "--full-filenames", f"--rate={RATE}"]
+    command = [found, "record", "--nonblocking", "--gil", "--full-filenames", f"--rate={RATE}"]
     command += [f"--duration={seconds:g}", "--format=raw", f"--output={output}", f"--pid={pid}"]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
-def table(title: str, counts: Counter[str], seconds: float, runs: int, most: int) -> str:
+def table(title: str, counts: Counter[str], runs: int, most: int) -> str:
     """The largest counts as milliseconds of one run and as shares."""
     total = sum(counts.values())
-    lines = [f"{title}: busy {total / RATE / seconds:.0%} of the time, {total / RATE / runs * 1e3:.2f} ms a run"]
+    lines = [f"{title}: {total / RATE / runs * 1e3:.2f} ms a run"]
     for name, count in counts.most_common(most):
         lines.append(f"  {count / RATE / runs * 1e3:9.3f} ms {count / total:6.1%}  {name}")
     return "\n".join(lines)
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor time that a process has taken."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def main(workload: str, seconds: float) -> None:
@@ -90,26 +100,29 @@ def main(workload: str, seconds: float) -> None:
     import gradwire
 
     run = WORKLOADS[workload](gradwire)
-    session = gradwire.current_session()
     for _ in range(3):
         run()
-    server: int = session._embedded._process.pid
-    count = 0
+    pids = {"client": os.getpid(), "server": int(gradwire.current_session()._embedded._process.pid)}
     with tempfile.TemporaryDirectory() as folder:
-        paths = {name: Path(folder) / name for name in ("client", "server")}
-        pids = {"client": os.getpid(), "server": server}
+        paths = {name: Path(folder) / name for name in pids}
         recordings = [record(pids[name], seconds, path) for name, path in paths.items()]
-        watchers = [threading.Thread(target=each.wait) for each in recordings]
-        for watcher in watchers:
-            watcher.start()
-        while any(watcher.is_alive() for watcher in watchers):
+        ended = threading.Thread(target=lambda: [each.wait() for each in recordings])
+        ended.start()
+        before = {name: processor_seconds(pid) for name, pid in pids.items()}
+        start, count = time.perf_counter(), 0
+        while ended.is_alive():
             run()
             count += 1
+        elapsed = time.perf_counter() - start
+        taken = {name: (processor_seconds(pid) - before[name]) / count for name, pid in pids.items()}
         for each in recordings:
             if each.returncode != 0:
                 raise SystemExit(f"py-spy: {pipe(each.stderr).read().strip()}")
-        print(f"{workload}: {count} runs in about {seconds:g} s, {seconds / count * 1e3:.2f} ms each, sampled\n")
+        print(f"{workload}: {count} runs while sampled, {elapsed / count * 1e3:.2f} ms each\n")
         for name, path in paths.items():
+            # py-spy samples for `seconds`, within the time that the runs took
             layers, functions = read(path)
-            print(table(f"{name}, by layer", layers, seconds, count, 12))
-            print(table(f"{name}, by function", functions, seconds, count, 15), end="\n\n")
+            runs = max(1, round(count * seconds / elapsed))
+            print(f"{name}: {taken[name] * 1e3:.2f} ms of processor time a run")
+            print(table("with the interpreter lock, by layer", layers, runs, 12))
+            print(table("with the interpreter lock, by function", functions, runs, 15), end="\n\n")
