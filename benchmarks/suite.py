@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -70,28 +70,53 @@ def beside_torch(turns: int) -> Iterator[Row]:
             yield row(f"{title}, against NumPy by hand", floor, build, hand, "NumPy by hand", steps)
 
 
-def over_tcp(turns: int) -> Iterator[Row]:
-    """Round trips and bulk over the loopback, beside the same by bare gRPC between two processes."""
+@contextmanager
+def connected(address: str, *, shared: bool) -> Iterator[None]:
+    """A default session at a server, with or without shared memory."""
     import gradwire
 
-    with ExitStack() as stack:
-        address, _ = stack.enter_context(served())
-        peer = Peer(stack.enter_context(bare()))
-        stack.callback(peer.close)
-        session = gradwire.connect(address)
-        stack.callback(session.close)
-        trip = round_trip(gradwire)
-        result = Result("suite", "RTT: tiny op + read", "bare stream echo", Bound(1.5, 1.2), unit="µs")
-        yield compare(result, trip, peer.echo, turns=turns)
-        yield from bulk(peer, turns)
+    before = os.environ.get("GRADWIRE_SHARED_MEMORY")
+    os.environ["GRADWIRE_SHARED_MEMORY"] = "1" if shared else "0"
+    try:
+        with closing(gradwire.connect(address)):
+            yield
+    finally:
+        if before is None:
+            del os.environ["GRADWIRE_SHARED_MEMORY"]
+        else:
+            os.environ["GRADWIRE_SHARED_MEMORY"] = before
 
 
-def bulk(peer: Peer, turns: int) -> Iterator[Row]:
-    """W4: 64 MiB up and down; the ratio is of throughput, so ours over theirs is their time over ours."""
+def over_tcp(turns: int) -> Iterator[Row]:
+    """Round trips and bulk over the loopback, beside the same by bare gRPC between two processes; shared memory."""
     import gradwire
 
     values = np.random.default_rng(0).standard_normal(BULK // 4, dtype=np.float32)
-    view = memoryview(values).cast("B")
+    view, target = memoryview(values).cast("B"), np.zeros_like(values)
+    with served() as (address, _), bare() as bare_address, closing(Peer(bare_address)) as peer:
+        if peer.upload(view) != BULK or peer.download(BULK) != BULK:
+            raise SystemExit("W4: the bare peer lost bytes")
+        with connected(address, shared=False):
+            trip = round_trip(gradwire)
+            result = Result("suite", "RTT: tiny op + read", "bare stream echo", Bound(1.5, 1.2), unit="µs")
+            yield compare(result, trip, peer.echo, turns=turns)
+            yield from bulk(
+                values,
+                "over TCP",
+                "bare chunked stream",
+                {"up": lambda: peer.upload(view), "down": lambda: peer.download(BULK)},
+                Bound(0.7, 0.95, at_least=True),
+                turns,
+            )
+        with connected(address, shared=True):
+            copy = functools.partial(np.copyto, target, values)
+            bound = Bound(0.3, 0.6, at_least=True)
+            yield from bulk(values, "by shared memory", "memcpy", {"up": copy, "down": copy}, bound, turns)
+
+
+def bulk(values: np.ndarray, how: str, peer: str, theirs: dict[str, Run], bound: Bound, turns: int) -> Iterator[Row]:
+    """W4: 64 MiB up and down; the ratio is of throughput, so it is their time over ours."""
+    import gradwire
 
     def up() -> Any:
         tensor = gradwire.tensor(values)
@@ -99,18 +124,15 @@ def bulk(peer: Peer, turns: int) -> Iterator[Row]:
         return tensor
 
     held = up()
-    if not np.array_equal(held.numpy(), values) or peer.upload(view) != BULK or peer.download(BULK) != BULK:
-        raise SystemExit("W4: what came back is not what was sent")
-    ways: dict[str, tuple[Run, Run]] = {
-        "up": (up, lambda: peer.upload(view)),
-        "down": (held.numpy, lambda: peer.download(BULK)),
-    }
-    for way, (ours, theirs) in ways.items():
-        result = Result("suite", f"W4 {way}: 64 MiB over TCP", "bare chunked stream", Bound(0.7, 0.95, at_least=True))
+    if not np.array_equal(held.numpy(), values):
+        raise SystemExit(f"W4 {how}: what came back is not what was sent")
+    ours: dict[str, Run] = {"up": up, "down": held.numpy}
+    for way, other in theirs.items():
+        result = Result("suite", f"W4 {way}: 64 MiB {how}", peer, bound)
         for number in range(turns + 1):
             pair = {False: 0.0, True: 0.0}
             for is_ours in (True, False) if number % 2 else (False, True):
-                pair[is_ours] = seconds(ours if is_ours else theirs)
+                pair[is_ours] = seconds(ours[way] if is_ours else other)
             if number:  # the first pair warms up
                 result.add(pair[True], pair[False], pair[False] / pair[True])
         yield result
