@@ -64,7 +64,7 @@ _NAMES = {
     "_functions": (
         "atleast_1d atleast_2d atleast_3d can_cast dsplit get_device hsplit is_complex is_conj is_floating_point "
         "is_inference is_neg is_nonzero is_same_size is_signed nonzero numel promote_types resolve_neg result_type "
-        "tensor_split typename vsplit where"
+        "tensor_split tensordot typename vsplit where"
     ),
     "nn.functional": (
         "adaptive_avg_pool1d alpha_dropout avg_pool1d bilinear celu_ channel_shuffle conv1d conv2d conv3d "

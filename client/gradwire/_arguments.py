@@ -125,6 +125,11 @@ def write_argument(message: pb.Argument, value: Any, values: Iterator[_wire.Valu
 
 def _write_list(message: pb.Argument, items: Any, values: Iterator[_wire.Value]) -> None:
     if any(isinstance(item, Handle) for item in items):
+        for place, item in enumerate(items):
+            if not isinstance(item, Handle):
+                raise TypeError(
+                    f"expected Tensor as element {place} in a list of tensors, but got {type(item).__name__}"
+                )
         message.tensors.ids.extend([_as_id(next(values)) for _ in items])
     elif any(isinstance(item, float) for item in items):
         message.floats.values.extend([next(values) if isinstance(item, float) else float(item) for item in items])

@@ -172,7 +172,7 @@ def _first_call(
         request.grad_mode = wire_mode(enabled)
         for place, value in enumerate(sent_args):
             argument = request.args.add()
-            if type(value) in (list, tuple) and not value and names[place : place + 1] == ("tensors",):
+            if type(value) in (list, tuple) and not value and names[place : place + 1] in (("tensors",), ("operands",)):
                 argument.tensors.SetInParent()  # an empty list does not show what it is a list of
             else:
                 write_argument(argument, value, remaining)
@@ -224,7 +224,7 @@ def _parameters(op: str) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str
     from gradwire import _ops
 
     name = op[:-1] if op.endswith("_") and not hasattr(_ops, op) else op
-    function = getattr(_ops, name, None)
+    function = getattr(_ops, name.replace(".", "_"), None)
     names = () if function is None else tuple(inspect.signature(function).parameters)
     return names, _ops.DEFAULTS.get(name, {}), _ops.NUMBERS.get(name, frozenset())
 

@@ -7,7 +7,7 @@ from typing import Any
 from gradwire import _dtypes
 from gradwire._call import _call
 from gradwire._dtypes import dtype
-from gradwire._errors import GradwireTypeError
+from gradwire._errors import GradwireTypeError, refuse
 from gradwire._tensor import Tensor
 
 _BOOL, _INT, _FLOAT, _COMPLEX = range(4)
@@ -68,6 +68,22 @@ def resolve_neg(input: Tensor) -> Tensor:
 def get_device(input: Tensor) -> int:
     """The number of its GPU, -1 on the CPU (torch.get_device)."""
     return input.get_device()
+
+
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """Products summed over the last dims of a and the first of b, or over two lists of dims (torch.tensordot).
+
+    dims: a number, two lists of one length, or a tensor of either, which is then waited for.
+    """
+    given = dims.tolist() if isinstance(dims, Tensor) else dims
+    if isinstance(given, (list, tuple)):
+        if len(given) != 2:
+            raise GradwireTypeError(f"tensordot(): dims must be a number or two lists of dims, not {given!r}")
+        first, second = ([one] if isinstance(one, int) else list(one) for one in given)
+        if len(first) != len(second):
+            raise refuse("both dimension lists should have same length")
+        given = (*first, *second)
+    return _call("tensordot", (a, b, given))
 
 
 def _parts(name: str, input: Tensor, places: Any, *dim: int) -> Any:

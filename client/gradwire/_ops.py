@@ -2997,6 +2997,7 @@ def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: i
 def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[int] = 2) -> Tensor:
     """Products summed over the last dims of a and the first of b, or over two lists of dims (torch.tensordot).
 
+    dims: a number; or a list, whose first half are dims of a and whose second dims of b.
     Raises EngineError: RUNTIME where the sizes differ.
     """
     return _call("tensordot", (a, b, dims))

@@ -148,6 +148,7 @@ def _follow(stale: Handle, view: ViewOf, family: Family) -> None:
 @cache
 def return_type(op: str, names: tuple[str, ...]) -> type[Any]:
     """The named tuple of an op with several results: torch.return_types.max."""
+    op = op.replace(".", "_")
     made: type[Any] = namedtuple(op, names)  # type: ignore[misc]
 
     def shown(self: Any) -> str:

@@ -476,6 +476,8 @@ class Op(Signature):
                 values.extend(value)
             elif value is not None:
                 values.append(value)
+        if not values:
+            return args  # an empty list, which the op refuses
         first = values[0]
         dtype: DType = first.dtype if hasattr(first, "dtype") else dtypes.of_number(first)
         float_kind = dtypes.category(dtype)

@@ -37,6 +37,11 @@ def test_every_promised_name_can_be_reached():
     [
         lambda t, x: t.einsum("ij,kj->ik", x, x),
         lambda t, x: t.einsum("ij,kj->ik", [x, x]),
+        lambda t, x: t.tensordot(x, x, dims=([0, 1], [0, 1])),
+        lambda t, x: t.tensordot(x, x, dims=([], [])),
+        lambda t, x: t.linalg.svd(x, full_matrices=False).S,
+        lambda t, x: t.linalg.slogdet(x[:, :2] + t.eye(2)).logabsdet,
+        lambda t, x: t.linalg.lstsq(x.T, t.ones(3, 1)).solution,
         lambda t, x: t.meshgrid(x[0], x[1], indexing="xy"),
         lambda t, x: t.meshgrid([x[0], x[1]], indexing="ij"),
         lambda t, x: t.broadcast_tensors(x, x[:1]),
@@ -85,6 +90,31 @@ def test_forms_of_call_agree_with_pytorch(story):
         return *[part.detach() for part in parts], gradient, *[part.grad_fn is None for part in parts]
 
     agree(told)
+
+
+@pytest.mark.usefixtures("session")
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda t: t.stack([]), RuntimeError),
+        (lambda t: t.cat([]), ValueError),
+        (lambda t: t.hstack([]), RuntimeError),
+        (lambda t: t.cat([t.ones(1), 2]), TypeError),
+        (lambda t: t.linalg.multi_dot([]), RuntimeError),
+        (lambda t: t.einsum("ij"), ValueError),
+        (lambda t: t.float_power(True, 64), TypeError),
+        (lambda t: t.full((2,), 300, dtype=t.int8), RuntimeError),
+        (lambda t: t.arange(0, 3, 1j), RuntimeError),
+        (lambda t: t.ones(2).norm(1j), RuntimeError),
+        (lambda t: t.tensordot(t.ones(2, 3), t.ones(3, 2), dims=([1], [0, 1])), RuntimeError),
+        (lambda t: t.tensordot(t.ones(2, 3), t.ones(3, 2), 3), RuntimeError),
+        (lambda t: t.polar(t.ones(2, dtype=t.int64), t.ones(2)), RuntimeError),
+    ],
+)
+def test_bad_calls_are_refused_with_pytorchs_exception(call, error):
+    for module in (torch, gradwire):
+        with pytest.raises(error):
+            call(module)
 
 
 @pytest.mark.usefixtures("session")

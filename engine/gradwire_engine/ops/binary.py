@@ -13,6 +13,7 @@ from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import conj, div, neg, real, sub
+from gradwire_engine.ops.checks import needs_tensor
 from gradwire_engine.ops.compare import eq, ge, gt, le, logical_and, logical_or, lt
 from gradwire_engine.ops.fill import where, zeros
 from gradwire_engine.ops.precision import through_float32
@@ -115,6 +116,7 @@ pow.grad(input=_pow_input, exponent=_pow_exponent)
 def float_power(input: Array | Number, exponent: Array | Number) -> Array:
     """pow in double precision (torch.float_power)."""
     values = (input, exponent)
+    needs_tensor("float_power", *values)
     is_complex = any(dtypes.category(dtypes.result_type(value)) == dtypes.COMPLEX for value in values)
     dtype = dtypes.complex128 if is_complex else dtypes.float64
     return pow(*(_cast(value, dtype) if hasattr(value, "dtype") else value for value in values))
@@ -130,7 +132,11 @@ def _cast(value: Any, dtype: Any) -> Any:
 def remainder(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """What is left of dividing, with the divisor's sign (torch.remainder)."""
     _refuse_zero_divisor(xp, input, other, "remainder_cpu")
-    return xp.remainder(input, other)
+    found = xp.remainder(input, other)
+    if getattr(found, "dtype", dtypes.int64).kind in "iub":
+        return found
+    # A zero has the dividend's sign in PyTorch.
+    return xp.where(found == 0, xp.copysign(found, input), found)
 
 
 @op(promote="same", node=lambda input, other: "FmodBackward1" if type(other) is Tensor else "FmodBackward0")

@@ -140,7 +140,9 @@ def einsum(equation: str, operands: list[Array]) -> Any:
     Raises EngineError: RUNTIME for an equation that does not fit the operands.
     """
     if not operands:
-        _refuse("must provide at least one operand")
+        raise EngineError(
+            Reason.ARGUMENT_VALUE, "einsum(): must specify the equation string and at least one operand", op="einsum"
+        )
     parsed = _Equation(equation, operands)
     value, labels = _take_diagonals(operands[0], parsed.inputs[0])
     for place in range(1, len(operands)):
@@ -155,14 +157,18 @@ def einsum(equation: str, operands: list[Array]) -> Any:
 def tensordot(a: Array, b: Array, dims: Ints = 2) -> Any:
     """Products summed over the last dims of a and the first of b, or over two lists of dims (torch.tensordot).
 
+    dims: a number; or a list, whose first half are dims of a and whose second dims of b.
     Raises EngineError: RUNTIME where the sizes differ.
     """
     if isinstance(dims, int):
         if dims < 0:
             raise EngineError(Reason.RUNTIME, f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(a.ndim, b.ndim):
+            raise EngineError(Reason.RUNTIME, f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
         over_a, over_b = tuple(range(a.ndim - dims, a.ndim)), tuple(range(dims))
     else:
-        first, second = dims
+        nested = len(dims) == 2 and not isinstance(dims[0], int)
+        first, second = dims if nested else (dims[: len(dims) // 2], dims[len(dims) // 2 :])
         over_a = normalize_dims(first, a.ndim) if first else ()
         over_b = normalize_dims(second, b.ndim) if second else ()
     if len(over_a) != len(over_b):

@@ -101,6 +101,12 @@ complex_.grad(real=lambda g: real(g), imag=lambda g: imaginary(g))
 @composite
 def polar(abs: Array, angle: Array) -> Array:
     """Complex numbers of moduli and angles (torch.polar)."""
+    if dtypes.category(abs.dtype) != dtypes.FLOAT or abs.dtype != angle.dtype:
+        a, b = dtypes.TITLES[abs.dtype], dtypes.TITLES[angle.dtype]
+        raise EngineError(
+            Reason.RUNTIME,
+            f"polar: Expected both inputs to be Half, Float or Double tensors of one dtype but got {a} and {b}",
+        )
     return complex_(abs * cos(angle), abs * sin(angle))
 
 

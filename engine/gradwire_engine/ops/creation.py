@@ -14,7 +14,7 @@ from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType, Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite
-from gradwire_engine.ops.checks import admit, ints
+from gradwire_engine.ops.checks import admit, fit_number, ints
 from gradwire_engine.tensor import tensor
 
 Ints = Any
@@ -72,8 +72,9 @@ def full(
 ) -> Array:
     """One value everywhere, of its own kind unless told (torch.full)."""
     shape, dtype = ints(size), dtype or dtypes.of_number(fill_value)
+    value = fit_number(fill_value, dtype)
     xp = place(device, shape, dtype)
-    return made(device, lambda: xp.full(shape, fill_value, dtype), requires_grad)
+    return made(device, lambda: xp.full(shape, value, dtype), requires_grad)
 
 
 @factory
@@ -113,6 +114,10 @@ def arange(
 ) -> Array:
     """start, start + step, ... below end; from 0 if only one number is given (torch.arange)."""
     first, last, by = (0, start, step) if end is None else (start, end, step)
+    for value in (first, last, by):
+        fit_number(value, dtypes.float64)
+    if dtype == dtypes.bool_:
+        raise EngineError(Reason.NOT_SUPPORTED, "\"arange_cpu\" not implemented for 'Bool'", op="arange")
     whole = all(isinstance(value, int) for value in (first, last, by))
     dtype = dtype or (dtypes.int64 if whole else dtypes.float32)
     count = _steps(first, last, by)
@@ -189,6 +194,7 @@ def logspace(
 
 def _like(input: Any, value: Any, dtype: DType | None, device: str | None, requires_grad: bool) -> Any:
     dtype, device = dtype or input.dtype, device or input.device
+    value = fit_number(value, dtype)
     xp = place(device, input.shape, dtype)
     return made(device, lambda: xp.full(input.shape, value, dtype), requires_grad)
 

@@ -14,7 +14,7 @@ from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import cast_array, op
 from gradwire_engine.ops.basic import expand, sum_to_size
-from gradwire_engine.ops.checks import admit, broadcast_shape
+from gradwire_engine.ops.checks import admit, broadcast_shape, fit_number
 from gradwire_engine.refusals import check_writable
 from gradwire_engine.tensor import Tensor
 
@@ -70,8 +70,10 @@ def masked_fill(xp: Any, input: Array, mask: Array, value: Array | Number) -> Ar
             f"masked_fill_ only supports boolean masks, but got mask with dtype {dtypes.name_of(mask.dtype)}",
         )
     admit(broadcast_shape(input.shape, mask.shape), input.dtype)
+    if not hasattr(value, "dtype"):
+        value = fit_number(value, input.dtype)
     kind = dtypes.category(value.dtype if hasattr(value, "dtype") else dtypes.of_number(value))
-    if kind > dtypes.category(input.dtype) >= dtypes.INT:
+    if hasattr(value, "dtype") and kind > dtypes.category(input.dtype) >= dtypes.INT:
         raise EngineError(
             Reason.DTYPE, f"value cannot be converted to type {dtypes.name_of(input.dtype)} without overflow"
         )
@@ -88,6 +90,7 @@ masked_fill.grad(
 def fill(xp: Any, input: Array, value: Array | Number) -> Array:
     """The value everywhere, in the input's shape and dtype (torch.Tensor.fill_)."""
     _refuse_wide(value)
+    value = value if hasattr(value, "dtype") else fit_number(value, input.dtype)
     return xp.full(input.shape, cast_array(value, input.dtype), input.dtype)
 
 

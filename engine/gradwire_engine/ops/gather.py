@@ -152,8 +152,7 @@ def _slices(value: Any, dim: int, index: Any) -> Any:
 
 def flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Array) -> Array:
     """Positions in the flattened tensor of the elements that an index along dim names."""
-    if index.dtype != dtypes.int64:
-        raise EngineError(Reason.RUNTIME, f"{name}(): Expected dtype int64 for index", op=name)
+    index = _whole_number(name, index)
     if index.ndim != len(shape) and index.size and not (index.ndim <= 1 and len(shape) <= 1):
         raise EngineError(
             Reason.RUNTIME, "Index tensor must have the same number of dimensions as input tensor", op=name
@@ -280,6 +279,13 @@ def scatter_add(input: Array, dim: int, index: Array, src: Array) -> Array:
 @composite
 def take_along_dim(input: Array, indices: Array, dim: int | None = None) -> Array:
     """gather, with input and indices broadcast but for dim; of the flattened tensor without (torch.take_along_dim)."""
+    if indices.dtype != dtypes.int64:
+        title = dtypes.TITLES[indices.dtype]
+        raise EngineError(
+            Reason.RUNTIME,
+            f"torch.take_along_dim(): dtype of indices should be Long but got {title}",
+            op="take_along_dim",
+        )
     if dim is None:
         return gather(flatten(input), 0, flatten(indices))
     if input.ndim != indices.ndim:
@@ -301,6 +307,9 @@ def _without(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
 @composite
 def take(input: Array, index: Array) -> Array:
     """Elements of the flattened tensor (torch.take)."""
+    if index.dtype != dtypes.int64:
+        title = dtypes.TITLES[index.dtype]
+        raise EngineError(Reason.RUNTIME, f"take(): Expected a long tensor for index, but got {title}", op="take")
     return (
         getitem(reshape(input, (-1,)), (index,))
         if index.ndim

@@ -101,7 +101,7 @@ def _positions(xp: Any, shape: tuple[int, ...], indices: list[Any]) -> list[Any]
 
 
 def _refuse_kind(index: Array) -> None:
-    if index.dtype.kind != "i":
+    if index.dtype not in (dtypes.int64, dtypes.int32):
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, "tensors used as indices must be long, int, byte or bool tensors")
 
 

@@ -48,7 +48,7 @@ def _check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
 def cat(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
     """Tensors one after the other along dim (torch.cat)."""
     if not tensors:
-        raise EngineError(Reason.RUNTIME, "torch.cat(): expected a non-empty list of Tensors")
+        raise EngineError(Reason.ARGUMENT_VALUE, "torch.cat(): expected a non-empty list of Tensors")
     axis = _check_cat([tensor.shape for tensor in tensors], dim)
     real = [tensor for tensor in tensors if not _is_nothing(tensor.shape)] or tensors[:1]
     shape = list(real[0].shape)
@@ -257,7 +257,7 @@ def diag(input: Array, diagonal: int = 0) -> Array:
 @composite(outputs=("...",))
 def broadcast_tensors(tensors: list[Array]) -> Array:
     """Views of one common shape (torch.broadcast_tensors)."""
-    shape = broadcast_shape(*(tensor.shape for tensor in tensors))
+    shape = broadcast_shape(*(tensor.shape for tensor in tensors)) if tensors else ()
     return tuple(tensor if tensor.shape == shape else expand(tensor, shape) for tensor in tensors)
 
 
@@ -308,26 +308,35 @@ def atleast_3d(input: Array) -> Array:
     return _at_least(input, 3)
 
 
+def _needs_some(name: str, tensors: list[Any]) -> None:
+    if not tensors:
+        raise EngineError(Reason.RUNTIME, f"{name} expects a non-empty TensorList", op=name)
+
+
 @composite
 def hstack(tensors: list[Array]) -> Array:
     """Joined along the second dimension; vectors along the first (torch.hstack)."""
+    _needs_some("hstack", tensors)
     return cat([_at_least(tensor, 1) for tensor in tensors], 0 if tensors and tensors[0].ndim <= 1 else 1)
 
 
 @composite
 def vstack(tensors: list[Array]) -> Array:
     """Joined along the first dimension, vectors as rows (torch.vstack)."""
+    _needs_some("vstack", tensors)
     return cat([_at_least(tensor, 2) for tensor in tensors], 0)
 
 
 @composite
 def dstack(tensors: list[Array]) -> Array:
     """Joined along the third dimension (torch.dstack)."""
+    _needs_some("dstack", tensors)
     return cat([_at_least(tensor, 3) for tensor in tensors], 2)
 
 
 @composite
 def column_stack(tensors: list[Array]) -> Array:
     """Joined along the second dimension, vectors as columns (torch.column_stack)."""
+    _needs_some("column_stack", tensors)
     columns = [reshape(tensor, (-1, 1)) if tensor.ndim <= 1 else tensor for tensor in tensors]
     return cat(columns, 1)
