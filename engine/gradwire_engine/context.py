@@ -50,6 +50,7 @@ class Context:
     cancelled: Callable[[], bool] | None = None
     inference: bool = False  # what is made inside can never be part of a graph
     command: Command = field(default_factory=Command)
+    tracer: Any = None  # what ops report to: tracing.Tracer
 
 
 _OUTSIDE = Context()

@@ -300,6 +300,8 @@ class Op(Signature):
             node = made.node = self.record(args, (made,))
             node.command = context.command.number
             made.requires_grad = True
+        if context.tracer is not None:
+            context.tracer.applied(self, args, made)
         return made
 
     def _look_again(self, view: Tensor, context: Context) -> None:
@@ -345,6 +347,8 @@ class Op(Signature):
                 for output, (item, flow) in enumerate(zip(made, flows, strict=True)):
                     if flow:
                         item.node, item.index, item.requires_grad = node, output, True
+        if context.tracer is not None:
+            context.tracer.applied(self, args, made)
         return type(results)(made)
 
     def plan(self, needed: int) -> Plan:
@@ -423,6 +427,8 @@ class Op(Signature):
         if node is not None:
             node.command = context.command.number
             self._rewrite_history(target, node)
+        if context.tracer is not None:
+            context.tracer.wrote(self, args, node is not None)
         return target
 
     def _rewrite_history(self, target: Tensor, node: Node) -> None:

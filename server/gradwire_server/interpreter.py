@@ -5,8 +5,10 @@ results there, by slot. What a step refuses ends the run; what was done before s
 tried again when memory is short.
 """
 
+import logging
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradwire.v1 import programs_pb2, types_pb2
@@ -14,6 +16,9 @@ from gradwire_engine import EngineError, Tensor
 from gradwire_engine.context import CURRENT, Context
 from gradwire_engine.device import module_for
 from gradwire_engine.dtypes import name_of
+from gradwire_engine.op import Op
+from gradwire_engine.plan import NotPlannable, Plan
+from gradwire_engine.tracing import Num, Tracer
 from gradwire_server import commands
 from gradwire_server.errors import Refusal, refusal_of
 from gradwire_server.programs import Input, Step, filled, find_program, refuse_argument
@@ -22,22 +27,30 @@ from gradwire_server.specs import fill_spec
 if TYPE_CHECKING:
     from gradwire_server.session import Session
 
+log = logging.getLogger("gradwire.server")
 MAX_REPEAT = 1 << 24
+MAX_PLANS = 4  # of a program, for inputs that lie or share memory in different ways
 _DISABLED = types_pb2.GRAD_MODE_DISABLED
 
 
 class Scope:
     """A repetition's tensors by slot, with what of a session the handlers of commands ask for."""
 
-    def __init__(self, session: "Session", store: dict[int, Tensor], numbers: Sequence[float]) -> None:
+    def __init__(
+        self, session: "Session", store: dict[int, Tensor], numbers: Sequence[float], tracer: Tracer | None = None
+    ) -> None:
         self.session = session
         self.store = store
         self.numbers = numbers
         self.limits = session.limits
         self.account = session.account
         self.names: dict[Tensor, int] = {}
+        self.tracer = tracer
         self.recording: Context = session.recording
         self.not_recording: Context = session.not_recording
+        if tracer is not None:
+            self.recording = replace(self.recording, tracer=tracer)
+            self.not_recording = replace(self.not_recording, tracer=tracer)
 
     def tensor(self, slot: int) -> Tensor:
         """The tensor of a slot. Raises Refusal: TENSOR_NOT_FOUND if a step before it made none."""
@@ -71,21 +84,48 @@ class Scope:
         """Do one step and drop what nobody needs any more."""
         if step.call is None:
             CURRENT.set(self.recording)
-            commands.HANDLERS[step.which](self, step.request, None)  # type: ignore[arg-type]
+            if self.tracer is None:
+                commands.HANDLERS[step.which](self, step.request, None)  # type: ignore[arg-type]
+            else:
+                self._trace(step, self.tracer)
         else:
             self._apply(step)
         for slot in step.dying:
             self.store.pop(slot, None)
 
+    def _trace(self, step: Step, tracer: Tracer) -> None:
+        """Do a step that is no op, and tell the tracer what it does."""
+        request, received = step.request, []
+        if step.which == "backward" and not request.create_graph and not request.inputs:
+            given = [self.tensor(slot) if slot else None for slot in request.gradients]
+            received = tracer.backward(self.tensors(request.tensors), given)
+        elif step.which == "set_grad" and not request.grad:
+            tracer.cleared(self.tensor(request.tensor))
+        elif step.which not in ("grad", "create"):
+            tracer.fail(f"{step.which} is no part of plans")
+        commands.HANDLERS[step.which](self, request, None)  # type: ignore[arg-type]
+        if step.which == "create":
+            tracer.created(self.tensor(request.id))
+        if tracer.failed is None:
+            tracer.delivered(received)
+
     def _apply(self, step: Step) -> None:
-        call, made = step.call, step.made
+        call, made, tracer = step.call, step.made, self.tracer
         assert call is not None
-        args = filled(step.args, self.tensor, self.numbers.__getitem__)
+        if tracer is None:
+            args = filled(step.args, self.tensor, self.numbers.__getitem__)
+        else:
+            args = filled(step.args, self.tensor, lambda place: Num.at(place, self.numbers[place]))
+            mark = tracer.mark()
         CURRENT.set(self.not_recording if step.request.grad_mode == _DISABLED else self.recording)
         result = call.apply(args)
         if call.in_place:
+            if tracer is not None and not isinstance(call.op, Op):
+                tracer.fail(f"{call.name} is a composite that works in place")
             return
         results = [result] if type(result) is Tensor else result
+        if tracer is not None and not isinstance(call.op, Op):
+            tracer.settle(mark, call.op, args, results)
         if len(made) > len(results):
             raise Refusal("ARGUMENT_VALUE", f"{call.name}() makes {len(results)} tensors, not {len(made)}")
         for slot, tensor in zip(made, results, strict=False):
@@ -173,8 +213,14 @@ class _Run:
 
     def once(self, repetition: int, numbers: Sequence[float]) -> list[Tensor]:
         """Run the steps once."""
-        store = {place + 1: self.slice(place, repetition) for place in range(len(self.inputs))}
-        scope = Scope(self.session, store, numbers)
+        bound = [self.slice(place, repetition) for place in range(len(self.inputs))] if self.sliced else self.inputs
+        plan = self._plan(bound)
+        if isinstance(plan, Plan):
+            try:
+                return plan.run(bound, numbers, self.session.recording)
+            except Exception as error:  # noqa: BLE001 - told as a refusal; the unforeseen is logged
+                raise self._failed(error, None, repetition) from None
+        scope = Scope(self.session, dict(enumerate(bound, 1)), numbers, plan)
         stopping = self.session.brake.stopping
         done = 0
         try:
@@ -185,7 +231,30 @@ class _Run:
                 done += 1
         except Exception as error:  # noqa: BLE001 - told as this step's refusal; the unforeseen is logged
             raise self._failed(error, done, repetition) from None
-        return scope.tensors(self.program.outputs)
+        outputs = scope.tensors(self.program.outputs)
+        if plan is not None:
+            self._keep_plan(plan, outputs)
+        return outputs
+
+    def _plan(self, bound: Sequence[Tensor]) -> Plan | Tracer | None:
+        """The plan that fits, or what a plan is made of in this run; None where there is to be none."""
+        for plan in self.program.plans:
+            if plan.fits(bound):
+                return plan
+        if self.program.tries >= MAX_PLANS:
+            return None
+        self.program.tries += 1
+        tracer = Tracer(bound)
+        return tracer if tracer.failed is None else None
+
+    def _keep_plan(self, tracer: Tracer, outputs: Sequence[Tensor]) -> None:
+        program = self.program
+        try:
+            program.plans.append(Plan(tracer, outputs, program.numbers, self.session.account))
+        except NotPlannable as why:
+            log.debug("a program is run step by step: %s", why)
+        except EngineError as why:  # no room for its memory
+            log.debug("a program is run step by step: %s", why)
 
     def _collect(self, repetition: int, outputs: Sequence[Tensor]) -> None:
         if not repetition:
@@ -202,12 +271,13 @@ class _Run:
         refusal = self.session.brake.refusal()
         return Refusal(refusal.reason, refusal.message.replace("; nothing has changed", ""))
 
-    def _failed(self, error: Exception, step: int, repetition: int) -> Refusal:
+    def _failed(self, error: Exception, step: int | None, repetition: int) -> Refusal:
         """What a step raised, with its place. Never one that lets the command be tried again from its start."""
         if isinstance(error, EngineError) and error.reason.value == "CANCELLED":
             error = self._stopped()
-        refusal = refusal_of(error, f"step {step} of a program")
-        refusal.metadata["step"] = str(step)
+        refusal = refusal_of(error, "a program" if step is None else f"step {step} of a program")
+        if step is not None:
+            refusal.metadata["step"] = str(step)
         refusal.metadata["repetition"] = str(repetition)
         return refusal
 

@@ -22,6 +22,7 @@ from gradwire_server.payload import dtype_of
 
 if TYPE_CHECKING:
     from gradwire_engine.dtypes import DType
+    from gradwire_engine.plan import Plan
     from gradwire_server.session import Session
 
 MAX_SLOT = 1 << 31
@@ -93,7 +94,8 @@ class Program:
                 refusal.metadata["step"] = str(number)
                 raise
         self.outputs = tuple(checker.known(slot) for slot in message.outputs)
-        self.passed: dict[Any, Any] = {}  # plans, by what they were made for
+        self.plans: list[Plan] = []
+        self.tries = 0  # runs that were traced for a plan
         self._mark_deaths()
         self.storage = Storage(len(raw) * _DECODED, session.account)
 

@@ -1,0 +1,411 @@
+"""Kernels of plans: an instruction's work written into memory that is there already.
+
+A kernel is chosen when a plan is made, from shapes and dtypes. It is a function of the memory it writes and of the
+arguments, and computes what the op or formula it stands for computes, to rounding. What has no kernel is computed as
+always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine.ops.activation import keep
+from gradwire_engine.tracing import Instr, NumRef, Ref, Reg
+
+Array = Any
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+# Elements that are worked on at a time, so that what one step wrote is still in the cache for the next.
+BLOCK = 1 << 14
+# From here on an update is worth being cut into blocks.
+LARGE = 1 << 16
+_ZEROS = {dtype: np.zeros(BLOCK, dtype) for dtype in _FLOATS}
+
+
+class Kernel:
+    """`run(out, *arguments)`; `takes` are the arguments whose memory may become the result's where they end here."""
+
+    __slots__ = ("run", "scratch", "takes", "transposed")
+
+    def __init__(
+        self, run: Callable[..., Any], takes: Sequence[int] = (), scratch: bool = False, transposed: bool = False
+    ) -> None:
+        self.run = run
+        self.takes = tuple(takes)
+        self.scratch = scratch  # whether `out` is memory for its own use, of the target's size
+        self.transposed = transposed  # whether the result lies column by column
+
+
+Choice = Callable[[Instr, Sequence[Reg]], "Kernel | None"]
+
+
+def _regs(instr: Instr, regs: Sequence[Reg]) -> list[Reg]:
+    return [regs[item] for item in instr.args if type(item) is Ref]
+
+
+def _plain(instr: Instr, regs: Sequence[Reg], out: Reg) -> bool:
+    """Whether all arguments are arrays of the result's floating dtype, or numbers, and broadcast to its shape."""
+    if out.dtype not in _FLOATS:
+        return False
+    for item in instr.args:
+        if type(item) is Ref:
+            reg = regs[item]
+            if reg.dtype != out.dtype or not _broadcasts(reg.shape, out.shape):
+                return False
+        elif type(item) not in (float, int, NumRef):
+            return False
+    return True
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(reversed(shape), reversed(to), strict=False))
+
+
+def _ufunc(ufunc: Any, operands: int) -> Choice:
+    """An op that is one ufunc of its first arguments; the others must have their defaults."""
+
+    def choose(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+        args, rest = instr.args[:operands], instr.args[operands:]
+        if any(item not in (None, 1) or type(item) in (Ref, NumRef) for item in rest):
+            return None
+        out = regs[instr.outs[0]]
+        if not _plain(Instr("", None, args, ()), regs, out) or not any(type(item) is Ref for item in args):
+            return None
+
+        def run(out: Array, *given: Any) -> None:
+            ufunc(*given[:operands], out)
+
+        return Kernel(run, [place for place, item in enumerate(args) if type(item) is Ref])
+
+    return choose
+
+
+def _scaled(ufunc: Any) -> Choice:
+    """input + alpha * other."""
+    plain = _ufunc(ufunc, 2)
+
+    def choose(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+        if type(instr.args[2]) in (int, float) and instr.args[2] == 1:
+            return plain(instr, regs)
+        out, other = regs[instr.outs[0]], instr.args[1]
+        if not _plain(instr, regs, out) or type(other) is not Ref or regs[other].shape != out.shape:
+            return None
+
+        def run(out: Array, a: Array, b: Array, alpha: Any) -> None:
+            np.multiply(b, alpha, out)
+            ufunc(a, out, out)
+
+        # Not the first one's memory, which is read after it would be written.
+        return Kernel(run, [1] if instr.args[0] != other else [])
+
+    return choose
+
+
+def _relu(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+    out = regs[instr.outs[0]]
+    return Kernel(_run_relu, [0]) if _plain(instr, regs, out) and out.shape else None
+
+
+def _run_relu(out: Array, x: Array) -> None:
+    if not x.flags.c_contiguous:
+        np.maximum(x, 0, out)
+        return
+    # Two arrays are compared several times faster than an array and a number.
+    flat, target, zeros = x.reshape(-1), out.reshape(-1), _ZEROS[out.dtype]
+    whole = flat.size - flat.size % BLOCK
+    if whole:
+        np.maximum(flat[:whole].reshape(-1, BLOCK), zeros, target[:whole].reshape(-1, BLOCK))
+    np.maximum(flat[whole:], zeros[: flat.size - whole], target[whole:])
+
+
+def _relu_backward(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+    out = regs[instr.outs[0]]
+    if not _plain(instr, regs, out) or any(reg.shape != out.shape for reg in _regs(instr, regs)) or not out.shape:
+        return None
+    mask = np.empty(out.shape, np.bool_)
+    bits = np.dtype(f"i{out.dtype.itemsize}")
+
+    def run(out: Array, g: Array, result: Array) -> None:
+        if not (g.flags.c_contiguous and result.flags.c_contiguous):
+            out[...] = keep(np, g, result != 0)
+            return
+        # Bits times 0 or 1, also for inf and nan.
+        np.not_equal(result, 0, mask)
+        np.multiply(g.view(bits), mask, out.view(bits))
+
+    return Kernel(run, [0])
+
+
+def _matmul(*, left_t: bool = False, right_t: bool = False, swap: bool = False, bias: bool = False) -> Choice:
+    """A product of two matrices. `swap`: the left factor comes second; `bias`: a row to add comes first."""
+
+    def choose(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+        out = regs[instr.outs[0]]
+        refs = instr.args[:3] if bias else instr.args[:2]
+        if out.dtype not in _FLOATS or not all(type(item) is Ref and regs[item].dtype == out.dtype for item in refs):
+            return None
+        if any(regs[item].shape[-1:] == () or len(regs[item].shape) != 2 for item in refs[1 if bias else 0 :]):
+            return None
+        if any(type(item) is not int or item != 1 for item in instr.args[len(refs) :]):
+            return None
+
+        def run(out: Array, *given: Any) -> None:
+            one, other = given[-2:]
+            if swap:
+                one, other = other, one
+            np.matmul(one.T if left_t else one, other.T if right_t else other, out)
+
+        def run_biased(out: Array, row: Array, one: Array, other: Array, *_: Any) -> None:
+            np.matmul(one, other, out)
+            np.add(out, row, out)
+
+        return Kernel(run_biased if bias else run)
+
+    return choose
+
+
+def _weight_transposed(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+    """The gradient of linear's weight: computed as the weight lies."""
+    out = regs[instr.outs[0]]
+    if out.dtype not in _FLOATS or any(reg.dtype != out.dtype or len(reg.shape) != 2 for reg in _regs(instr, regs)):
+        return None
+
+    def run(out: Array, g: Array, mat1: Array) -> None:
+        np.matmul(g.T, mat1, out.T)
+
+    return Kernel(run, transposed=True)
+
+
+def _passed_on(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+    """A gradient summed over the rows that a vector was added to."""
+    out, g = regs[instr.outs[0]], regs[instr.args[0]]
+    if out.dtype not in _FLOATS or g.dtype != out.dtype or len(g.shape) != 2 or out.shape != g.shape[1:]:
+        return None
+    if any(type(item) is not int or item != 1 for item in instr.args[1:]):
+        return None
+    ones = np.ones(g.shape[0], out.dtype)
+    if not out.shape[0] or not g.shape[0]:
+        return None
+
+    def run(out: Array, g: Array, *_: Any) -> None:
+        np.matmul(ones, g, out)
+
+    return Kernel(run)
+
+
+def _times(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+    """g * other, where nothing was broadcast."""
+    out = regs[instr.outs[0]]
+    if not _plain(instr, regs, out) or regs[instr.args[0]].shape != out.shape:
+        return None
+    return Kernel(lambda out, g, other: np.multiply(g, other, out), [0])
+
+
+def _log_softmax(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+    out = regs[instr.outs[0]]
+    dim, dtype = instr.args[1], instr.args[2]
+    if dtype is not None or len(out.shape) != 2 or dim not in (1, -1) or out.dtype not in _FLOATS or 0 in out.shape:
+        return None
+    if regs[instr.args[0]].dtype != out.dtype:
+        return None
+    columns = np.empty(out.shape[::-1], out.dtype)
+    shares = np.empty(out.shape, out.dtype)
+    row = np.empty(out.shape[0], out.dtype)
+    ones = np.ones(out.shape[1], out.dtype)
+
+    def run(out: Array, x: Array, *_: Any) -> None:
+        np.copyto(columns, x.T)
+        np.maximum.reduce(columns, 0, out=row)
+        np.subtract(x, row[:, None], out)
+        np.exp(out, shares)
+        np.matmul(shares, ones, row)
+        np.log(row, row)
+        np.subtract(out, row[:, None], out)
+
+    return Kernel(run, [0])
+
+
+class CrossEntropy:
+    """nll_loss of log_softmax and the gradient of both at once. Targets that are no classes are left to the ops."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.classes = shape[1]
+        self.starts = np.arange(0, shape[0] * shape[1], shape[1])
+        self.positions = np.empty(shape[0], np.int64)
+        self.picked = np.empty(shape[0], dtype)
+        self.count = dtype.type(shape[0])
+        self.is_plain = False
+
+    def forward(self, logs: Array, target: Array, fallback: Callable[[], Any]) -> Any:
+        """The mean of minus the logs at the targets."""
+        self.is_plain = bool(target.view(np.uint64).max() < self.classes)
+        if not self.is_plain:
+            return fallback()
+        np.add(self.starts, target, self.positions)
+        logs.reshape(-1).take(self.positions, out=self.picked, mode="wrap")
+        return np.asarray(-self.picked.sum() / self.count)
+
+    def backward(self, out: Array, g: Array, logs: Array, fallback: Callable[[], Any]) -> None:
+        """(softmax - one at the target) * g / count."""
+        if not self.is_plain:
+            np.copyto(out, fallback())
+            return
+        np.exp(logs, out)
+        flat = out.reshape(-1)
+        flat[self.positions] -= 1
+        np.multiply(out, g / self.count, out)
+
+
+def loss_backward(state: CrossEntropy, first: Instr, last: Instr) -> Kernel:
+    """The gradient of both ops in one step; where `state` says that targets are not plain, by their formulas."""
+    of_loss, of_logs, more, dim = first.what[2], last.what[2], first.args[2:], last.args[2]
+
+    def run(out: Array, g: Array, logs: Array, target: Array) -> None:
+        state.backward(out, g, logs, lambda: of_logs(of_loss(g, target, *more), logs, dim))
+
+    return Kernel(run, [1])
+
+
+OPS: dict[str, Choice] = {
+    "add": _scaled(np.add),
+    "sub": _scaled(np.subtract),
+    "mul": _ufunc(np.multiply, 2),
+    "div": _ufunc(np.true_divide, 2),
+    "maximum": _ufunc(np.maximum, 2),
+    "minimum": _ufunc(np.minimum, 2),
+    "neg": _ufunc(np.negative, 1),
+    "exp": _ufunc(np.exp, 1),
+    "log": _ufunc(np.log, 1),
+    "tanh": _ufunc(np.tanh, 1),
+    "sqrt": _ufunc(np.sqrt, 1),
+    "sin": _ufunc(np.sin, 1),
+    "cos": _ufunc(np.cos, 1),
+    "relu": _relu,
+    "mm": _matmul(),
+    "_linear_mm": _matmul(),
+    "_linear_addmm": _matmul(bias=True),
+    "addmm": _matmul(bias=True),
+    "log_softmax": _log_softmax,
+}
+FORMULAS: dict[tuple[str, str], Choice] = {
+    ("add", "input"): _passed_on,
+    ("add", "other"): _passed_on,
+    ("sub", "input"): _passed_on,
+    ("_linear_addmm", "input"): _passed_on,
+    ("mm", "input"): _matmul(right_t=True),
+    ("mm", "mat2"): _matmul(left_t=True, swap=True),
+    ("_linear_mm", "input"): _matmul(right_t=True),
+    ("_linear_addmm", "mat1"): _matmul(right_t=True),
+    ("_linear_addmm", "mat2"): _weight_transposed,
+    ("_linear_mm", "mat2"): _weight_transposed,
+    ("relu", "input"): _relu_backward,
+    ("mul", "input"): _times,
+    ("mul", "other"): _times,
+    ("exp", "input"): _times,
+}
+# Formulas that hand the gradient on as it is.
+SAME = frozenset((("add", "input"), ("add", "other"), ("sub", "input"), ("addcmul", "input"), ("addcdiv", "input")))
+
+
+def hands_on(instr: Instr, regs: Sequence[Reg]) -> bool:
+    """Whether an instruction's result is its first argument itself."""
+    if instr.kind != "formula" or instr.what[:2] not in SAME:
+        return False
+    given, out = instr.args[0], regs[instr.outs[0]]
+    if type(given) is not Ref or (len(instr.args) > 1 and instr.args[1] != 1):
+        return False
+    return regs[given].shape == out.shape and regs[given].dtype == out.dtype
+
+
+# In-place ops: (memory for itself, target, arguments).
+
+
+def _write(operands: int, run: Callable[..., Any], scratch: bool) -> Choice:
+    def choose(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+        target = instr.args[0]
+        if type(target) is not Ref or not _plain(instr, regs, regs[target]):
+            return None
+        if scratch and any(type(item) is Ref and regs[item].shape != regs[target].shape for item in instr.args[1:]):
+            return None
+        if len(instr.args) != operands:
+            return None
+        return Kernel(run, scratch=scratch)
+
+    return choose
+
+
+def _change(ufunc: Any) -> Choice:
+    """target += alpha * other."""
+
+    def scaled(out: Array, target: Array, other: Array, alpha: Any) -> None:
+        np.multiply(other, alpha, out)
+        ufunc(target, out, target)
+
+    simple = _write(3, lambda out, target, other, alpha: ufunc(target, other, target), False)
+    full = _write(3, scaled, True)
+
+    def choose(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+        alpha = instr.args[2]
+        is_one = type(alpha) in (int, float) and alpha == 1
+        if not is_one and type(instr.args[1]) is not Ref:
+            return None
+        return (simple if is_one else full)(instr, regs)
+
+    return choose
+
+
+def _addcmul(out: Array, target: Array, one: Array, other: Array, value: Any) -> None:
+    np.multiply(one, other, out)
+    np.multiply(out, value, out)
+    np.add(target, out, target)
+
+
+def _addcdiv(out: Array, target: Array, one: Array, other: Array, value: Any) -> None:
+    np.true_divide(one, other, out)
+    np.multiply(out, value, out)
+    np.add(target, out, target)
+
+
+WRITES: dict[str, Choice] = {
+    "add": _change(np.add),
+    "sub": _change(np.subtract),
+    "mul": _write(2, lambda out, target, other: np.multiply(target, other, target), False),
+    "addcmul": _write(5, _addcmul, True),
+    "addcdiv": _write(5, _addcdiv, True),
+    "zero": _write(1, lambda out, target: target.fill(0), False),
+}
+
+
+def choose(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+    """The kernel of an instruction, if it has one."""
+    if instr.kind == "op":
+        found = OPS.get(instr.what.name) if len(instr.outs) == 1 else None
+    elif instr.kind == "formula":
+        found = FORMULAS.get(instr.what[:2])
+    elif instr.kind == "write":
+        found = WRITES.get(instr.what.name)
+    elif instr.kind == "kernel":
+        return instr.what  # type: ignore[no-any-return]
+    elif instr.kind == "sum":
+        return Kernel(lambda out, one, other: np.add(one, other, out), [0, 1])
+    else:
+        found = None
+    return None if found is None else found(instr, regs)
+
+
+def in_blocks(kernel: Kernel, arguments: Sequence[Any]) -> list[Callable[[], Any]]:
+    """An update's calls, block by block: all arrays have the target's size and are row-major."""
+    size = arguments[0].size
+    cuts = [
+        [item.reshape(-1)[begin : begin + BLOCK] if getattr(item, "ndim", 0) else item for item in arguments]
+        for begin in range(0, size, BLOCK)
+    ]
+    scratch = np.empty(min(size, BLOCK), arguments[0].dtype)
+    run = kernel.run
+    return [_bound(run, scratch[: cut[0].size], cut) for cut in cuts]
+
+
+def _bound(run: Callable[..., Any], out: Array, arguments: Sequence[Any]) -> Callable[[], Any]:
+    return lambda: run(out, *arguments)

@@ -1,0 +1,680 @@
+"""Plans: a traced run made ready to be repeated at array level, without tensors, nodes or new memory.
+
+Made once: each instruction gets a kernel where there is one (kernels.py), results get memory that is used again when
+what it held has died, what only looks at other memory is looked up beforehand. What is left of a step is a list of
+calls. A plan holds for inputs as they were when it was traced: row-major, with gradients where they had some, sharing
+memory where they did.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import kernels
+from gradwire_engine.backward import fit
+from gradwire_engine.context import Account, Context
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.graph import Node
+from gradwire_engine.kernels import BLOCK, LARGE, CrossEntropy, Kernel, in_blocks
+from gradwire_engine.op import Op
+from gradwire_engine.tensor import Storage, Tensor
+from gradwire_engine.tracing import Instr, NumRef, Ref, Reg, Tracer, leaves
+
+Array = Any
+Code = Callable[[], Any]
+# Formulas that only look at the gradient in another way, where its memory allows it.
+_VIEWS = frozenset(
+    ("_transposed", "_fold", "_unsafe_view", "view", "reshape", "unsqueeze", "squeeze", "transpose", "t")
+)
+_NEVER = 1 << 60
+# A tensor that is exchanged for another before each run is copied to a place that stays, up to so many bytes.
+_COPIED = 16 << 20
+
+
+class NotPlannable(Exception):
+    """The run has results that a plan does not make. The message says which."""
+
+
+class Plan:
+    """A run that can be repeated. See the module's docstring."""
+
+    def __init__(self, tracer: Tracer, outputs: Sequence[Tensor], numbers: int, account: Account) -> None:
+        """Raises NotPlannable, EngineError: MEMORY_LIMIT."""
+        if tracer.failed is not None:
+            raise NotPlannable(tracer.failed)
+        self.regs = tracer.regs
+        self.input_regs = tracer.input_regs
+        self.entry = tracer.entry
+        self.numbers = np.zeros(numbers, np.float64)
+        self._number_arrays: dict[tuple[int, Any], Array] = {}
+        self.instrs = tracer.instrs
+        self.changes = {
+            place: tracer.changes[number] for place, number in enumerate(self.input_regs) if number in tracer.changes
+        }
+        self.grad_changes = {place: tracer.changes.get(number, 0) for place, number in self.entry.items()}
+        self.finals = self._find_finals(tracer)
+        self.outputs = [self._output(tracer, tensor, outputs) for tensor in outputs]
+        self._merge_scaled_updates()
+        self._alias()
+        self.kernels: list[Kernel | None] = [kernels.choose(instr, self.regs) for instr in self.instrs]
+        self._fuse_losses()
+        self.roots = self._find_roots()
+        self._own()
+        self.last = self._find_deaths()
+        self.memory: dict[int, Array] = {}
+        self.scratch: dict[int, Array] = {}
+        self.copied: dict[int, Array] = {}
+        self.bytes = 0
+        self._allocate()
+        account.admit(self.bytes)
+        self.storage = Storage(self.bytes, account)
+        self.dynamic_bytes = self._dynamic_bytes()
+        self.values: list[Any] = [None] * len(self.regs)
+        self.bound: list[Any] = []
+        self.held: list[Storage] = []  # of what is bound: while its memory is here, it is counted
+        self.pattern = _pattern(tracer.inputs)
+        self.code: list[Code] = []
+        self._dynamic: list[int] = []
+
+    # What the run leaves behind.
+
+    def _find_finals(self, tracer: Tracer) -> dict[int, int | None]:
+        """Of inputs whose gradient changes: its register afterwards, or None."""
+        found: dict[int, int | None] = {}
+        for place, tensor in enumerate(tracer.inputs):
+            if id(tensor) in tracer.grads and any(tensor is other for other in tracer.inputs[:place]) is False:
+                found[place] = tracer.grads[id(tensor)]
+        return found
+
+    def _output(self, tracer: Tracer, tensor: Tensor, outputs: Sequence[Tensor]) -> tuple[str, int, Any]:
+        for place, given in enumerate(tracer.inputs):
+            if given is tensor:
+                return ("input", place, None)
+            if given.grad is tensor:
+                return ("grad", place, None)
+        number = tracer.register_of(tensor)
+        if number is None or tensor.view is not None or tensor.grad is not None:
+            raise NotPlannable("an output is a view or has a gradient")
+        if self.regs[number].roots & {*self.input_regs, *self.entry.values()}:
+            raise NotPlannable("an output shares an input's memory")
+        if tensor.node is not None and not _is_spent(tensor.node):
+            raise NotPlannable("an output has a graph that backward has not passed")
+        which = next(place for place, other in enumerate(outputs) if other is tensor)
+        return ("array", number, (which, tensor.requires_grad, tensor.node and _Spent(tensor.node)))
+
+    # Rewriting.
+
+    def _replace(self, old: int, new: int) -> None:
+        for instr in self.instrs:
+            if old in instr.reads():
+                instr.args = _substituted(instr.args, old, new)
+        self.outputs = [
+            (kind, new if kind == "array" and number == old else number, more) for kind, number, more in self.outputs
+        ]
+        self.finals = {place: new if number == old else number for place, number in self.finals.items()}
+
+    def _uses(self, number: int) -> int:
+        kept = sum(kind == "array" and other == number for kind, other, _ in self.outputs)
+        return kept + sum(instr.reads().count(number) for instr in self.instrs) + [*self.finals.values()].count(number)
+
+    def _merge_scaled_updates(self) -> None:
+        """p -= rate * g: the product is not a result of its own, so it needs no memory of its own."""
+        for place, instr in enumerate(self.instrs):
+            if instr.kind != "write" or instr.what.name not in ("add", "sub") or not place:
+                continue
+            target, other, alpha = instr.args
+            product = self.instrs[place - 1]
+            if type(other) is not Ref or alpha != 1 or type(alpha) is not int or product.outs != (int(other),):
+                continue
+            if product.kind != "op" or product.what.name != "mul" or self._uses(int(other)) != 1:
+                continue
+            array, factor = product.args
+            if type(array) is not Ref and type(factor) is Ref:
+                array, factor = factor, array
+            is_update = type(array) is Ref and type(factor) in (float, NumRef) and int(array) != int(target)
+            if is_update and self.regs[array].shape == self.regs[target].shape:
+                instr.args = (target, array, factor)
+                product.kind = "nothing"
+        self.instrs = [instr for instr in self.instrs if instr.kind != "nothing"]
+
+    def _alias(self) -> None:
+        """Formulas that hand the gradient on make nothing."""
+        for instr in self.instrs:
+            if kernels.hands_on(instr, self.regs):
+                instr.kind = "nothing"
+                self._replace(instr.outs[0], int(instr.args[0]))
+        self.instrs = [instr for instr in self.instrs if instr.kind != "nothing"]
+
+    def _fuse_losses(self) -> None:
+        """Cross entropy of plain targets: its gradient follows from the logs in one step."""
+        for place, instr in enumerate(self.instrs):
+            if instr.kind != "op" or instr.what.name != "_nll_loss" or not self._is_plain_loss(instr):
+                continue
+            logs, target = instr.args[:2]
+            first = next((one for one in self.instrs if self._differentiates(one, instr)), None)
+            if first is None or self._uses(first.outs[0]) != 1:
+                continue
+            last = next(one for one in self.instrs if first.outs[0] in one.reads())
+            if last.kind != "formula" or last.what[:2] != ("log_softmax", "input") or last.args[1] != logs:
+                continue
+            state = CrossEntropy(self.regs[logs].shape, self.regs[logs].dtype)
+            self.instrs[place] = Instr("loss", (state, instr.what), instr.args, instr.outs)
+            first.kind = "nothing"
+            at = self.instrs.index(last)
+            self.kernels[at] = kernels.loss_backward(state, first, last)
+            self.instrs[at] = Instr("kernel", self.kernels[at], (first.args[0], logs, target), last.outs)
+        self._drop_nothing()
+
+    def _is_plain_loss(self, instr: Instr) -> bool:
+        logs, target, weight, reduction, ignored = instr.args
+        if weight is not None or reduction != "mean" or type(logs) is not Ref or type(target) is not Ref:
+            return False
+        one, other = self.regs[logs], self.regs[target]
+        made = any(
+            int(logs) in maker.outs and kernel is not None
+            for maker, kernel in zip(self.instrs, self.kernels, strict=True)
+        )
+        return bool(
+            made and len(one.shape) == 2 and 0 not in one.shape and ignored < 0
+            and other.dtype == np.int64 and other.shape == one.shape[:1]
+        )  # fmt: skip
+
+    def _differentiates(self, instr: Instr, loss: Instr) -> bool:
+        if instr.kind != "formula" or instr.what[:2] != ("_nll_loss", "input"):
+            return False
+        return (
+            tuple(instr.args[1:5]) == tuple(loss.args[1:5])
+            and self.regs[instr.outs[0]].shape == self.regs[loss.args[0]].shape
+        )
+
+    def _drop_nothing(self) -> None:
+        kept = [pair for pair in zip(self.instrs, self.kernels, strict=True) if pair[0].kind != "nothing"]
+        self.instrs, self.kernels = [pair[0] for pair in kept], [pair[1] for pair in kept]
+
+    def _find_roots(self) -> dict[int, frozenset[int]]:
+        """Of each register, those whose memory it may share."""
+        roots = {number: reg.roots for number, reg in enumerate(self.regs)}
+        for instr, kernel in zip(self.instrs, self.kernels, strict=True):
+            for out in instr.outs:
+                if out < 0:
+                    continue
+                own = frozenset((out,))
+                if kernel is not None or instr.kind in ("own", "constant", "loss") or self.regs[out].fresh:
+                    roots[out] = own
+                else:
+                    roots[out] = own.union(*[roots[read] for read in instr.reads()])
+        return roots
+
+    def _own(self) -> None:
+        """A leaf's gradient is the array that arrives, where nobody else has a use for that; else a copy."""
+        for place in range(len(self.instrs) - 1, -1, -1):
+            instr = self.instrs[place]
+            if instr.kind != "own":
+                continue
+            given, own = int(instr.args[0]), instr.outs[0]
+            lone = len(self.roots[given]) == 1 and self._is_made_here(given)
+            later = any(
+                self.roots[given] & self.roots[read] for other in self.instrs[place + 1 :] for read in other.reads()
+            )
+            kept = any(
+                kind == "array" and self.roots[number] & self.roots[given] for kind, number, _ in self.outputs
+            ) or any(number is not None and number != own and self.roots[number] & self.roots[given]
+                     for number in self.finals.values())  # fmt: skip
+            if lone and not later and not kept:
+                instr.kind = "nothing"
+                self._replace(own, given)
+        self._drop_nothing()
+
+    def _is_made_here(self, number: int) -> bool:
+        return any(number in instr.outs and instr.kind != "constant" for instr in self.instrs)
+
+    # Memory.
+
+    def _find_deaths(self) -> dict[int, int]:
+        """Of each root, the last instruction that uses its memory."""
+        last: dict[int, int] = {}
+        for place, instr in enumerate(self.instrs):
+            for number in (*instr.reads(), *(out for out in instr.outs if out >= 0)):
+                for root in self.roots[number]:
+                    last[root] = place
+        bound = {*self.input_regs, *self.entry.values()}
+        kept = [number for kind, number, _ in self.outputs if kind == "array"]
+        kept += [number for number in self.finals.values() if number is not None]
+        for number in (*bound, *kept):
+            for root in self.roots[number]:
+                last[root] = _NEVER
+        return last
+
+    def _allocate(self) -> None:
+        """Give each kernel's result its memory, taking over what dies at that very instruction or has died before."""
+        free: dict[tuple[int, Any], list[Array]] = {}
+        holder: dict[int, Array] = {}  # root -> the flat memory
+        for place, (instr, kernel) in enumerate(zip(self.instrs, self.kernels, strict=True)):
+            dying = {root for number in instr.reads() for root in self.roots[number] if self.last[root] == place}
+            if kernel is not None and instr.kind != "write":
+                out = instr.outs[0]
+                reg = self.regs[out]
+                flat = self._taken(instr, kernel, reg, dying, holder)
+                if flat is None:
+                    flat = self._fresh(reg, free)
+                holder[out] = flat
+                shaped = flat.reshape(reg.shape[::-1]).T if kernel.transposed else flat.reshape(reg.shape)
+                self.memory[out] = shaped
+                if self.last[out] == place:
+                    dying.add(out)
+            elif kernel is not None and kernel.scratch and self._size(instr) < LARGE:
+                reg = self.regs[instr.args[0]]
+                flat = self._fresh(reg, free)
+                self.scratch[id(instr)] = flat.reshape(reg.shape)
+                free.setdefault((flat.size, flat.dtype), []).append(flat)
+            for root in dying:
+                flat = holder.pop(root, None)
+                if flat is not None:
+                    free.setdefault((flat.size, flat.dtype), []).append(flat)
+
+    def _size(self, instr: Instr) -> int:
+        size = 1
+        for length in self.regs[instr.args[0]].shape:
+            size *= length
+        return size
+
+    def _taken(self, instr: Instr, kernel: Kernel, reg: Reg, dying: set[int], holder: dict[int, Array]) -> Array | None:
+        for position in kernel.takes:
+            given = instr.args[position]
+            if type(given) is not Ref or int(given) not in dying or int(given) not in holder:
+                continue
+            old = self.regs[given]
+            lone = self.roots[int(given)] == frozenset((int(given),))
+            if lone and old.shape == reg.shape and old.dtype == reg.dtype and not self._is_transposed(int(given)):
+                dying.discard(int(given))
+                return holder.pop(int(given))
+        return None
+
+    def _is_transposed(self, number: int) -> bool:
+        return not self.memory[number].flags.c_contiguous
+
+    def _fresh(self, reg: Reg, free: dict[tuple[int, Any], list[Array]]) -> Array:
+        size = int(np.prod(reg.shape, dtype=np.int64))
+        waiting = free.get((size, reg.dtype))
+        if waiting:
+            return waiting.pop()
+        self.bytes += size * reg.dtype.itemsize
+        return _aligned(size, reg.dtype)
+
+    def _dynamic_bytes(self) -> int:
+        made = [out for instr, kernel in zip(self.instrs, self.kernels, strict=True) if kernel is None
+                for out in instr.outs if out >= 0]  # fmt: skip
+        return sum(int(np.prod(self.regs[out].shape, dtype=np.int64)) * self.regs[out].dtype.itemsize for out in made)
+
+    # Binding.
+
+    def fits(self, inputs: Sequence[Tensor]) -> bool:
+        """Whether these inputs have gradients where those had that were traced, and lie as they did."""
+        entry = self.entry
+        for place, tensor in enumerate(inputs):
+            grad = tensor.grad
+            if (grad is not None) is not (place in entry) or tensor.node is not None or tensor.view is not None:
+                return False
+            flags = tensor.array.flags
+            if not flags.c_contiguous or not flags.writeable:
+                return False
+            if grad is not None and (grad.node is not None or not grad.array.flags.c_contiguous):
+                return False
+        return _pattern(inputs) == self.pattern
+
+    def _bind(self, arrays: list[Any]) -> None:
+        """Put these arrays in the inputs' places and make the code anew."""
+        values = self.values
+        for place, number in enumerate(self._bound_regs()):
+            copy = self.copied.get(place)
+            values[number] = arrays[place] if copy is None else copy
+        self.bound = arrays
+        self.code = []
+        self._dynamic = []
+        static = {*self.input_regs, *self.entry.values()}
+        for number, memory in self.memory.items():
+            values[number] = memory
+            static.add(number)
+        for instr, kernel in zip(self.instrs, self.kernels, strict=True):
+            self._translate(instr, kernel, static)
+
+    def _bound_regs(self) -> list[int]:
+        return [*self.input_regs, *self.entry.values()]
+
+    def _take(self, arrays: list[Any]) -> None:
+        """Bind what is given now: what is another array each time is copied to a place that stays."""
+        again = not self.bound
+        for place, (array, bound) in enumerate(zip(arrays, self.bound, strict=False)):
+            if array is not bound and place not in self.copied:
+                again = True
+                if self._may_copy(place, array):
+                    self.copied[place] = np.empty_like(array)
+        if again:
+            self._bind(arrays)
+        for place, copy in self.copied.items():
+            np.copyto(copy, arrays[place])
+
+    def _may_copy(self, place: int, array: Array) -> bool:
+        """Whether an input may be copied before a run instead of being bound: nobody writes to it or keeps it."""
+        if place >= len(self.input_regs) or place in self.changes or array.nbytes > _COPIED:
+            return False
+        number = self.input_regs[place]
+        if self.pattern.count(self.pattern[place]) > 1:
+            return False
+        kept = [final for final in self.finals.values() if final is not None]
+        return not any(number in self.roots[out] for out in kept)
+
+    # Code.
+
+    def _translate(self, instr: Instr, kernel: Kernel | None, static: set[int]) -> None:
+        if instr.kind == "constant":
+            self._constant(instr, static)
+            return
+        if kernel is not None:
+            self._call_kernel(instr, kernel, static)
+            return
+        if self._look_up(instr, static):
+            return
+        self._dynamic.extend(out for out in instr.outs if out >= 0)
+        self.code.append(self._plain(instr))
+
+    def _constant(self, instr: Instr, static: set[int]) -> None:
+        number = instr.outs[0]
+        written = any(other.kind == "write" and number in self.roots[int(other.args[0])] for other in self.instrs)
+        kept = any(kind == "array" and number in self.roots[out] for kind, out, _ in self.outputs)
+        if written or kept:
+            values, what = self.values, instr.what
+            self.code.append(lambda: values.__setitem__(number, what.copy()))
+            self._dynamic.append(number)
+        else:
+            self.values[number] = instr.what
+            static.add(number)
+
+    def _resolved(self, template: Any, static: set[int]) -> tuple[list[Any], bool]:
+        """A flat template's values, and whether all of them stay what they are."""
+        values: list[Any] = []
+        fixed = True
+        for item in template:
+            if type(item) is Ref:
+                values.append(self.values[item])
+                fixed = fixed and int(item) in static
+            else:
+                values.append(item)
+        return values, fixed
+
+    def _number(self, place: int, dtype: Any) -> Array:
+        """A number as an array that each run sets."""
+        key = (place, dtype)
+        if key not in self._number_arrays:
+            self._number_arrays[key] = np.zeros((), dtype)
+        return self._number_arrays[key]
+
+    def _call_kernel(self, instr: Instr, kernel: Kernel, static: set[int]) -> None:
+        writes = instr.kind == "write"
+        target = instr.args[0] if writes else instr.outs[0]
+        dtype = self.regs[target].dtype
+        template = [self._number(item, dtype) if type(item) is NumRef else item for item in instr.args]
+        arguments, fixed = self._resolved(template, static)
+        run = kernel.run
+        if not fixed:
+            values, out = self.values, self.scratch.get(id(instr)) if writes else self.memory[target]
+            if writes and kernel.scratch and out is None:
+                out = np.empty(self.regs[target].shape, dtype)
+            refs = [(place, int(item)) for place, item in enumerate(instr.args) if type(item) is Ref]
+
+            def call() -> None:
+                given = list(arguments)
+                for place, number in refs:
+                    given[place] = values[number]
+                run(out, *given)
+
+            self.code.append(call)
+        elif writes and self._size(instr) >= LARGE and self._is_flat(arguments):
+            self.code.extend(in_blocks(kernel, arguments))
+        elif writes:
+            self.code.append(functools.partial(run, self.scratch.get(id(instr)), *arguments))
+        else:
+            self.code.append(functools.partial(run, self.memory[target], *arguments))
+
+    def _is_flat(self, arguments: Sequence[Any]) -> bool:
+        size = arguments[0].size
+        return all(
+            not getattr(item, "ndim", 0) or (item.size == size and item.flags.c_contiguous) for item in arguments
+        )
+
+    def _look_up(self, instr: Instr, static: set[int]) -> bool:
+        """What only shows memory that stays in another way is looked up now."""
+        single = len(instr.outs) == 1 and instr.kind in ("op", "formula")
+        if not single or not all(int(read) in static for read in instr.reads()):
+            return False
+        if any(type(item) is NumRef for item in leaves(instr.args)):
+            return False
+        name = instr.what.name if instr.kind == "op" else instr.what[0]
+        if not (instr.what.view if instr.kind == "op" else name in _VIEWS):
+            return False
+        number = instr.outs[0]
+        args = _filled(instr.args, self.values, self.numbers)
+        shown = instr.what.compute(args) if instr.kind == "op" else self._fitted(instr.what[2](*args), number)
+        if type(shown) is not np.ndarray or not any(
+            np.may_share_memory(shown, self.values[read]) for read in instr.reads()
+        ):
+            return False
+        self.values[number] = shown
+        static.add(number)
+        return True
+
+    def _fitted(self, gradient: Any, number: int) -> Any:
+        reg = self.regs[number]
+        return fit(gradient, (reg.shape, reg.dtype))
+
+    def _plain(self, instr: Instr) -> Code:
+        """An instruction as it always is computed."""
+        values, numbers, args, outs, what = self.values, self.numbers, instr.args, instr.outs, instr.what
+        kind = instr.kind
+        if kind == "op":
+            single = outs[0]
+
+            def op() -> None:
+                result = what.compute(_filled(args, values, numbers))
+                if type(result) in (tuple, list):
+                    for number, array in zip(outs, result, strict=True):
+                        values[number] = np.asarray(array)
+                else:
+                    values[single] = np.asarray(result)
+
+            return op
+        if kind == "formula":
+            number, formula = outs[0], what[2]
+            wanted = (self.regs[number].shape, self.regs[number].dtype)
+
+            def propagate() -> None:
+                values[number] = fit(formula(*_filled(args, values, numbers)), wanted)
+
+            return propagate
+        if kind == "spread":
+            return self._plain_spread(instr)
+        if kind == "loss":
+            return self._loss(instr)
+        if kind == "call":
+
+            def call() -> None:
+                result = what.apply(_filled(args, values, numbers, Tensor))
+                results = result if type(result) in (tuple, list) else [result]
+                for number, tensor in zip(outs, results, strict=True):
+                    values[number] = tensor.array
+
+            return call
+        if kind == "own":
+            return lambda: values.__setitem__(outs[0], np.array(values[args[0]], order="C"))
+        if kind == "accumulate":
+            return lambda: np.add(values[args[0]], values[args[1]], values[args[0]])
+        return lambda: _write(what, _filled(args, values, numbers))
+
+    def _loss(self, instr: Instr) -> Code:
+        state, op = instr.what
+        values, numbers, args, number = self.values, self.numbers, instr.args, instr.outs[0]
+        logs, target = args[:2]
+
+        def loss() -> None:
+            values[number] = state.forward(
+                values[logs], values[target], lambda: np.asarray(op.compute(_filled(args, values, numbers)))
+            )
+
+        return loss
+
+    def _plain_spread(self, instr: Instr) -> Code:
+        formula, single = instr.what
+        values, numbers, args = self.values, self.numbers, instr.args
+        wanted = [(out, (self.regs[out].shape, self.regs[out].dtype)) if out >= 0 else None for out in instr.outs]
+
+        def spread() -> None:
+            result = formula(*_filled(args, values, numbers))
+            for part, place in zip((result,) if single else result, wanted, strict=True):
+                if place is not None:
+                    values[place[0]] = fit(part, place[1])
+
+        return spread
+
+    # Running.
+
+    def run(self, inputs: Sequence[Tensor], numbers: Sequence[float], context: Context) -> list[Tensor]:
+        """Run once; the outputs. `inputs` must fit. Raises EngineError as the ops do, MEMORY_LIMIT, CANCELLED."""
+        if context.cancelled is not None and context.cancelled():
+            raise EngineError(Reason.CANCELLED, "the program was cancelled")
+        if self.dynamic_bytes:
+            context.account.admit(self.dynamic_bytes)
+        arrays = [tensor.array for tensor in inputs]
+        if self.entry:
+            arrays += [inputs[place].grad.array for place in self.entry]  # type: ignore[union-attr]
+        self._take(arrays)
+        self.held = [tensor.storage for tensor in inputs]
+        if numbers:
+            self.numbers[:] = numbers
+            for (place, _), array in self._number_arrays.items():
+                array[()] = numbers[place]
+        try:
+            for call in self.code:
+                call()
+            return self._finish(inputs)
+        finally:
+            for place, count in self.changes.items():
+                for _ in range(count):
+                    inputs[place].storage.changed()
+            for number in self._dynamic:
+                self.values[number] = None
+
+    def _finish(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        for place, count in self.grad_changes.items():
+            held = inputs[place].grad
+            for _ in range(count if held is not None else 0):
+                held.storage.changed()  # type: ignore[union-attr]
+        for place, number in self.finals.items():
+            tensor = inputs[place]
+            if number is None:
+                if tensor.state is not None:
+                    tensor.state.grad = None
+            elif number != self.entry.get(place):
+                tensor.grad = Tensor(np.array(self.values[number], order="C"))
+        made: dict[tuple[int, int], Tensor] = {}
+        storages: dict[int, Tensor] = {}
+        return [self._answer(inputs, output, made, storages) for output in self.outputs]
+
+    def _answer(self, inputs: Sequence[Tensor], output: Any, made: Any, storages: Any) -> Tensor:
+        kind, number, more = output
+        tensor: Tensor | None
+        if kind == "input":
+            tensor = inputs[number]
+            return tensor
+        if kind == "grad":
+            tensor = inputs[number].grad
+            assert tensor is not None
+            return tensor
+        which, requires_grad, spent = more
+        tensor = made.get(which)
+        if tensor is None:
+            first = storages.get(number)
+            if first is None:
+                tensor = storages[number] = Tensor(np.array(self.values[number], order="C"), requires_grad)
+            else:  # a detached one
+                tensor = Tensor(first.array, requires_grad, first.storage)
+            if spent is not None:
+                tensor.node = spent.node()
+            made[which] = tensor
+        return tensor
+
+
+class _Spent:
+    """A node that backward has passed, to be made again for the output of another run."""
+
+    def __init__(self, node: Node) -> None:
+        self.op, self.name, self.plan = node.op, node.name, node.plan
+
+    def node(self) -> Node:
+        """A node of the same name, whose saved values are gone."""
+        made = Node(self.op, self.name, self.plan, (), (), ())
+        made.freed = True
+        return made
+
+
+def _is_spent(node: Any) -> bool:
+    """Whether a second backward would be refused: some node behind it has freed what it saved."""
+    seen = {node}
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if one.freed:
+            return True
+        for edge in one.edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                waiting.append(edge[0])
+    return False
+
+
+def _pattern(inputs: Sequence[Tensor]) -> tuple[int, ...]:
+    """Which inputs share memory: of each the place of the first one with the same."""
+    first: dict[int, int] = {}
+    return tuple([first.setdefault(id(one.storage.owner or one.storage), place) for place, one in enumerate(inputs)])
+
+
+def _aligned(size: int, dtype: Any) -> Array:
+    """Memory that begins at a cache line."""
+    raw = np.empty(size * dtype.itemsize + 64, np.uint8)
+    begin = -raw.ctypes.data % 64
+    return raw[begin : begin + size * dtype.itemsize].view(dtype)
+
+
+def _substituted(value: Any, old: int, new: int) -> Any:
+    kind = type(value)
+    if kind is Ref:
+        return Ref(new) if value == old else value
+    if kind in (list, tuple):
+        return kind([_substituted(item, old, new) for item in value])
+    return value
+
+
+def _filled(value: Any, values: list[Any], numbers: Array, wrap: Any = None) -> Any:
+    """A template with arrays, or what `wrap` makes of them, and numbers in their places."""
+    kind = type(value)
+    if kind is Ref:
+        return values[value] if wrap is None else wrap(values[value])
+    if kind is NumRef:
+        return float(numbers[value])
+    if kind is tuple or kind is list:
+        return kind([_filled(item, values, numbers, wrap) for item in value])
+    return value
+
+
+def _write(op: Op, args: tuple[Any, ...]) -> None:
+    """An in-place op on arrays."""
+    if op.writes_always and op.writer is not None:
+        op.writer(np, *args)
+    else:
+        args[0][...] = op.compute(args)
+
+
+__all__ = ["BLOCK", "NotPlannable", "Plan"]
