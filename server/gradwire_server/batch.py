@@ -153,6 +153,8 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
             if span <= repeated:
                 repeated -= span
                 continue
+        if clock() >= session.turn_ends:  # never after the last: its answer is there
+            yield
         timeout = command.timeout_ms
         if timeout:
             brake.limit(timeout)
@@ -161,8 +163,6 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
             repeated = 0
         else:
             _run_command(session, writer, command, results)
-            if clock() >= session.turn_ends:
-                yield
         if timeout:
             brake.limit(0)
 

@@ -141,6 +141,8 @@ def run_calls(
     brake, running, clock = session.brake, session.command, time.monotonic
     origin = writer.command_number(0)
     for seq, (prepared, at) in enumerate(plan[repeated:], writer.applied + 1):
+        if clock() >= session.turn_ends:
+            yield
         brake.seq = seq
         running.number = origin | seq
         try:
@@ -154,8 +156,6 @@ def run_calls(
                 refused.fill(results.add(seq=seq).error)
                 session.poison_ids(prepared.new_ids(ids, at), refused, seq, writer.number)
         writer.applied = seq
-        if clock() >= session.turn_ends:
-            yield
 
 
 def _read(writer: Writer, calls: commands_pb2.Calls) -> tuple[Words, list[float], list[tuple[Prepared, int]]]:

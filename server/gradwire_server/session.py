@@ -112,6 +112,8 @@ class Session:
         self.line: deque[Pending] = deque()  # calls that wait for their turn, in order
         self.parked: list[Pending] = []  # batches that came before the one that precedes them
         self.turn_ends = 0.0
+        self.used = 0.0  # seconds computed, less what was made up for by having nothing to do
+        self.idle_since = 0.0
         self.writers: dict[int, Writer] = {}
         self.memory = Memory(limits.remembered_bytes // 2, limits.remembered_responses)
         self.max_tensors = limits.max_session_tensors

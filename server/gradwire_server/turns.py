@@ -1,8 +1,11 @@
 """Turns: the sessions of a worker take turns at computing, so that a long batch of one keeps no other waiting.
 
-A session's calls are applied in the order in which they came, one after the other. A turn is a few milliseconds of
-one session's calls; a batch that is not done by then goes on in the session's next turn. A batch that came before its
-predecessor is parked until that one has come, for a bounded time.
+A session's calls are applied in the order in which they came, one after the other. A turn is some milliseconds of
+one session's calls, enough to be worth filling the processor's caches for; a batch that is not done by then goes on in
+the session's next turn. A session that computes little is not kept waiting that long: a turn has slices of a
+millisecond, and such a session gets one between two of them.
+
+A batch that came before its predecessor is parked until that one has come, for a bounded time.
 """
 
 import time
@@ -15,7 +18,12 @@ from gradwire_server.errors import refusal_of
 from gradwire_server.host import Host
 from gradwire_server.session import Pending, Session
 
-TURN_SECONDS = 0.001
+TURN_SECONDS = 0.01
+SLICE_SECONDS = 0.001
+# A session is light that has had nothing to do for so many times as long as it has computed; more than some
+# computing is not held against it.
+_LIGHT = 2
+_MOST_USED = 0.1
 # Gives a call's result, or what it raised, to whoever waits.
 Answer = Callable[[Pending, bytes, Exception | None], None]
 
@@ -30,34 +38,71 @@ class Source(Protocol):
 class Turns:
     """The calls of a host's sessions. Used by the compute thread alone."""
 
-    def __init__(self, host: Host, answer: Answer, seconds: float = TURN_SECONDS) -> None:
+    def __init__(
+        self, host: Host, answer: Answer, seconds: float = TURN_SECONDS, slice_seconds: float = SLICE_SECONDS
+    ) -> None:
         self.host = host
         self.answer = answer
         self.seconds = seconds
-        self.ring: deque[Session] = deque()  # sessions that have something to do, the next one first
+        self.slice_seconds = slice_seconds
+        self.ring: deque[Session] = deque()  # sessions that have something to do; the first one's turn it is
+        self.light: deque[Session] = deque()  # of those, the ones that computed little lately are here instead
         self.waiting: set[Session] = set()  # sessions that have parked batches
+        self._turn: Session | None = None
+        self._turn_ends = 0.0
+        self._was_light = False
+
+    @property
+    def runnable(self) -> bool:
+        """Whether there is something to compute."""
+        return bool(self.ring or self.light)
 
     def add(self, call: Pending) -> None:
         """A call has come."""
         line = call.session.line
         line.append(call)
         if len(line) == 1:
-            self.ring.append(call.session)
+            self._enter(call.session)
 
-    def turn(self) -> None:
-        """Let the next session compute; there must be one."""
-        session = self.ring.popleft()
-        session.turn_ends = time.monotonic() + self.seconds
+    def _enter(self, session: Session) -> None:
+        """A session has something to do again."""
+        idle = time.monotonic() - session.idle_since
+        session.used = max(0.0, session.used - idle / _LIGHT)
+        (self.ring if session.used else self.light).append(session)
+
+    def slice(self) -> None:
+        """Compute for a slice: a light session, every other time, else the one whose turn it is. There must be one."""
+        self._was_light = bool(self.light) and not (self._was_light and self.ring)
+        if self._was_light:
+            session = self.light.popleft()
+            self._compute(session)
+            if session.line:
+                self.ring.append(session)
+            return
+        session = self.ring[0]
+        if session is not self._turn:
+            self._turn, self._turn_ends = session, time.monotonic() + self.seconds
+        self._compute(session)
+        if not session.line:
+            self.ring.popleft()
+            self._turn = None
+        elif time.monotonic() >= self._turn_ends:
+            self.ring.rotate(-1)
+            self._turn = None
+
+    def _compute(self, session: Session) -> None:
+        """Let a session compute for a slice."""
+        began = time.monotonic()
+        session.turn_ends = began + self.slice_seconds
         line = session.line
-        while line:
-            call = line[0]
-            if not self._step(call):
-                break
+        while line and self._step(line[0]):
             line.popleft()
             if time.monotonic() >= session.turn_ends:
                 break
-        if line:
-            self.ring.append(session)
+        now = time.monotonic()
+        session.used = min(_MOST_USED, session.used + now - began)
+        if not line:
+            session.idle_since = now
 
     def _step(self, call: Pending) -> bool:
         """Compute until the call is done or the turn is over; whether it is done, or parked."""
@@ -118,7 +163,7 @@ class Turns:
                 idle = not session.line
                 self._unpark(session)
                 if idle:
-                    self.ring.append(session)
+                    self._enter(session)
 
 
 def work(turns: Turns, source: Source, before: Callable[[], None]) -> None:
@@ -126,15 +171,15 @@ def work(turns: Turns, source: Source, before: Callable[[], None]) -> None:
     ended = False
     while True:
         if not ended:
-            calls = source.take(0.0 if turns.ring else turns.patience())
+            calls = source.take(0.0 if turns.runnable else turns.patience())
             ended = calls is None
             for call in calls or ():
                 turns.add(call)
             del calls
         if turns.waiting:
             turns.give_up()
-        if turns.ring:
+        if turns.runnable:
             before()
-            turns.turn()
+            turns.slice()
         elif ended:
             return

@@ -13,7 +13,7 @@ import pytest
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2
 from gradwire_server.errors import Refusal
-from gradwire_server.host import METHODS, Host
+from gradwire_server.host import METHODS, NUMBER, Host
 from gradwire_server.ledger import Ledger
 from gradwire_server.pipe import HEAD, Inbox, head
 from gradwire_server.session import Pending
@@ -193,7 +193,7 @@ class Playing:
         self.host = Host(LIMITS.resolved(), Ledger(1))
         self.done: list[int] = []
         self.failures: list[Exception | None] = []
-        self.turns = Turns(self.host, self._answer, seconds=0.0)
+        self.turns = Turns(self.host, self._answer, seconds=0.0, slice_seconds=0.0)
         for number in (1, 2):
             self.add("Open", number, b"", 0)
         self.play()
@@ -212,17 +212,17 @@ class Playing:
         self.add("Run", number, request.SerializeToString(), ticket)
 
     def play(self) -> None:
-        while self.turns.ring:
-            self.turns.turn()
+        while self.turns.runnable:
+            self.turns.slice()
 
 
 def test_a_huge_batch_does_not_starve_another_session() -> None:
     playing = Playing()
     playing.batch(1, ticket=1, commands=500)
-    playing.turns.turn()
+    playing.turns.slice()
     playing.batch(2, ticket=2, commands=3)
     for _ in range(20):
-        playing.turns.turn()
+        playing.turns.slice()
     assert playing.done == [2]
     playing.play()
     assert playing.done == [2, 1]
@@ -239,11 +239,42 @@ def test_a_sessions_calls_keep_their_order_over_turns() -> None:
     assert playing.done == [1, 3, 2]
 
 
+def test_a_session_that_computes_little_comes_between_two_slices_of_a_long_turn() -> None:
+    playing = Playing()
+    playing.turns.seconds = 1000.0
+    for number in (1, 2):
+        playing.host.sessions[number].used = 1000.0
+    playing.batch(1, ticket=1, commands=50)
+    playing.batch(2, ticket=2, commands=2)
+    playing.turns.slice()
+    playing.host.sessions[2].used = 0.0
+    playing.add("Open", 3, b"", 3)
+    for _ in range(8):
+        playing.turns.slice()
+    assert playing.done == [3]
+    playing.play()
+    assert playing.done == [3, 1, 2]
+
+
+def test_light_sessions_do_not_starve_a_heavy_one() -> None:
+    playing = Playing()
+    playing.host.sessions[1].used = 1000.0
+    playing.batch(1, ticket=1, commands=5)
+    for ticket in range(2, 30):
+        playing.host.sessions[2].used = 0.0
+        playing.add("Attach", 2, NUMBER.pack(ticket), ticket)
+        playing.turns.slice()
+        if 1 in playing.done:
+            break
+    assert playing.done[-1] == 1
+    assert 2 <= len(playing.done) <= 12
+
+
 def test_a_session_closed_between_turns_answers_all_it_was_asked() -> None:
     playing = Playing()
     playing.batch(1, ticket=1, commands=10)
     playing.batch(1, ticket=2, commands=1, first=11)
-    playing.turns.turn()
+    playing.turns.slice()
     playing.batch(1, ticket=3, commands=1, first=20)
     playing.host.close(1, ticket=3)
     playing.add("Drop", 1, b"", 4)
