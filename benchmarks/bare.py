@@ -27,9 +27,9 @@ def _receive(requests: Iterator[bytes], _: grpc.ServicerContext) -> bytes:
 
 
 def _send(request: bytes, _: grpc.ServicerContext) -> Iterator[bytes]:
-    chunk = b"\0" * CHUNK
-    for _number in range(int(request) // CHUNK):
-        yield chunk
+    data = memoryview(bytes(int(request)))
+    for begin in range(0, data.nbytes, CHUNK):
+        yield bytes(data[begin : begin + CHUNK])  # cut out of something larger, as an upload's are
 
 
 def serve() -> None:

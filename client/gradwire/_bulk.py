@@ -10,7 +10,6 @@ import contextlib
 import queue
 import random
 import secrets
-import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeAlias
@@ -69,7 +68,7 @@ class Patience:
         wait = next(self._waits, None) if found.reason == "UNAVAILABLE" else None
         if wait is None:
             raise found from None
-        time.sleep(wait * random.uniform(0.7, 1.3))
+        self._transport.pause(wait * random.uniform(0.7, 1.3))
 
 
 # What gRPC raises where a call broke, or where another thread has closed the channel.

@@ -17,6 +17,7 @@ from gradwire.v1 import service_pb2
 from gradwire_server.backend import SessionBackend
 from gradwire_server.commands import MESSAGES
 from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.sending import Sending
 from gradwire_server.sharing import share
 from gradwire_server.stream import Stream, Streams
 from gradwire_server.wire import peek_data, peek_session
@@ -210,11 +211,12 @@ class Front:
             self.admit("Download")
             request = _small(service_pb2.DownloadRequest, raw)
             offset = request.offset
-            while True:
-                message, offset = await self.backend.chunk(request.session_id, request.transfer_id, offset)
-                await context.write(message)
-                if not offset:
-                    break
+            async with Sending(context.write) as parts:
+                while True:
+                    message, offset = await self.backend.chunk(request.session_id, request.transfer_id, offset)
+                    await parts.send(message)
+                    if not offset:
+                        break
             await self.backend.finish_download(request.session_id, request.transfer_id)
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await _abort(context, error, "Download")
@@ -226,7 +228,8 @@ class Front:
         try:
             self.admit("Share")
             parts = (_small(service_pb2.ShareRequest, raw) async for raw in requests)
-            await share(self.backend, parts, lambda response: context.write(response.SerializeToString()))
+            async with Sending[bytes](context.write) as answers:
+                await share(self.backend, parts, lambda response: answers.send(response.SerializeToString()))
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await _abort(context, error, "Share")
         finally:

@@ -35,7 +35,7 @@ def rises(work):
 session, kept = gradwire.connect(), []
 pids = "self", session._embedded._process.pid
 gradwire.tensor(np.ones(4 << 20, np.uint8)).numpy()
-values = np.ones(64 << 20, np.float32)
+values = np.ones(96 << 20, np.float32)
 rises(lambda: gradwire.tensor(values))
 rises(lambda: kept[0].numpy())
 assert (kept[1] == 1).all()
