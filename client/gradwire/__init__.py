@@ -27,6 +27,7 @@ if _TYPE_CHECKING:
     from gradwire._modes import *  # noqa: F403
     from gradwire._nodes import graph as graph
     from gradwire._ops import *  # type: ignore[assignment]  # noqa: F403
+    from gradwire._patience import timeout as timeout
     from gradwire._random import *  # noqa: F403
     from gradwire._repr import set_printoptions as set_printoptions
     from gradwire._session import Session as Session
@@ -43,6 +44,7 @@ _NAMES = {
     "_bulk": "progress",
     "_sessions": "connect current_session server_info sync",
     "_session": "Session",
+    "_patience": "timeout",
     "_tensor": "Tensor",
     "_nodes": "graph",
     "_compile": "compile",

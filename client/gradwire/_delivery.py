@@ -34,6 +34,10 @@ _STEADY_SECONDS = 5.0  # a link that held so long has shown that the server can 
 _of_the_parent: list[object] = []
 
 
+class WaitOver(Exception):
+    """A wait has lasted as long as it may."""
+
+
 class Flight:
     """A batch under way: its first command's seq, who wants which answer, and its bytes."""
 
@@ -71,6 +75,8 @@ class Delivery:
         self._credit = 0
         # A batch joins the flights and goes out in one step, as seen by the thread that opens the next link.
         self._lock = threading.Lock()
+        #: Seconds; None for PATIENCE_SECONDS.
+        self.patience: float | None = None
         self._failing_since: float | None = None
         self._failures = 0
         self._wait = _FIRST_WAIT
@@ -108,13 +114,16 @@ class Delivery:
                 self.drop()
                 raise
 
-    def receive(self) -> service_pb2.RunResponse:
+    def receive(self, until: float | None = None) -> service_pb2.RunResponse:
         """Wait for the oldest batch's answer, to be followed by `settle`. Raises GradwireError when all is lost.
 
-        Where the wait or what follows it is interrupted, `drop` must be called: the answer comes again.
+        Whoever drops the link ends the wait, with WaitOver if `until`, by time.monotonic(), is over. Where the wait or
+        what follows it is interrupted, `drop` must be called: the answer comes again.
         """
         flight = self.flights[0]
         while True:
+            if until is not None and time.monotonic() >= until:
+                raise WaitOver
             link = self._link or self._open()
             try:
                 response, credit = link.receive_batch()
@@ -217,7 +226,10 @@ class Delivery:
             return
         self._failures += 1
         failing = now - self._failing_since
-        if failing > PATIENCE_SECONDS and self._failures >= _LEAST_FAILURES:
+        if (
+            failing > (PATIENCE_SECONDS if self.patience is None else self.patience)
+            and self._failures >= _LEAST_FAILURES
+        ):
             raise make_error(pb.REASON_UNAVAILABLE, f"gave up after {failing:.0f} seconds: {error}", 14, error.metadata)
         self._transport.pause(self._wait * random.uniform(0.7, 1.3))
         self._wait = min(2 * self._wait, _LONGEST_WAIT)

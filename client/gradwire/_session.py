@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import itertools
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -19,11 +20,12 @@ from typing import Any
 
 from gradwire import _wire
 from gradwire._bulk import Bulk
-from gradwire._delivery import MOST_FLIGHTS, Delivery, Flight
+from gradwire._delivery import MOST_FLIGHTS, Delivery, Flight, WaitOver
 from gradwire._ending import ORPHANS, Ending
 from gradwire._errors import GradwireError, make_error
 from gradwire._late import LateErrors, Origin
 from gradwire._memo import MEMO_LIMIT, Entry
+from gradwire._patience import PATIENCE, Alarm
 from gradwire._place import find_place
 from gradwire._recorder import Recorder
 from gradwire._shield import shielded
@@ -37,6 +39,7 @@ _BATCH_BYTES = 4 << 20
 # The more batches are under way the more commands gather for the next, up to this many; then the client waits.
 _MOST_WAITING = 1024
 _MOST_RELEASES = 65_536
+_LAST_PATIENCE_SECONDS = 3.0  # with a server that cannot be reached, when closing
 # A release has eight bytes; a batch has this many besides its commands, at most.
 _BATCH_HEAD = 64
 # What a call may bring along besides its words, where commands of another kind stand on its sides.
@@ -85,7 +88,9 @@ class Session:
         self.ids = itertools.count((answer.writer << _IDS_PER_WRITER) + 1)
         #: Bytes of large commands in the buffer; small ones are not counted.
         self.buffered_bytes = 0
+        self._writer = answer.writer
         self._next_seq = 1
+        self._cancelled = 0  # commands through this seq were meant to be stopped
         self._send_lock = threading.RLock()
         self._receive_lock = threading.RLock()
         self._late = LateErrors(answer.writer)
@@ -156,13 +161,16 @@ class Session:
                 self.memo.clear()
             self.memo[entry.key] = entry
 
-    def flush(self) -> None:
-        """Send what is buffered; waits only while so much is under way already that there is no room."""
+    def flush(self, until: float | None = None) -> None:
+        """Send what is buffered; waits only while so much is under way already that there is no room.
+
+        Raises WaitOver if that lasts beyond `until`, by time.monotonic().
+        """
         with self._send_lock:
             while self.buffer or self.released:
                 self._refuse_if_unusable()
                 while not self._has_room():
-                    self._receive()
+                    self._receive(until=until)
                 self._delivery.push()
                 with shielded():
                     self._delivery.send(self._take_batch())
@@ -225,20 +233,69 @@ class Session:
         if recorder is not None:
             recorder.check(command)
         ticket = Ticket(Origin(*find_place()))
-        data = command.SerializeToString()
+        patience = PATIENCE.get()
+        if patience is None:
+            data = command.SerializeToString()
+        else:
+            command.timeout_ms = max(1, int(patience * 1000))
+            data = command.SerializeToString()
+            command.ClearField("timeout_ms")
         self.buffered_bytes += len(data)
         self.buffer.append((_wire.framed(data), ticket, False))
         try:
-            self.flush()
-            while ticket.result is None:
-                self._receive(ticket)
+            if patience is None:
+                self._await(ticket)
+            else:
+                with Alarm(patience, self._delivery.drop) as alarm:
+                    self._await(ticket, alarm.until)
+            assert ticket.result is not None
             self._raise_refusal(ticket.result)
-        except BaseException:
+        except BaseException as error:
             self.released.extend(outputs)
+            if isinstance(error, KeyboardInterrupt | WaitOver):
+                self._stop(ticket)
+            if isinstance(error, WaitOver):
+                raise make_error(
+                    pb.REASON_DEADLINE_EXCEEDED,
+                    f"no answer within {patience} seconds, the limit set by gradwire.timeout",
+                    4,
+                ) from None
             raise
         if recorder is not None:
             recorder.note(command, ticket.result)
         return ticket.result
+
+    def _await(self, ticket: Ticket, until: float | None = None) -> None:
+        self.flush(until)
+        while ticket.result is None:
+            self._receive(ticket, until)
+
+    def _stop(self, ticket: Ticket) -> None:
+        """Let the server not go on with a command that nobody waits for any more.
+
+        Only if nothing else would be stopped with it: what did not wait has, as the program sees it, been done.
+        """
+        for flight in tuple(self._delivery.flights):
+            for place, record in enumerate(flight.records):
+                if record is ticket:
+                    self._cancel(flight.first + place)
+                    return
+                if record is not None and not (type(record) is Ticket and record.result is not None):
+                    return
+
+    def cancel(self) -> None:
+        """Stop what was sent and is not done; may be called from any thread.
+
+        Calls that wait raise GradwireError with reason "CANCELLED"; of those that did not, none is done after the one
+        that is stopped, and what needs their results is refused.
+        """
+        self._refuse_if_unusable()
+        self._cancel(self._next_seq - 1)
+
+    def _cancel(self, seq: int) -> None:
+        self._cancelled = max(self._cancelled, seq)
+        request = service_pb2.CancelRequest(session_id=self.session_id, writer=self._writer, through_seq=seq)
+        self._transport.tell("Cancel", request)
 
     def _raise_refusal(self, result: service_pb2.Result) -> None:
         try:
@@ -257,17 +314,22 @@ class Session:
             self._receive()
         self._late.raise_first()
 
-    def _receive(self, ticket: Ticket | None = None) -> None:
-        """Wait for the oldest batch and hand out its answers; not if another thread has answered `ticket` meanwhile."""
-        delivery = self._delivery
-        with self._receive_lock:
+    def _receive(self, ticket: Ticket | None = None, until: float | None = None) -> None:
+        """Wait for the oldest batch and hand out its answers; not if another thread has answered `ticket` meanwhile.
+
+        Raises WaitOver when that lasts beyond `until`, by time.monotonic(), and somebody drops the link.
+        """
+        if not self._receive_lock.acquire(timeout=-1 if until is None else max(0.0, until - time.monotonic())):
+            raise WaitOver
+        try:
+            delivery = self._delivery
             if not delivery.flights:
                 self._refuse_if_unusable()
                 return
             if ticket is not None and ticket.result is not None:
                 return
             try:
-                response = delivery.receive()
+                response = delivery.receive(until)
                 with shielded():
                     self._hand_out(delivery.flights[0], response)
                     delivery.settle()
@@ -277,6 +339,8 @@ class Session:
             except BaseException:
                 delivery.drop()
                 raise
+        finally:
+            self._receive_lock.release()
 
     def _hand_out(self, flight: Flight, response: service_pb2.RunResponse) -> None:
         self._late.remember(flight.first, [each.origin if type(each) is Ticket else each for each in flight.records])
@@ -289,7 +353,8 @@ class Session:
                 assert isinstance(record, Entry)
                 # The next execution there waits, so that it fails inside the call.
                 self.memo.pop(record.key, None)
-                self._late.add(result.seq, record, result.error)
+                if result.seq > self._cancelled or result.error.reason != pb.REASON_CANCELLED:
+                    self._late.add(result.seq, record, result.error)
         for record in flight.records:
             if type(record) is Ticket and record.result is None:
                 record.result = service_pb2.Result(
@@ -350,21 +415,57 @@ class Session:
             self._transport.call("KeepAlive", request, service_pb2.KeepAliveResponse, waits=())
 
     def close(self) -> None:
-        """End the session and free its tensors. Closing again does nothing."""
+        """End the session and free its tensors. Closing again does nothing.
+
+        Waits for what was issued without waiting, and raises GradwireError if any of that was refused and nobody was
+        told. A call that waits in another thread is ended instead, and tells that thread so.
+        """
         if self._finalizer.detach() is None:
             return
         was_usable = self._unusable is None
-        # Said first, so that other threads' calls say the same, whatever ends them.
-        self._unusable = self._unusable or make_error(pb.REASON_UNAVAILABLE, "the session was closed", 14)
+        unobserved = None
         try:
-            self._ending.run()
-        except GradwireError:
             if was_usable:
-                raise
+                unobserved = self._last_refusal()
         finally:
-            # Closing the channel has woken whoever waits, so the locks are to be had.
-            with self._send_lock:
-                self._give_up(self._unusable)
+            # Said first, so that other threads' calls say the same, whatever ends them.
+            self._unusable = self._unusable or make_error(pb.REASON_UNAVAILABLE, "the session was closed", 14)
+            try:
+                self._ending.run()
+            except GradwireError:
+                if was_usable:
+                    raise
+            finally:
+                # Closing the channel has woken whoever waits, so the locks are to be had.
+                with self._send_lock:
+                    self._give_up(self._unusable)
+        if unobserved is not None:
+            raise unobserved
+
+    def _last_refusal(self) -> GradwireError | None:
+        """Wait for what nobody waits for; the refusal among it, if any."""
+        self._delivery.patience = _LAST_PATIENCE_SECONDS
+        try:
+            if not self._send_lock.acquire(blocking=False):
+                return None  # another thread is about to wait
+            try:
+                while self._nobody_waits() and not self._has_room():
+                    self._receive()
+                if self._nobody_waits():
+                    self.flush()
+            finally:
+                self._send_lock.release()
+            while self._nobody_waits() and self._delivery.flights:
+                self._receive()
+            self._late.raise_first()
+        except GradwireError as error:
+            return None if error.reason == "UNAVAILABLE" else error
+        return None
+
+    def _nobody_waits(self) -> bool:
+        """Whether no other thread waits for one."""
+        flights = tuple(self._delivery.flights)
+        return not any(type(each) is Ticket and each.result is None for flight in flights for each in flight.records)
 
     def __enter__(self) -> Session:
         from gradwire._sessions import enter

@@ -140,11 +140,17 @@ def _tend(renewed: weakref.WeakKeyDictionary[Session, float]) -> None:
 
 def _close_all() -> None:
     ORPHANS.end()
+    refusal: GradwireError | None = None
     # A session that started a server ends it, so those that only use one go first.
     for session in sorted(_opened(), key=lambda session: session._embedded is not None):
-        # One whose server is gone needs no closing.
-        with contextlib.suppress(GradwireError):
+        try:
             session.close()
+        except GradwireError as error:
+            # One whose server is gone needs no closing.
+            if error.reason != "UNAVAILABLE":
+                refusal = refusal or error
+    if refusal is not None:  # of a command that nobody waited for; Python shows it
+        raise refusal
 
 
 def _after_fork_in_child() -> None:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
-from collections.abc import Iterator
+# The module below `signal`, which would turn every number into an enum: that costs ten times as much.
+from _signal import getsignal, signal  # type: ignore[import-not-found]
+from signal import SIGINT
+from threading import get_ident, main_thread
 from types import FrameType
 from typing import Any
 
 
-@contextlib.contextmanager
-def shielded() -> Iterator[None]:
+class shielded:
     """Hold back SIGINT's handler while the block runs. Only the main thread ever runs one."""
-    handler: Any = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
-    if not callable(handler):
-        yield
-        return
-    arrived: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: arrived.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if arrived:
-            handler(*arrived[0])
+
+    __slots__ = ("_arrived", "_handler")
+
+    def __enter__(self) -> None:
+        handler: Any = getsignal(SIGINT) if get_ident() == main_thread().ident else None
+        self._handler = handler if callable(handler) else None
+        if self._handler is not None:
+            self._arrived: list[tuple[int, FrameType | None]] = []
+            signal(SIGINT, self._hold)
+
+    def _hold(self, number: int, frame: FrameType | None) -> None:
+        self._arrived.append((number, frame))
+
+    def __exit__(self, *exc: object) -> None:
+        if self._handler is not None:
+            signal(SIGINT, self._handler)
+            if self._arrived:
+                self._handler(*self._arrived[0])

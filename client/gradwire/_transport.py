@@ -6,9 +6,11 @@ Every wait here can be interrupted by Ctrl-C.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -49,6 +51,8 @@ class Transport:
         self._closing = threading.Event()
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
         self._link: Link | None = None
+        # A call that nothing refers to any more is cancelled.
+        self._told: deque[Any] = deque(maxlen=16)
 
     def call(
         self,
@@ -81,6 +85,13 @@ class Transport:
         found = error_of_call(error, self.address)
         if wait is None or found.reason != "UNAVAILABLE":
             raise found from None
+
+    def tell(self, name: str, request: Message) -> None:
+        """A unary call whose answer nobody waits for; nor is it an error if it does not arrive."""
+        call = self._channel.unary_unary
+        method: Any = call(_SERVICE + name, request_serializer=type(request).SerializeToString)
+        with contextlib.suppress(ValueError):  # another thread has closed the channel
+            self._told.append(method.future(request, timeout=30.0))
 
     def open_link(self) -> Link:
         """Open a stream; that it cannot be reached is found when it is used. Raises GradwireError if closed."""

@@ -19,6 +19,9 @@ from gradwire_server.limits import RESPONSE_BYTES
 from gradwire_server.session import Pending, Session, Writer
 from gradwire_server.settle import settle
 
+# What a client that cancels counts on all the same: ids are free again, and calls are known by their numbers.
+_NEVER_STOPPED = ("release", "prepare")
+
 
 class OutOfOrder(Exception):
     """A batch came before the one that precedes it. `refusal` is what to say if that one never comes."""
@@ -186,7 +189,8 @@ def _run_command(session: Session, writer: Writer, command: service_pb2.Command,
             HANDLERS[which](session, request, answer)
 
     try:
-        if brake.cancel_ticket >= brake.ticket or (brake.through and brake.cancelled()):
+        stopped = brake.cancel_ticket >= brake.ticket or (brake.through and brake.cancelled())
+        if stopped and which not in _NEVER_STOPPED:
             raise brake.refusal()
         if which is None:
             raise Refusal("MALFORMED", "the command is none that this server knows")

@@ -1,0 +1,58 @@
+"""How long a call may wait for its answer: gradwire.timeout."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+
+#: Seconds that a call of this thread or asyncio task may wait; None for as long as it takes.
+PATIENCE: ContextVar[float | None] = ContextVar("gradwire_patience", default=None)
+# The server, which stops at the limit itself and knows more, is to have the first word.
+_GRACE_SECONDS = 0.25
+
+
+class timeout:
+    """A block in which a call that waits for the server raises GradwireTimeoutError after so many seconds.
+
+    What it waited for is stopped on the server, unless that is what calls before it have issued without waiting: that
+    goes on, and a later call may wait for it again. Raises ValueError if `seconds` is not positive.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        if not seconds > 0:
+            raise ValueError(f"a timeout is a positive number of seconds, not {seconds}")
+        self.seconds = float(seconds)
+        self._tokens: list[Token[float | None]] = []
+
+    def __enter__(self) -> None:
+        outer = PATIENCE.get()
+        self._tokens.append(PATIENCE.set(self.seconds if outer is None else min(outer, self.seconds)))
+
+    def __exit__(self, *exc: object) -> None:
+        PATIENCE.reset(self._tokens.pop())
+
+
+class Alarm:
+    """Calls `ring` again and again once the time is over, until the block ends. `until` is by time.monotonic()."""
+
+    def __init__(self, seconds: float, ring: Callable[[], None]) -> None:
+        self.until = time.monotonic() + seconds + _GRACE_SECONDS
+        self._ring = ring
+        self._off = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gradwire-alarm", daemon=True)
+
+    def _run(self) -> None:
+        if not self._off.wait(self.until - time.monotonic()):
+            while True:
+                self._ring()
+                if self._off.wait(_GRACE_SECONDS):
+                    return
+
+    def __enter__(self) -> Alarm:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._off.set()

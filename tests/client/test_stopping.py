@@ -1,0 +1,159 @@
+"""Ending a wait: Ctrl-C, time limits, cancelling from another thread, closing."""
+
+import gc
+import os
+import signal
+import threading
+
+import pytest
+
+import gradwire
+from tests.client.test_processes import run
+
+
+def long_chain(steps=150, size=500):
+    """A leaf and a loss whose backward takes a second or more, unless it is stopped between two nodes."""
+    x = gradwire.full((size, size), 1e-3, requires_grad=True)
+    y = x
+    for _ in range(steps):
+        y = y @ x
+    loss = y.sum()
+    loss.item()
+    return x, loss
+
+
+def wait_for_ever(y):
+    while True:
+        y.sum().item()
+
+
+def test_ctrl_c_in_a_wait_stops_the_command_on_the_server(deferring):
+    x, loss = long_chain()
+    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        loss.backward(retain_graph=True)
+    interrupt.join()
+    assert x.grad is None  # nothing has changed
+    loss.backward()  # and the graph is not freed
+    assert x.grad.shape == x.shape
+
+
+def test_ctrl_c_stops_nothing_that_was_issued_before(deferring):
+    x = gradwire.full((500, 500), 1e-3)
+    count = gradwire.zeros(())
+    for _ in range(60):
+        y = x
+        for _ in range(3):
+            y = y @ x
+        count += 1.0
+    interrupt = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        wait_for_ever(y)
+    interrupt.join()
+    assert count.item() == 60.0
+    assert y.isfinite().all().item()
+
+
+def test_a_command_over_its_time_limit_is_stopped_and_changes_nothing(deferring):
+    x, loss = long_chain()
+    with pytest.raises(TimeoutError, match=r"0\.05") as caught, gradwire.timeout(0.05):
+        loss.backward(retain_graph=True)
+    assert isinstance(caught.value, gradwire.GradwireTimeoutError)
+    assert caught.value.reason == "DEADLINE_EXCEEDED"
+    assert x.grad is None
+    with gradwire.timeout(100):
+        loss.backward(retain_graph=True)
+        assert x.grad.shape == x.shape
+
+
+def test_a_wait_for_what_others_issued_ends_in_time_and_stops_none_of_it(deferring):
+    x = gradwire.full((500, 500), 1e-3)
+    count = gradwire.zeros(())
+    for _ in range(100):
+        y = x
+        for _ in range(4):
+            y = y @ x
+        count += 1.0
+    with pytest.raises(gradwire.GradwireTimeoutError, match="no answer within"), gradwire.timeout(0.01):
+        count.item()
+    assert count.item() == 100.0
+
+
+def test_time_limits_nest_and_are_positive(deferring):
+    x = gradwire.ones(2)
+    with gradwire.timeout(50), gradwire.timeout(100.0):
+        assert (x * 2).tolist() == [2.0, 2.0]
+    for seconds in (0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="positive"):
+            gradwire.timeout(seconds)
+
+
+def test_cancelling_from_another_thread_ends_the_wait_and_the_session_goes_on(deferring):
+    x, loss = long_chain()
+    cancel = threading.Timer(0.3, deferring.cancel)
+    cancel.start()
+    with pytest.raises(gradwire.GradwireRuntimeError) as caught:
+        loss.backward(retain_graph=True)
+    assert caught.value.reason == "CANCELLED"
+    cancel.join()
+    gradwire.sync()
+    assert x.grad is None
+    loss.backward(retain_graph=True)
+    assert x.grad.shape == x.shape
+
+
+def test_what_is_cancelled_gives_its_ids_back_all_the_same(deferring):
+    x = gradwire.full((400, 400), 1e-3)
+    y = x
+    for _ in range(200):
+        y = y @ x
+    deferring.flush()
+    deferring.cancel()
+    gradwire.sync()  # that it was cancelled is no news
+    del x, y
+    gc.collect()
+    assert deferring.describe().tensor_count == 0
+
+
+def fail_late(index):
+    x = gradwire.arange(3)
+    for at in (0, index):
+        x.index_select(0, gradwire.tensor([at]))
+
+
+def test_a_refusal_that_nobody_was_told_is_raised_at_close(server_address, monkeypatch):
+    monkeypatch.setenv("GRADWIRE_SYNC", "0")
+    session = gradwire.connect(server_address)
+    fail_late(7)
+    with pytest.raises(IndexError, match="test_stopping"):
+        session.close()
+    session.close()
+    with pytest.raises(gradwire.GradwireConnectionError, match="the session was closed"):
+        session.sync()
+
+
+def test_closing_waits_for_what_was_issued(server_address, monkeypatch):
+    monkeypatch.setenv("GRADWIRE_SYNC", "0")
+    session = gradwire.connect(server_address)
+    for _ in range(3):
+        x = gradwire.ones(3) * 2.0
+    del x
+    session.close()
+    assert not session.buffer
+
+
+def test_a_refusal_that_nobody_was_told_is_shown_at_exit(server_address):
+    code, _, err = run(
+        """
+        import gradwire
+        x = gradwire.arange(3)
+        for at in (0, 7):
+            x.index_select(0, gradwire.tensor([at]))
+        """,
+        GRADWIRE_ADDRESS=server_address,
+    )
+    assert code == 0
+    assert "IndexError" in err
+    assert "index_select" in err
