@@ -14,6 +14,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from gradwire._arguments import Operands, two_sessions, write_argument
+from gradwire._dtypes import float32, get_default_dtype
 from gradwire._handle import Handle
 from gradwire._in_place import check_in_place
 from gradwire._memo import Entry, Spec, read_spec
@@ -59,7 +60,8 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
         frame = outer
         code = frame.f_code
     enabled = _grad_enabled()
-    key: list[Any] = [op, enabled, id(code), frame.f_lasti]
+    default = get_default_dtype()
+    key: list[Any] = [op, enabled if default is float32 else (enabled, default), id(code), frame.f_lasti]
     values: list[Value] = []
     edges: list[Any] = []
     session: Session | None = None
@@ -156,6 +158,7 @@ def _first_call(
 ) -> Any:
     """Apply an op and wait; remember the answer."""
     enabled = GRAD_ENABLED.get()
+    default = get_default_dtype()
     in_place = op.endswith("_") and not op.endswith("__")
     if in_place:
         check_in_place(op, args, enabled, edges)
@@ -170,6 +173,8 @@ def _first_call(
         request = command.op
         request.op = op
         request.grad_mode = wire_mode(enabled)
+        if default is not float32:
+            request.default_dtype = default.code  # type: ignore[assignment]
         for place, value in enumerate(sent_args):
             argument = request.args.add()
             if type(value) in (list, tuple) and not value and names[place : place + 1] in (("tensors",), ("operands",)):

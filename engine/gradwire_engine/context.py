@@ -34,6 +34,9 @@ class Account:
             )
 
 
+_FLOAT32 = np.dtype(np.float32)
+
+
 class Command:
     """What the outside is carrying out, by a number of its own; nodes remember it to tell whose they are. 0: none."""
 
@@ -51,6 +54,7 @@ class Context:
     inference: bool = False  # what is made inside can never be part of a graph
     command: Command = field(default_factory=Command)
     tracer: Any = None  # what ops report to: tracing.Tracer
+    default_dtype: Any = _FLOAT32  # what whole numbers become where a float is wanted
 
 
 _OUTSIDE = Context()

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
+from gradwire_engine.context import CURRENT
 from gradwire_engine.errors import EngineError, Reason
 
 DType: TypeAlias = "np.dtype[Any]"
@@ -107,13 +108,19 @@ def _promote_ints(a: DType, b: DType) -> DType:
     return signed if signed.itemsize > 1 else int16
 
 
+def default() -> DType:
+    """The dtype of Python floats where nothing else decides: float32 unless set (torch.get_default_dtype)."""
+    found: DType = CURRENT.get().default_dtype
+    return found
+
+
 def of_number(value: Number) -> DType:
-    """The dtype a Python number takes where nothing else decides: int64, float32, complex64, bool."""
+    """The dtype a Python number takes where nothing else decides: int64, the default float or its complex, bool."""
     if isinstance(value, bool | np.bool_):
         return bool_
     if isinstance(value, int | np.integer):
         return int64
-    return complex64 if isinstance(value, complex) else float32
+    return to_complex(default()) if isinstance(value, complex) else default()
 
 
 def result_type(*values: Any) -> DType:

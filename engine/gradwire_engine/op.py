@@ -159,6 +159,7 @@ class Op(Signature):
         self.writer: Callable[..., Any] | None = None
         self.writes_always = False
         self.check: Callable[..., None] | None = None
+        self.lacking: tuple[str, str, str] | None = None
 
     @property
     def differentiable(self) -> bool:
@@ -177,6 +178,29 @@ class Op(Signature):
         """Give a check of operands as given, where they differ in dtype; the forward sees them promoted."""
         self.check = check
         return self
+
+    def lacks(self, kinds: str, kernel: str, says: str = "") -> Op:
+        """Refuse dtypes by their kind ("b", "i", "f", "c"), in the words PyTorch has for its kernel, or in others."""
+        self.lacking = (kinds, kernel, says)
+        return self
+
+    def _check_kind(self, args: tuple[Any, ...]) -> None:
+        kinds, kernel, says = self.lacking or ("", "", "")
+        for place in self.tensor_places:
+            dtype = getattr(args[place], "dtype", None)
+            if dtype is not None and "bifc"[dtypes.category(dtype)] in kinds:
+                self._refuse_sizes(args)
+                said = says or f"\"{kernel}\" not implemented for '{dtypes.TITLES[dtype]}'"
+                raise EngineError(Reason.RUNTIME if says else Reason.NOT_SUPPORTED, said, op=self.name)
+
+    def _refuse_sizes(self, args: tuple[Any, ...]) -> None:
+        """Sizes that do not broadcast are refused before dtypes are. Raises EngineError: SHAPE."""
+        if self.promotes:
+            shapes = [args[place].shape for place in self.tensor_places if hasattr(args[place], "shape")]
+            try:
+                np.broadcast_shapes(*shapes)
+            except ValueError as error:
+                raise explain(self, args, error) from error
 
     def into(self, writer: Callable[..., Any], *, always: bool = False) -> Op:
         """Give a forward that writes its result into the first argument, for in-place use without a temporary.
@@ -219,8 +243,12 @@ class Op(Signature):
         try:
             if self.promotes and not self._is_settled(args):
                 args = self._promoted(args)
+                if self.lacking is not None:
+                    self._check_kind(args)
                 if getattr(args[self.tensor_places[0]], "dtype", None) == dtypes.bfloat16:
                     return self._rounded(xp, args)
+            elif self.lacking is not None:
+                self._check_kind(args)
             if self.keywords:
                 return self.function(
                     xp, *args[: self.positional], **dict(zip(self.keywords, args[self.positional :], strict=True))
@@ -228,6 +256,10 @@ class Op(Signature):
             return self.function(xp, *args)
         except REFUSED as error:
             raise explain(self, args, error) from error
+        except EngineError as error:
+            if error.reason is Reason.NOT_SUPPORTED and self.few_places:
+                self._refuse_sizes(args)
+            raise
 
     def _forward(self, xp: Any, args: tuple[Any, ...]) -> Any:
         named = dict(zip(self.keywords, args[self.positional :], strict=True))
@@ -500,7 +532,7 @@ class Op(Signature):
             self.check(*values)
         dtype = dtypes.result_type(*values)
         if dtypes.category(dtype) < dtypes.FLOAT and self._promotion(args) == "float":
-            dtype = dtypes.float32
+            dtype = dtypes.default()
         changed = list(args)
         for place in self.tensor_places:
             value = args[place]

@@ -32,7 +32,7 @@ class Prepared:
     def __init__(self, request: commands_pb2.OpRequest, session: Session) -> None:
         """Raises Refusal: OP_UNKNOWN, ARGUMENT_TYPE, MALFORMED, ARGUMENT_VALUE; EngineError: OP_UNKNOWN."""
         self.call = call = call_of(request.op)
-        self.context = session.context(request.grad_mode)
+        self.context = session.context(request.grad_mode, request.default_dtype)
         self.values: list[Any] = list(call.defaults)
         self.tensors: list[tuple[int, int]] = []
         self.numbers: list[tuple[int, int]] = []

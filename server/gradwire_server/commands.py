@@ -84,7 +84,7 @@ def op(session: "Session", request: commands_pb2.OpRequest, answer: commands_pb2
     name = request.op
     call = CALLS.get(name) or call_of(name)
     args = call.decode(request.args, session)
-    session.enter(session.context(request.grad_mode))
+    session.enter(session.context(request.grad_mode, request.default_dtype))
     if not call.in_place:
         apply_op(session, call, args, request.outputs, answer)
         return

@@ -21,6 +21,7 @@ from gradwire_engine.plan import NotPlannable, Plan
 from gradwire_engine.tracing import Num, Tracer
 from gradwire_server import commands
 from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.payload import dtype_of
 from gradwire_server.programs import Input, Step, filled, find_program, refuse_argument
 from gradwire_server.specs import fill_spec
 
@@ -117,7 +118,10 @@ class Scope:
         else:
             args = filled(step.args, self.tensor, lambda place: Num.at(place, self.numbers[place]))
             mark = tracer.mark()
-        CURRENT.set(self.not_recording if step.request.grad_mode == _DISABLED else self.recording)
+        context = self.not_recording if step.request.grad_mode == _DISABLED else self.recording
+        if step.request.default_dtype:
+            context = replace(context, default_dtype=dtype_of(step.request.default_dtype))
+        CURRENT.set(context)
         result = call.apply(args)
         if call.in_place:
             if tracer is not None and not isinstance(call.op, Op):

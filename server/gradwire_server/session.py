@@ -14,11 +14,13 @@ from gradwire.v1 import types_pb2
 from gradwire_engine import Account, Command, Context, Tensor
 from gradwire_engine import Generator as RandomGenerator
 from gradwire_engine.context import CURRENT
+from gradwire_engine.dtypes import FLOAT, category, name_of
 from gradwire_engine.graph import AccumulateGrad
 from gradwire_server.errors import Refusal
 from gradwire_server.graphs import Snapshots
 from gradwire_server.limits import Limits
 from gradwire_server.memory import Memory, Recall
+from gradwire_server.payload import dtype_of
 from gradwire_server.transfers import Transfers
 
 if TYPE_CHECKING:
@@ -135,9 +137,12 @@ class Session:
         self.not_recording = replace(self.recording, grad_enabled=False)
         self.inferring = replace(self.not_recording, inference=True)
         self.current = self.recording
+        self.contexts: dict[tuple[int, int], Context] = {}
 
-    def context(self, grad_mode: int) -> Context:
-        """The surroundings of an op of this grad mode. Raises Refusal: ARGUMENT_VALUE."""
+    def context(self, grad_mode: int, default_dtype: int = 0) -> Context:
+        """The surroundings of an op of this grad mode and default dtype. Raises Refusal: ARGUMENT_VALUE, DTYPE."""
+        if default_dtype:
+            return self._with_default(grad_mode, default_dtype)
         if grad_mode < _DISABLED:
             return self.recording
         if grad_mode == types_pb2.GRAD_MODE_INFERENCE:
@@ -145,6 +150,20 @@ class Session:
         if grad_mode != _DISABLED:
             raise Refusal("ARGUMENT_VALUE", f"there is no grad_mode {grad_mode}", argument="grad_mode")
         return self.not_recording
+
+    def _with_default(self, grad_mode: int, default_dtype: int) -> Context:
+        known = self.contexts.get((grad_mode, default_dtype))
+        if known is None:
+            dtype = dtype_of(default_dtype)
+            if category(dtype) != FLOAT:
+                raise Refusal(
+                    "ARGUMENT_VALUE",
+                    f"only floating-point types are supported as the default type, not {name_of(dtype)}",
+                    argument="default_dtype",
+                )
+            known = replace(self.context(grad_mode), default_dtype=dtype)
+            self.contexts[grad_mode, default_dtype] = known
+        return known
 
     def enter(self, context: Context) -> None:
         """Let the ops that follow be computed in these surroundings."""

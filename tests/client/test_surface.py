@@ -97,6 +97,14 @@ def test_forms_of_call_agree_with_pytorch(story):
     ("call", "error"),
     [
         (lambda t: t.stack([]), RuntimeError),
+        (lambda t: t.erf(t.ones(2, dtype=t.complex64)), NotImplementedError),
+        (lambda t: t.frac(t.ones(2, dtype=t.int64)), NotImplementedError),
+        (lambda t: t.isin(t.ones(2, dtype=t.bool), t.ones(2, dtype=t.bool)), RuntimeError),
+        (lambda t: t.logaddexp(t.ones(2, dtype=t.int64), t.ones(2, dtype=t.int64)), NotImplementedError),
+        (lambda t: t.hypot(t.ones(2, dtype=t.int64), t.ones(3, dtype=t.int64)), RuntimeError),
+        (lambda t: t.lerp(t.ones(2), t.ones(2, dtype=t.float64), 0.5), RuntimeError),
+        (lambda t: t.linalg.vector_norm(t.ones(0), -1), RuntimeError),
+        (lambda t: t.kthvalue(t.ones(0), 1), IndexError),
         (lambda t: t.cat([]), ValueError),
         (lambda t: t.hstack([]), RuntimeError),
         (lambda t: t.cat([t.ones(1), 2]), TypeError),
@@ -115,6 +123,20 @@ def test_bad_calls_are_refused_with_pytorchs_exception(call, error):
     for module in (torch, gradwire):
         with pytest.raises(error):
             call(module)
+
+
+@pytest.mark.usefixtures("session")
+def test_default_dtype_is_what_whole_numbers_become_beside_floats():
+    def story(t):
+        t.set_default_dtype(t.float64)
+        try:
+            whole = t.tensor([1, 2])
+            wide = [whole * 1.5, whole / 2, whole.sqrt(), whole * 1j, t.fft.fft(whole), t.arange(0, 1, 0.5), whole + 1]
+        finally:
+            t.set_default_dtype(t.float32)
+        return *wide, *[t.tensor([1, 2]) * 1.5 for _ in range(2)]
+
+    agree(story)
 
 
 @pytest.mark.usefixtures("session")

@@ -34,20 +34,22 @@ class CreateResponse(_message.Message):
     def __init__(self, tensor: _Optional[_Union[_types_pb2.TensorSpec, _Mapping]] = ...) -> None: ...
 
 class OpRequest(_message.Message):
-    __slots__ = ("session_id", "request_id", "op", "args", "outputs", "grad_mode")
+    __slots__ = ("session_id", "request_id", "op", "args", "outputs", "grad_mode", "default_dtype")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     OP_FIELD_NUMBER: _ClassVar[int]
     ARGS_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     GRAD_MODE_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_DTYPE_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     request_id: str
     op: str
     args: _containers.RepeatedCompositeFieldContainer[_types_pb2.Argument]
     outputs: _containers.RepeatedScalarFieldContainer[int]
     grad_mode: _types_pb2.GradMode
-    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., op: _Optional[str] = ..., args: _Optional[_Iterable[_Union[_types_pb2.Argument, _Mapping]]] = ..., outputs: _Optional[_Iterable[int]] = ..., grad_mode: _Optional[_Union[_types_pb2.GradMode, str]] = ...) -> None: ...
+    default_dtype: _types_pb2.Dtype
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., op: _Optional[str] = ..., args: _Optional[_Iterable[_Union[_types_pb2.Argument, _Mapping]]] = ..., outputs: _Optional[_Iterable[int]] = ..., grad_mode: _Optional[_Union[_types_pb2.GradMode, str]] = ..., default_dtype: _Optional[_Union[_types_pb2.Dtype, str]] = ...) -> None: ...
 
 class OpResponse(_message.Message):
     __slots__ = ("outputs",)

@@ -31,7 +31,7 @@ _SAME_SIZE_INT = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def _check_float(name: str, input: Array) -> None:
-    if dtypes.category(input.dtype) < dtypes.FLOAT:
+    if dtypes.category(input.dtype) != dtypes.FLOAT and (name != "silu_cpu" or input.dtype.kind != "c"):
         raise EngineError(
             Reason.NOT_SUPPORTED, f"\"{name}\" not implemented for '{dtypes.TITLES[input.dtype]}'", op=name
         )
@@ -194,8 +194,8 @@ def _elu(xp: Any, input: Array, alpha: float, scale: float, input_scale: float) 
 
 
 def _elu_slope(input: Any, alpha: float, scale: float, input_scale: float) -> Any:
-    below = where(input >= 0, 0, input)
-    return where(input > 0, scale, exp(below * input_scale) * (alpha * scale * input_scale))
+    below = where(input < 0, input, 0)
+    return where(input <= 0, exp(below * input_scale) * (alpha * scale * input_scale), scale)
 
 
 @op(in_place=True)
@@ -388,8 +388,7 @@ def hardswish(xp: Any, input: Array) -> Array:
 
 
 def _hardswish_backward(g: Any, input: Any) -> Any:
-    above = input >= 3
-    return masked(g * (input / 3 + 0.5), ~(above | (input <= -3))) + masked(g, above)
+    return where(input < 3, where(input <= -3, 0, g * (input / 3 + 0.5)), g)
 
 
 hardswish.grad(input=lambda g, input: _hardswish_backward(g, input))
@@ -484,3 +483,7 @@ def _glu_backward(g: Any, input: Any, dim: int) -> Any:
 
 
 glu.grad(input=lambda g, input, dim: _glu_backward(g, input, dim))
+
+
+for _clamped in (relu, relu6, hardtanh):
+    _clamped.lacks("c", "clamp_scalar_cpu")

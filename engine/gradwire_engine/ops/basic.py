@@ -34,6 +34,8 @@ _conj.grad(input=lambda g: conj(g))
 
 
 def _check_alpha(input: Array, alpha: Number) -> None:
+    if isinstance(alpha, bool) and input.dtype != dtypes.bool_:
+        raise EngineError(Reason.RUNTIME, "Boolean alpha only supported for Boolean results.")
     if isinstance(alpha, float) and dtypes.category(input.dtype) < dtypes.FLOAT:
         raise EngineError(
             Reason.RUNTIME, "For integral input tensors, argument alpha must not be a floating point number."
@@ -43,7 +45,7 @@ def _check_alpha(input: Array, alpha: Number) -> None:
 @op(promote="same")
 def add(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number = 1) -> Array:
     """input + alpha * other (torch.add)."""
-    if alpha != 1:
+    if alpha != 1 or alpha is True:
         _check_alpha(input, alpha)
         other = other * alpha
     return xp.add(input, other)
@@ -92,7 +94,7 @@ def sub(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number 
         getattr(other, "dtype", None),
     ):
         _refuse_bools(input, other)
-    if alpha != 1:
+    if alpha != 1 or alpha is True:
         _check_alpha(input, alpha)
         other = other * alpha
     return xp.subtract(input, other)

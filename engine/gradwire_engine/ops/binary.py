@@ -290,6 +290,8 @@ lerp.grad(
 def addcmul(xp: Any, input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """input + value * tensor1 * tensor2 (torch.addcmul)."""
     product = xp.multiply(tensor1, tensor2)
+    if isinstance(value, float) and dtypes.category(product.dtype) < dtypes.FLOAT:
+        value = int(value)
     return xp.add(input, product if value == 1 else product * value)
 
 
@@ -384,13 +386,13 @@ clamp_max.grad(
 # Of logarithms and signs.
 
 
-@op(promote="float", in_place=False)
+@op(promote="same", in_place=False)
 def logaddexp(xp: Any, input: Array, other: Array) -> Array:
     """log(exp(input) + exp(other)) (torch.logaddexp)."""
     return xp.logaddexp(input, other)
 
 
-@op(promote="float", in_place=False)
+@op(promote="same", in_place=False)
 def logaddexp2(xp: Any, input: Array, other: Array) -> Array:
     """log2(2**input + 2**other) (torch.logaddexp2)."""
     return xp.logaddexp2(input, other)
@@ -453,3 +455,33 @@ def _log_where(input: Any, other: Any) -> Any:
     silent = le(other, 0) if not _is_number(other) else np.asarray(other <= 0)
     silent = logical_and(silent, eq(input, 0)) if not _is_number(input) else silent
     return where(silent, 0, log(other) if not _is_number(other) else _log_of_scale(other))
+
+
+logaddexp.lacks("bi", "logaddexp_cpu")
+logaddexp2.lacks("bic", "logaddexp2_cpu")
+addcmul.lacks("b", "addcmul_cpu_out")
+lerp.lacks("bi", "lerp_kernel")
+heaviside.lacks("c", "", "heaviside is not yet implemented for complex tensors.")
+
+
+def _refuse_mixed_heaviside(input: Any, values: Any) -> None:
+    if input.dtype != values.dtype:
+        a, b = dtypes.TITLES[input.dtype], dtypes.TITLES[values.dtype]
+        raise EngineError(
+            Reason.RUNTIME,
+            f"heaviside is not yet implemented for tensors with different dtypes. They are {a} and {b}",
+            op="heaviside",
+        )
+
+
+def _refuse_mixed_lerp(input: Any, end: Any, weight: Any) -> None:
+    for name, value in (("end", end), ("weight", weight)):
+        if hasattr(value, "dtype") and value.dtype != input.dtype:
+            expected, found = dtypes.name_of(input.dtype), dtypes.name_of(value.dtype)
+            raise EngineError(
+                Reason.RUNTIME, f"lerp: expected dtype {expected} for `{name}` but got dtype {found}", op="lerp"
+            )
+
+
+heaviside.checked_by(_refuse_mixed_heaviside)
+lerp.checked_by(_refuse_mixed_lerp)

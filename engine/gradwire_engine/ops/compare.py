@@ -149,8 +149,10 @@ def allclose(
 @op
 def equal(xp: Any, input: Array, other: Array) -> Array:
     """Whether shapes and all elements are equal, a 0-d bool (torch.equal)."""
+    if input.shape != other.shape:
+        return xp.asarray(False)
     _same_dtype(input, other)
-    return xp.asarray(input.shape == other.shape and bool((input == other).all()))
+    return xp.asarray(bool((input == other).all()))
 
 
 def _same_dtype(input: Array, other: Array) -> None:

@@ -40,7 +40,7 @@ def zeros(
     size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
     """Zeros (torch.zeros)."""
-    shape, dtype = ints(size), dtype or dtypes.float32
+    shape, dtype = ints(size), dtype or dtypes.default()
     xp = place(device, shape, dtype)
     return made(device, lambda: xp.zeros(shape, dtype), requires_grad)
 
@@ -48,7 +48,7 @@ def zeros(
 @factory
 def ones(size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False) -> Array:
     """Ones (torch.ones)."""
-    shape, dtype = ints(size), dtype or dtypes.float32
+    shape, dtype = ints(size), dtype or dtypes.default()
     xp = place(device, shape, dtype)
     return made(device, lambda: xp.ones(shape, dtype), requires_grad)
 
@@ -82,7 +82,7 @@ def scalar_tensor(
     s: Number, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
     """A 0-d tensor of a number, float32 unless told (torch.scalar_tensor)."""
-    return full((), s, dtype=dtype or dtypes.float32, device=device, requires_grad=requires_grad)
+    return full((), s, dtype=dtype or dtypes.default(), device=device, requires_grad=requires_grad)
 
 
 @factory
@@ -95,7 +95,7 @@ def eye(
     requires_grad: bool = False,
 ) -> Array:
     """Ones on the diagonal of n rows and m columns (torch.eye)."""
-    columns, dtype = n if m is None else m, dtype or dtypes.float32
+    columns, dtype = n if m is None else m, dtype or dtypes.default()
     if n < 0 or columns < 0:
         raise EngineError(Reason.RUNTIME, f"n must be greater or equal to 0, got {min(n, columns)}")
     xp = place(device, (n, columns), dtype)
@@ -119,7 +119,7 @@ def arange(
     if dtype == dtypes.bool_:
         raise EngineError(Reason.NOT_SUPPORTED, "\"arange_cpu\" not implemented for 'Bool'", op="arange")
     whole = all(isinstance(value, int) for value in (first, last, by))
-    dtype = dtype or (dtypes.int64 if whole else dtypes.float32)
+    dtype = dtype or (dtypes.int64 if whole else dtypes.default())
     count = _steps(first, last, by)
     xp = place(device, (count,), dtype)
     exact = dtypes.int64 if whole else dtypes.float64
@@ -182,7 +182,7 @@ def logspace(
     """base to the powers that linspace gives (torch.logspace)."""
     if steps < 0:
         raise EngineError(Reason.RUNTIME, "number of steps must be non-negative", steps=steps)
-    dtype = dtype or dtypes.float32
+    dtype = dtype or dtypes.default()
     xp = place(device, (steps,), dtype)
     return made(
         device, lambda: xp.power(base, _spaced(xp, start, end, steps, dtypes.float64)).astype(dtype), requires_grad

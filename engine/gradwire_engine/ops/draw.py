@@ -44,7 +44,7 @@ def normal_array(xp: Any, shape: tuple[int, ...], dtype: DType) -> Array:
 
 
 def _floating(name: str, dtype: DType | None) -> DType:
-    chosen = dtype or dtypes.float32
+    chosen = dtype or dtypes.default()
     if dtypes.category(chosen) < dtypes.FLOAT:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}\" not implemented for '{dtypes.TITLES[chosen]}'", op=name)
     return chosen
@@ -163,7 +163,7 @@ def normal(
     if bool((spread < 0).any() if hasattr(spread, "dtype") else spread < 0):
         raise EngineError(Reason.RUNTIME, "normal expects all elements of std >= 0.0")
     shape = np.broadcast_shapes(*(value.shape for value in given)) if given else ints(size)
-    dtype = dtype or (given[0].dtype if given else dtypes.float32)
+    dtype = dtype or (given[0].dtype if given else dtypes.default())
     device = device or (given[0].device if given else None)
     xp = place(device, shape, dtype)
     return made(

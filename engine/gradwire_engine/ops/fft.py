@@ -118,7 +118,7 @@ resized.grad(input=lambda g, input_meta, dim: resized(g, dim, tuple(input_meta.s
 def _number(name: str, input: Any) -> Any:
     """A float or complex input in a precision that is transformed. Raises EngineError: RUNTIME for half types."""
     if dtypes.category(input.dtype) < dtypes.FLOAT:
-        return cast(input, dtypes.float32)
+        return cast(input, dtypes.default())
     if input.dtype.itemsize == 2:
         raise EngineError(Reason.RUNTIME, f"{name}: Unsupported dtype {dtypes.TITLES[input.dtype]}")
     return input

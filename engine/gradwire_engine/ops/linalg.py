@@ -32,6 +32,8 @@ from gradwire_engine.ops.reduce import sum as total
 from gradwire_engine.ops.unary import log
 
 Shape = tuple[int, ...]
+# Kernels that PyTorch asks whether they take whole numbers, instead of asking first whether these are floats.
+_UNCHECKED = ("linalg_eigh_cpu", "triangular_solve_cpu")
 
 
 def adjoint(value: Any) -> Any:
@@ -67,6 +69,8 @@ def needs_square(name: str, input: Array) -> None:
 def needs_float(name: str, input: Array, kernel: str | None = None) -> None:
     """Refuse whole numbers and half types, as LAPACK does. Raises EngineError: RUNTIME, NOT_SUPPORTED."""
     title = dtypes.TITLES[input.dtype]
+    if dtypes.category(input.dtype) < dtypes.FLOAT and kernel in _UNCHECKED:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{title}'", op=name)
     if dtypes.category(input.dtype) < dtypes.FLOAT:
         raise EngineError(Reason.RUNTIME, f"{name}: Expected a floating point or complex tensor as input. Got {title}")
     if input.dtype.itemsize == 2 and kernel is not None:

@@ -18,6 +18,7 @@ from gradwire_engine.ops.linalg import inv, needs_square, rank_limit, singular_o
 from gradwire_engine.ops.reduce import amax, amin, vector_norm
 from gradwire_engine.ops.reduce import sum as total
 from gradwire_engine.ops.shape import movedim, narrow, squeeze, unsqueeze
+from gradwire_engine.ops.unary import abs as absolute
 from gradwire_engine.tensor import Tensor
 
 Ints = Any
@@ -159,7 +160,7 @@ def cond(A: Array, p: Number | str | None = None) -> Any:
         raise EngineError(Reason.RUNTIME, f"linalg.cond got an invalid norm type: {p}")
     needs_square(f"linalg.cond(ord={p})", A)
     if not A.size:
-        return total(_detached(A), (-2, -1))
+        return total(absolute(_detached(A)), (-2, -1))
     array = A.array if type(A) is Tensor else A
     singular = singular_ones(array)[..., None, None]
     identity = module_of(array).eye(A.shape[-1], dtype=A.dtype)

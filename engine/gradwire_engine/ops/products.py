@@ -252,6 +252,9 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None)
         )
     if p < 0:
         raise EngineError(Reason.RUNTIME, "cdist only supports non-negative p values")
+    if dtypes.category(x1.dtype) == dtypes.COMPLEX:
+        title = dtypes.TITLES[x1.dtype]
+        raise EngineError(Reason.RUNTIME, f"cdist only supports floating-point dtypes, X1 got: {title}", op="cdist")
     if is_half(x1.dtype):
         raise EngineError(Reason.NOT_SUPPORTED, f"\"cdist\" not implemented for '{dtypes.TITLES[x1.dtype]}'")
     return vector_norm(unsqueeze(x1, -2) - unsqueeze(x2, -3), p, -1)

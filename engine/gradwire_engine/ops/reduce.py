@@ -175,9 +175,16 @@ def _variance(xp: Any, input: Array, dims: tuple[int, ...], correction: Any, kee
 
 
 def _var_input(g: Any, input: Any, dim: Any, unbiased: bool | None, keepdim: bool, correction: Any) -> Any:
-    freedom = builtins.max(_count(input.shape, dim) - _correction(unbiased, correction), 0)
+    freedom = _freedom(input.shape, dim) - _correction(unbiased, correction)
     centre = input - mean(input, normalize_dims(dim, input.ndim), True)
+    if dim is None and freedom <= 0:
+        return g * where(eq(centre, 0), math.nan, math.inf)
     return keep(g, input.shape, dim, keepdim) * (2 / freedom if freedom else math.inf) * centre
+
+
+def _freedom(shape: tuple[int, ...], dim: Any) -> int:
+    """How many elements a variance is of; PyTorch's derivative takes a list of no dims at its word."""
+    return 1 if dim in ((), []) else _count(shape, dim)
 
 
 var.grad(input=_var_input)
@@ -452,6 +459,12 @@ def vector_norm(
     given = x.astype(dtype) if dtype is not None else x
     result = dtypes.real_part(given.dtype)
     dims = normalize_dims(dim, x.ndim)
+    if not x.size and (ord < 0 or ord == math.inf) and builtins.any(not x.shape[axis] for axis in dims):
+        raise EngineError(
+            Reason.RUNTIME,
+            f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have "
+            "an identity",
+        )
     wide = given.astype(dtypes.float32) if is_half(given.dtype) else given
     return xp.asarray(_norm(xp, wide, ord, dims, keepdim)).astype(result, copy=False)
 

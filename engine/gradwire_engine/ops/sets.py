@@ -97,6 +97,12 @@ def isin(
 ) -> Array:
     """Whether each element is among the test elements (torch.isin)."""
     dtype = dtypes.result_type(elements, test_elements)
+    for value in (elements, test_elements):
+        given = getattr(value, "dtype", dtypes.int64)
+        if dtypes.category(given) in (dtypes.BOOL, dtypes.COMPLEX):
+            raise EngineError(
+                Reason.RUNTIME, f"Unsupported input type encountered for isin(): {dtypes.TITLES[given]}", op="isin"
+            )
     elements, test_elements = (xp.asarray(value).astype(dtype, copy=False) for value in (elements, test_elements))
     return xp.isin(elements, test_elements, assume_unique=assume_unique, invert=invert)
 

@@ -8,7 +8,7 @@ from gradwire_engine import dtypes
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
-from gradwire_engine.ops.checks import normalize_dim
+from gradwire_engine.ops.checks import needs_order, normalize_dim
 from gradwire_engine.ops.gather import put_along
 from gradwire_engine.ops.shape import at, unsqueeze
 
@@ -91,6 +91,11 @@ def _ranked(xp: Any, input: Array, rank: int, dim: int, keepdim: bool) -> tuple[
 def kthvalue(xp: Any, input: Array, k: int, dim: int = -1, keepdim: bool = False) -> Array:
     """The k-th smallest value along dim, and where it is (torch.kthvalue)."""
     dim = normalize_dim(dim, input.ndim)
+    if input.ndim and not input.shape[dim]:
+        raise EngineError(
+            Reason.INDEX_OUT_OF_RANGE, f"kthvalue(): Expected reduction dim {dim} to have non-zero size.", dim=dim
+        )
+    needs_order("kthvalue_cpu", input.dtype)
     if not 1 <= k <= (input.shape[dim] if input.ndim else 1):
         raise EngineError(Reason.RUNTIME, f"kthvalue(): selected number k out of range for dimension {dim}", k=k)
     return _ranked(xp, input, k - 1, dim, keepdim)
@@ -100,6 +105,7 @@ def kthvalue(xp: Any, input: Array, k: int, dim: int = -1, keepdim: bool = False
 def median_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
     """The lower of the two middle values along dim, nan if there is one; and where it is."""
     dim = normalize_dim(dim, input.ndim)
+    needs_order("median_out", input.dtype)
     length = input.shape[dim] if input.ndim else 1
     if not length:
         raise EngineError(

@@ -98,7 +98,7 @@ def cov(input: Array, *, correction: int = 1, fweights: Array | None = None, awe
     _check_weights("fweights", fweights, count, whole=True)
     _check_weights("aweights", aweights, count, whole=False)
     if dtypes.category(rows.dtype) < dtypes.FLOAT:
-        rows = cast(rows, dtypes.float32)
+        rows = cast(rows, dtypes.default())
     weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
     if weights is None:
         normal: Any = count - correction

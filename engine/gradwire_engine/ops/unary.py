@@ -446,3 +446,10 @@ def rad2deg(xp: Any, input: Array) -> Array:
 
 deg2rad.grad(input=lambda g: g * (math.pi / 180))
 rad2deg.grad(input=lambda g: g * (180 / math.pi))
+
+round.lacks("c", "round_vml_cpu")
+frac.lacks("bic", "frac_cpu")
+isposinf.lacks("c", "", "isposinf does not support complex inputs.")
+isneginf.lacks("c", "", "isneginf does not support complex inputs.")
+deg2rad.lacks("c", "", "deg2rad is not supported for complex tensors.")
+rad2deg.lacks("c", "", "rad2deg is not supported for complex tensors.")
