@@ -164,8 +164,10 @@ class Tensor(Casts, Draws, InPlaceViews, Operators, TensorMethods, Handle):  # t
 
     @property
     def is_leaf(self) -> bool:
-        """Whether backward ends here."""
-        return bool(self._fresh().is_leaf)
+        """Whether backward ends here. Raises RuntimeError for a view that may not follow its base."""
+        if self._fresh().outdated:
+            raise refuse_origin(self._spec, "its base or another view of its base has been")
+        return bool(self._spec.is_leaf)
 
     @property
     def grad_fn(self) -> Node | None:

@@ -15,7 +15,7 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import cast_array, op
 from gradwire_engine.ops.basic import expand, sum_to_size
 from gradwire_engine.ops.checks import admit, broadcast_shape, fit_number
-from gradwire_engine.refusals import check_writable
+from gradwire_engine.refusals import check_overlap, check_writable
 from gradwire_engine.tensor import Tensor
 
 
@@ -133,6 +133,7 @@ def _source(input: Array, src: Array) -> Array:
 
 def _write_copy(xp: Any, input: Array, src: Array, non_blocking: bool) -> None:
     check_writable(input)
+    check_overlap(input, src)
     input[...] = _source(input, src)
 
 

@@ -233,7 +233,7 @@ def _parse(shape: tuple[int, ...], key: Any) -> tuple[tuple[Any, ...], list[Any]
         else:  # an index array, or a bool, which is one of a new dimension
             shown = sum(type(one) is not int for one in basic)
             wide = max(_width(item), 1)
-            basic += [None] if isinstance(item, bool) else [slice(None)] * wide
+            basic += [None] if _is_flag(item) else [slice(None)] * wide
             indices += [None] * (shown - covered) + [item]
             covered = shown + wide
         dim += _width(item)
@@ -257,6 +257,11 @@ def _item(item: Any) -> Any:
     if not item.ndim and item.dtype.kind in "iu":
         return int(item.array if type(item) is Tensor else item)
     return item
+
+
+def _is_flag(item: Any) -> bool:
+    """Whether it is one truth value, which as an index is a mask of a new dimension of size 1."""
+    return isinstance(item, bool) or (getattr(item, "ndim", 1) == 0 and item.dtype == dtypes.bool_)
 
 
 def _width(item: Any) -> int:
@@ -296,9 +301,13 @@ def _sliced(input: Any, dim: int, item: slice) -> Any:
 
 
 def _arrays(input: Any, indices: list[Any]) -> list[Any]:
-    """Bools as masks of one element."""
+    """Truth values as masks of one element."""
     xp = module_of(input.array if type(input) is Tensor else input)
-    return [xp.asarray([item]) if isinstance(item, bool) else item for item in indices]
+    return [_mask(xp, item) if _is_flag(item) else item for item in indices]
+
+
+def _mask(xp: Any, flag: Any) -> Array:
+    return xp.asarray(flag.array if type(flag) is Tensor else flag).reshape(1)
 
 
 @composite(data_dependent=_has_mask)

@@ -357,3 +357,47 @@ def refused_also_where_it_worked_before_with_another_tensor(torch):
     change(leaf(torch) * 2)
     change(leaf(torch) * 2)
     change(leaf(torch))
+
+
+def setitem_with_a_truth_value(torch):
+    x, z = leaf(torch), torch.tensor(2.0)
+    y = x * 2
+    y[torch.tensor(True)] = 5.0
+    y[torch.tensor(False)] = 7.0
+    z[z > 1] = 3.0
+    y[0][y[0] > 4] = 1.0
+    y.sum().backward()
+    return y, z, x.grad, x[torch.tensor(True)], x[torch.tensor(False)].shape, z[z > 5].shape
+
+
+@refused(RuntimeError, "some elements of the input tensor and the written-to tensor refer to a single memory location")
+def copying_over_a_part_of_itself_is_refused(torch):
+    y = leaf(torch) * 2
+    y[1:].copy_(y[:-1])
+
+
+def flattened_to_itself(torch):
+    x, w = leaf(torch), leaf(torch, 4.0, 5.0, 6.0)
+    y = x * 2
+    f, c, e = y.flatten(), y.contiguous(), y.to(torch.float32)
+    f.mul_(w)
+    c.add_(w)
+    (y.sum() + e.sum()).backward()
+    return f is y, c is y, e is y, y, w.grad, x.grad
+
+
+def broadcast_to_its_own_shape(torch):
+    x, w = leaf(torch), leaf(torch, 4.0, 5.0, 6.0)
+    y = x * 2
+    a, _ = torch.broadcast_tensors(y, torch.ones(3))
+    a.mul_(w)
+    y.sum().backward()
+    return y, w.grad, x.grad
+
+
+def at_least_as_many_dimensions_as_it_has(torch):
+    x, w = leaf(torch), leaf(torch, 4.0, 5.0, 6.0)
+    y = x * 2
+    torch.atleast_1d(y).mul_(w)
+    y.sum().backward()
+    return y, w.grad, x.grad
