@@ -24,7 +24,7 @@ from gradwire._results import TENSOR_CLASS, arrange, change, new_result, refresh
 from gradwire._session import BATCH_COMMANDS, Session
 from gradwire._sessions import current_session
 from gradwire._wire import Value, make_template
-from gradwire.v1 import service_pb2
+from gradwire.v1 import service_pb2, types_pb2
 
 if TYPE_CHECKING:
     from gradwire._tensor import Tensor
@@ -139,10 +139,47 @@ def _repeat(
         session.post_op(entry, values)
         change(args[0], entry.specs[0], edges, bool(GRAD_ENABLED.get()))
         return args[0]
+    same = entry.same
+    if same and min(same) >= 0:
+        return arrange(op, tuple([_input(args, values[place]) for place in same]), result)
     ids = [next(session.ids) for _ in entry.specs]
     session.post_op(entry, [*values, *ids])
-    made = tuple([new_result(session, one, spec, edges, args) for one, spec in zip(ids, entry.specs, strict=True)])
-    return arrange(op, made, result)
+    return arrange(op, _results(session, ids, entry.specs, same, edges, args, values), result)
+
+
+def _results(
+    session: Session,
+    ids: Sequence[int],
+    specs: Sequence[Spec],
+    same: Sequence[int],
+    edges: list[Any],
+    args: Sequence[Any],
+    values: Sequence[Value],
+) -> tuple[Any, ...]:
+    """The proxies of an op's results. Of one that is an input itself it is that one's, so that both change as one."""
+    if not same:
+        return tuple([new_result(session, one, spec, edges, args) for one, spec in zip(ids, specs, strict=True)])
+    made = []
+    for one, spec, place in zip(ids, specs, same, strict=True):
+        if place < 0:
+            made.append(new_result(session, one, spec, edges, args))
+        else:
+            made.append(_input(args, values[place]))
+            session.released.append(one)
+    return tuple(made)
+
+
+def _input(given: Any, tensor_id: Value) -> Any:
+    """The tensor of that id among an op's arguments, which may be lists."""
+    for value in given:
+        if isinstance(value, Handle):
+            if value._id == tensor_id:
+                return value
+        elif type(value) in (list, tuple):
+            found = _input(value, tensor_id)
+            if found is not None:
+                return found
+    return None
 
 
 def _first_call(
@@ -190,19 +227,29 @@ def _first_call(
     ids = (next(session.ids),) if not in_place and (result is None or result == "bool") else ()
     outputs = session.wait(build([*values, *ids]), ids).op.outputs
     specs = tuple([read_spec(output) for output in outputs])
+    same = _same(args, values, outputs)
     if not any(output.data_dependent for output in outputs):
         made_ids = [] if in_place else [output.id for output in outputs]
         template = make_template(build, [*values, *made_ids])
         if template is not None:
             fixed = _fixed_floats(op, args, kwargs)
-            session.remember(Entry(tuple(key), op, place, template, specs, fixed, in_place))
+            session.remember(Entry(tuple(key), op, place, template, specs, fixed, in_place, same))
     if in_place:
         change(args[0], specs[0], edges, bool(enabled))
         return args[0]
-    made = tuple(
-        [new_result(session, output.id, spec, edges, args) for output, spec in zip(outputs, specs, strict=True)]
-    )
+    made = _results(session, [output.id for output in outputs], specs, same, edges, args, values)
     return arrange(op, made, result)
+
+
+def _same(args: tuple[Any, ...], values: list[Value], outputs: Sequence[types_pb2.TensorSpec]) -> tuple[int, ...]:
+    """Per result the place among the values of the input that it is, or -1; empty if none is one."""
+    if not any(output.same_as for output in outputs):
+        return ()
+    places = [
+        values.index(output.same_as) if output.same_as and _input(args, output.same_as) is not None else -1
+        for output in outputs
+    ]
+    return tuple(places) if max(places) >= 0 else ()
 
 
 @cache

@@ -158,6 +158,7 @@ class Entry:
         "number",
         "offset",
         "plain",
+        "same",
         "specs",
         "template",
         "words",
@@ -172,6 +173,7 @@ class Entry:
         specs: tuple[Spec, ...],
         fixed: tuple[tuple[int, float], ...] = (),
         in_place: bool = False,
+        same: tuple[int, ...] = (),
     ) -> None:
         self.key = key
         self.name = name
@@ -185,6 +187,8 @@ class Entry:
         # Floats that are attributes rather than operands: the entry holds for these values only.
         self.fixed = fixed
         self.in_place = in_place
+        # Per result the place among the values of the input that it is itself, or -1; empty where all are new.
+        self.same = same
         # One new tensor that is neither a view nor a leaf that requires grad: the path that must be short.
-        spec = specs[0] if len(specs) == 1 and not in_place else None
+        spec = specs[0] if len(specs) == 1 and not in_place and not same else None
         self.plain = spec is not None and not spec.is_view and not (spec.is_leaf and spec.requires_grad)

@@ -110,9 +110,12 @@ def apply_op(
     if type(result) is Tensor:
         if count > 1:
             raise _too_many(call.name, 1, ids)
+        same_as = session.names.get(result, 0)
         tensor_id = session.bind(tensor_id, result)
         if answer is not None:
-            fill_spec(answer.outputs.add(), result, tensor_id, _flag(call, args))
+            spec = answer.outputs.add()
+            fill_spec(spec, result, tensor_id, _flag(call, args))
+            spec.same_as = same_as
     else:
         bind_results(session, call, args, result, ids, answer)
 
@@ -133,7 +136,9 @@ def bind_results(
     if answer is not None:
         flag = _flag(call, args)
         for tensor_id, item in zip(names, result, strict=True):
-            fill_spec(answer.outputs.add(), item, tensor_id, flag)
+            spec = answer.outputs.add()
+            fill_spec(spec, item, tensor_id, flag)
+            spec.same_as = session.names.get(item, 0)
         _check_answer(session, call.name, answer)
     for tensor_id, item in zip(names, result, strict=True):
         session.bind(tensor_id, item)

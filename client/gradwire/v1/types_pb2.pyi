@@ -59,7 +59,7 @@ VIEW_ORIGIN_NO_GRAD: ViewOrigin
 VIEW_ORIGIN_INFERENCE: ViewOrigin
 
 class TensorSpec(_message.Message):
-    __slots__ = ("id", "dtype", "shape", "device", "requires_grad", "is_leaf", "grad_fn", "retains_grad", "strides", "is_view", "data_dependent", "version", "base", "view_origin", "inference", "outdated")
+    __slots__ = ("id", "dtype", "shape", "device", "requires_grad", "is_leaf", "grad_fn", "retains_grad", "strides", "is_view", "data_dependent", "version", "base", "view_origin", "inference", "outdated", "same_as")
     ID_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
@@ -76,6 +76,7 @@ class TensorSpec(_message.Message):
     VIEW_ORIGIN_FIELD_NUMBER: _ClassVar[int]
     INFERENCE_FIELD_NUMBER: _ClassVar[int]
     OUTDATED_FIELD_NUMBER: _ClassVar[int]
+    SAME_AS_FIELD_NUMBER: _ClassVar[int]
     id: int
     dtype: Dtype
     shape: _containers.RepeatedScalarFieldContainer[int]
@@ -92,7 +93,8 @@ class TensorSpec(_message.Message):
     view_origin: ViewOrigin
     inference: bool
     outdated: bool
-    def __init__(self, id: _Optional[int] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., is_leaf: bool = ..., grad_fn: _Optional[str] = ..., retains_grad: bool = ..., strides: _Optional[_Iterable[int]] = ..., is_view: bool = ..., data_dependent: bool = ..., version: _Optional[int] = ..., base: _Optional[int] = ..., view_origin: _Optional[_Union[ViewOrigin, str]] = ..., inference: bool = ..., outdated: bool = ...) -> None: ...
+    same_as: int
+    def __init__(self, id: _Optional[int] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., is_leaf: bool = ..., grad_fn: _Optional[str] = ..., retains_grad: bool = ..., strides: _Optional[_Iterable[int]] = ..., is_view: bool = ..., data_dependent: bool = ..., version: _Optional[int] = ..., base: _Optional[int] = ..., view_origin: _Optional[_Union[ViewOrigin, str]] = ..., inference: bool = ..., outdated: bool = ..., same_as: _Optional[int] = ...) -> None: ...
 
 class Payload(_message.Message):
     __slots__ = ("dtype", "shape", "data")
