@@ -76,12 +76,19 @@ def check_inference(context: Context) -> None:
 
 def check_writable(array: Array) -> None:
     """Refuse an array whose elements share memory."""
-    if array.size and any(size > 1 and stride == 0 for size, stride in zip(array.shape, array.strides, strict=True)):
+    if shares_elements(array):
         raise EngineError(
             Reason.RUNTIME,
             "unsupported operation: more than one element of the written-to tensor refers to a single memory "
             "location. Please clone() the tensor before performing the operation.",
         )
+
+
+def shares_elements(array: Array) -> bool:
+    """Whether several of an array's elements are one in memory, as far as a stride of 0 tells."""
+    return bool(array.size) and any(
+        size > 1 and stride == 0 for size, stride in zip(array.shape, array.strides, strict=True)
+    )
 
 
 def check_overlap(written: Array, read: Array) -> None:

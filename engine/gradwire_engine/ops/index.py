@@ -20,7 +20,7 @@ from gradwire_engine.ops.checks import check_index
 from gradwire_engine.ops.fill import copy, fill
 from gradwire_engine.ops.precision import is_half
 from gradwire_engine.ops.shape import alias, reshape, select, slice_, unsqueeze
-from gradwire_engine.refusals import check_writable
+from gradwire_engine.refusals import check_writable, shares_elements
 from gradwire_engine.tensor import Tensor
 
 Index = Any
@@ -377,14 +377,23 @@ class _SetItem(Composite):
         target, key, value = args
         basic, indices = _parse(target.shape, key)
         indices, value = _arrays(target, indices), _trimmed(value)
-        whole = all(_is_whole(item) for item in basic)
-        if not whole:
-            return _set_index.in_place((target, basic, indices, value))
-        if indices:
-            return index_put.in_place((target, indices, value, False))
-        if getattr(value, "ndim", 0):
-            return copy.in_place((target, value, False))
-        return fill.in_place((target, value))
+        if all(_is_whole(item) for item in basic):
+            _put_in_place(target, indices, value)
+        elif shares_elements(target.array):
+            # What is written shows elsewhere in the target, too: the part is to be changed as the view that it is.
+            _put_in_place(_shown(target, basic), indices, value)
+        else:
+            _set_index.in_place((target, basic, indices, value))
+        return target
+
+
+def _put_in_place(target: Tensor, indices: list[Any], value: Any) -> None:
+    if indices:
+        index_put.in_place((target, indices, value, False))
+    elif getattr(value, "ndim", 0):
+        copy.in_place((target, value, False))
+    else:
+        fill.in_place((target, value))
 
 
 def _setitem(input: Array, index: Index, value: Array | Number) -> Array:

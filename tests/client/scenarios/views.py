@@ -590,3 +590,15 @@ def the_same_values_before_and_after_a_failed_in_place_op(torch):
     with contextlib.suppress(RuntimeError):
         v.add_(torch.ones(5))
     return y, v, v._version, v.grad_fn.name()
+
+
+def writing_to_a_part_of_an_expanded_view_writes_to_all_of_it(torch):
+    x, w = square(torch), leaf(torch)
+    y = x * 1
+    e = y.expand(2, 3, 3)
+    e[0] = w
+    e[-1] += 1
+    (y * y).sum().backward(retain_graph=True)
+    first = x.grad.clone(), w.grad.clone()
+    (e * e).sum().backward()
+    return first, y, e, x.grad, w.grad, y.grad_fn.name(), e.grad_fn.name()
