@@ -374,7 +374,8 @@ class _SetItem(Composite):
     """x[index] = value: what PyTorch does in place, and the same on a copy."""
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
-        target, key, value = args
+        target: Tensor = args[0]
+        _, key, value = args
         basic, indices = _parse(target.shape, key)
         indices, value = _arrays(target, indices), _trimmed(value)
         if all(_is_whole(item) for item in basic):
