@@ -433,4 +433,4 @@ def is_tensor(obj: object) -> bool:
 
 def scalar_tensor(s: Any, **options: Any) -> Tensor:
     """A tensor of zero dimensions, of the default dtype (torch.scalar_tensor)."""
-    return create("full", ((), s), _floating(options))
+    return create("scalar_tensor", (s,), _floating(options))

@@ -2283,7 +2283,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 def mvlgamma(input: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function in p dimensions (torch.mvlgamma).
 
-    Raises EngineError: RUNTIME for p below 1.
+    Raises EngineError: RUNTIME for p below 1 or bool, NOT_SUPPORTED for complex numbers.
     """
     return _call("mvlgamma", (input, p))
 

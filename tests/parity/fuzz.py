@@ -123,7 +123,7 @@ class Draw:
         if dtype == "bool":
             values = self.rng.random(shape) < 0.5
         elif dtype in WHOLE:
-            bottom = max(int(math.floor(low)), 0 if dtype == "uint8" else -100)
+            bottom = max(math.floor(low), 0 if dtype == "uint8" else -100)
             values = self.rng.integers(bottom, max(int(high), bottom) + 1, shape)
         else:
             values = self.rng.uniform(low, high, shape)
@@ -201,7 +201,7 @@ class Outcome:
                 for result in self.results:
                     if isinstance(result, t.Tensor):
                         result.detach().tolist()  # what was deferred is refused here at the latest
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever is raised is what is compared
             self.error = error
             return
         try:
@@ -250,8 +250,9 @@ def _numbers(value: Any) -> np.ndarray:
     if module is torch and value._is_zerotensor():  # takes no memory, and cannot be listed
         return np.zeros(tuple(value.shape), np.complex128 if value.is_complex() else np.float64)
     if value.dtype in (module.int64, module.bool):
-        return np.asarray(value.tolist())
-    return np.asarray(value.to(wide if module is torch else getattr(gradwire, str(wide)[6:])).tolist())
+        return np.asarray(value.tolist()).reshape(tuple(value.shape))
+    plain = value.to(wide if module is torch else getattr(gradwire, str(wide)[6:]))
+    return np.asarray(plain.tolist()).reshape(tuple(value.shape))
 
 
 def _differs(mine: Any, its: Any, factor: float, coarsest: float) -> str:
@@ -265,7 +266,11 @@ def _differs(mine: Any, its: Any, factor: float, coarsest: float) -> str:
         return f"dtype {mine.dtype}, PyTorch has {its.dtype}"
     if tuple(mine.shape) != tuple(its.shape):
         return f"shape {tuple(mine.shape)}, PyTorch has {tuple(its.shape)}"
-    tolerance = max(_TOLERANCE.get(str(its.dtype)[6:], 0.0), coarsest) * factor if its.dtype.is_floating_point or its.dtype.is_complex else 0
+    tolerance = (
+        max(_TOLERANCE.get(str(its.dtype)[6:], 0.0), coarsest) * factor
+        if its.dtype.is_floating_point or its.dtype.is_complex
+        else 0
+    )
     one, other = _numbers(mine), _numbers(its)
     with np.errstate(all="ignore"):
         same = np.isclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True)
@@ -284,7 +289,8 @@ def compare(call: Call, *, in_place: bool = False, order: int = 2, factor: float
         wanted = next(cls for cls in type(its.error).__mro__ if cls.__module__ == "builtins")
         wanted = NotImplementedError if isinstance(its.error, NotImplementedError) else wanted
         if not isinstance(mine.error, wanted):
-            return f"{type(mine.error).__mro__[0].__name__}: {mine.error}; PyTorch: {type(its.error).__name__}: {its.error}"
+            what = f"{type(mine.error).__name__}: {mine.error}"
+            return f"{what}; PyTorch: {type(its.error).__name__}: {its.error}"
         return ""
     if mine.error is not None:
         return f"{type(mine.error).__name__}: {mine.error}; PyTorch raises nothing"

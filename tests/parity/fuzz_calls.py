@@ -83,7 +83,7 @@ def _bucketize(d: Draw) -> Any:
 
 @calls("cov")
 def _cov(d: Draw) -> Any:
-    x = d.tensor(d.shape(0, 2), odd=0.02)
+    x = d.tensor(d.shape(0, 2), odd=0.02, dtype=d.dtype((*FLOATS[:2], *WHOLE, "complex128")))
     count = x.shape[-1] if x.ndim else 1
     kwargs: dict[str, Any] = {}
     if d.chance(0.4):
@@ -91,7 +91,9 @@ def _cov(d: Draw) -> Any:
     if d.chance(0.3):
         kwargs["fweights"] = d.tensor((count,), "int64", 1, 4)
     if d.chance(0.3):
-        kwargs["aweights"] = d.tensor((count,), "float64", 0.2, 3, grad=False, odd=0.0)
+        x.grad = False  # PyTorch divides by weights in place, which a leaf refuses
+        kind = x.dtype if x.dtype in FLOATS else "float32" if x.dtype in WHOLE else "float64"
+        kwargs["aweights"] = d.tensor((count,), kind, 0.2, 3, grad=False, odd=0.0)
     return a(x, **kwargs)
 
 
@@ -576,6 +578,7 @@ def _take_along_dim(d: Draw) -> Any:
     if shape:
         shape[dim] = d.int(1, 4) if size else 0
     if d.chance(0.2) and x.values.size:
+        x.layout = "plain"  # PyTorch views it, and refuses other layouts
         return a(x, d.index((3,), x.values.size))
     return a(x, d.index(shape, size), dim)
 
@@ -611,7 +614,7 @@ def _nonzero_tuple(d: Draw) -> Any:
 
 @calls("select_scatter")
 def _select_scatter(d: Draw) -> Any:
-    x = _any(d, low=1, empty=0.0)
+    x = d.tensor(d.shape(1, empty=0.0), d.dtype(REAL))
     dim = d.dim(x, 0)
     shape = [n for axis, n in enumerate(x.shape) if axis != dim % x.ndim]
     return a(x, d.tensor(shape, x.dtype), dim, d.int(-x.shape[dim], x.shape[dim] - 1))
@@ -619,7 +622,7 @@ def _select_scatter(d: Draw) -> Any:
 
 @calls("slice_scatter")
 def _slice_scatter(d: Draw) -> Any:
-    x = _any(d, low=1)
+    x = d.tensor(d.shape(1), d.dtype(REAL))
     dim = d.dim(x, 0)
     start, end, step = d.int(0, x.shape[dim]), d.int(0, x.shape[dim]), d.int(1, 2)
     shape = list(x.shape)
@@ -822,8 +825,8 @@ def _interpolate(d: Draw) -> Any:
 def _grid_sample(d: Draw) -> Any:
     x = d.tensor([2, 2, d.int(2, 4), d.int(2, 4)], "float64", odd=0.0, ties=0.0)
     grid = d.tensor([2, 2, 3, 2], "float64", -1.3, 1.3, odd=0.0, ties=0.0)
-    return a(x, grid, mode=d.pick("bilinear", "nearest", "bicubic"), padding_mode=d.pick("zeros", "border", "reflection"),
-             align_corners=d.chance(0.5))  # fmt: skip
+    return a(x, grid, mode=d.pick("bilinear", "nearest", "bicubic"),
+             padding_mode=d.pick("zeros", "border", "reflection"), align_corners=d.chance(0.5))  # fmt: skip
 
 
 calls("pixel_shuffle")(lambda d: a(d.tensor([*d.shape(0, 2, 2), 4 * d.int(1, 2), d.int(1, 3), 2]), d.pick(2, 2, 1, 3)))
@@ -836,6 +839,7 @@ calls("channel_shuffle", order=1)(lambda d: a(d.tensor([d.int(1, 2), 6, *d.shape
 @calls("local_response_norm")
 def _local(d: Draw) -> Any:
     x = d.tensor([d.int(1, 2), d.int(1, 5), *d.shape(1, 3)], d.dtype(FLOATS[:2]), odd=0.0)
+    x.layout = "plain"  # PyTorch views it, and refuses other layouts
     return d.pick(a(x, d.int(1, 4)), a(x, 3, alpha=0.1, beta=0.5, k=2.0))
 
 
@@ -998,7 +1002,7 @@ calls("huber_loss/delta")(
 )
 
 
-@calls("binary_cross_entropy_with_logits")
+@calls("nn.functional.binary_cross_entropy_with_logits")
 def _bce_logits(d: Draw) -> Any:
     x = d.tensor(d.shape(), d.dtype(FLOATS), odd=0.02)
     y = d.tensor(x.shape, x.dtype, 0, 1, odd=0.0)
@@ -1051,7 +1055,7 @@ def _cross_entropy_soft(d: Draw) -> Any:
     return a(x, d.index(shape, c), **named)
 
 
-@calls("poisson_nll_loss")
+@calls("nn.functional.poisson_nll_loss")
 def _poisson_nll(d: Draw) -> Any:
     x = d.tensor(d.shape(), d.dtype(FLOATS[:2]), 0.2, 2, odd=0.0)
     return a(x, d.tensor(x.shape, x.dtype, 0.2, 4, odd=0.0), log_input=d.chance(0.5), full=d.chance(0.4), **_way(d))
@@ -1090,7 +1094,7 @@ def _cosine_embedding(d: Draw) -> Any:
     return a(x, y, _signs(d, lead, dtype), margin=d.pick(0.0, 0.3), **_way(d))
 
 
-@calls("triplet_margin_loss", "triplet_margin_with_distance_loss")
+@calls("nn.functional.triplet_margin_loss", "triplet_margin_with_distance_loss")
 def _triplet(d: Draw) -> Any:
     shape, dtype = (*d.shape(0, 2, empty=0.0), 3), d.dtype(FLOATS[:2])
     three = [d.tensor(shape, dtype, odd=0.0, ties=0.0) for _ in range(3)]
@@ -1125,7 +1129,7 @@ def _multilabel_soft(d: Draw) -> Any:
     return a(x, d.tensor(x.shape, x.dtype, 0, 1, odd=0.0), **({"weight": weight} if d.chance(0.3) else {}), **_way(d))
 
 
-@calls("ctc_loss")
+@calls("nn.functional.ctc_loss")
 def _ctc(d: Draw) -> Any:
     t, n, c, s = d.int(4, 6), 2, 4, d.int(1, 2)
     logs = d.tensor((t, n, c), "float64", -3, -0.1, odd=0.0, ties=0.0)
@@ -1165,7 +1169,7 @@ calls("Tensor.new_zeros", "Tensor.new_ones", order=0)(
 calls("Tensor.new_full", order=0)(lambda d: a(_any(d), d.shape(), d.pick(1, 2.5), **_kind(d)))
 calls("scalar_tensor", order=0)(lambda d: a(d.pick(1, 2.5, True), **_kind(d)))
 calls("tril_indices", "triu_indices", order=0)(lambda d: a(d.int(0, 4), d.int(0, 4), d.int(-3, 3)))
-calls("fill_", "Tensor.fill_")(lambda d: a(_any(d), d.pick(1, 2.5, True, d.tensor((), odd=0.0))))
+calls("fill_", "Tensor.fill_")(lambda d: a(_any(d), d.pick(1, 2.5, True, d.tensor((), odd=0.0, grad=False))))
 calls("zero_")(lambda d: a(_any(d)))
 calls("Tensor.type_as", "Tensor.copy_")(lambda d: a(x := _any(d), d.tensor(x.shape)))
 calls("Tensor.to")(lambda d: a(_any(d), D(d.dtype())))

@@ -15,15 +15,12 @@ from gradwire._call import _call
 from gradwire._create import tensor
 from gradwire._ops import (
     adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
     batch_norm,
     bilinear,
     channel_shuffle,
-    conv3d,
     conv_transpose1d,
     conv_transpose2d,
     conv_transpose3d,
@@ -453,6 +450,20 @@ def conv2d(
     return _ops.conv2d(input, weight, bias, stride, padding, dilation, groups)
 
 
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Ints = 1,
+    padding: str | Ints = 0,
+    dilation: Ints = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Cross-correlation over three dimensions; `padding` may be "same" or "valid"; torch.nn.functional.conv3d."""
+    input, padding = _spatially_padded(input, weight, stride, padding, dilation, 3)
+    return _ops.conv3d(input, weight, bias, stride, padding, dilation, groups)
+
+
 def _max_pool(op: str, input: Tensor, window: tuple[Any, ...], return_indices: bool) -> Any:
     return _call(op, (input, *window, return_indices), (), "tuple" if return_indices else None)
 
@@ -501,7 +512,27 @@ def max_pool3d(
 
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The largest value of as many windows as the output has elements; torch.nn.functional.adaptive_max_pool2d."""
-    return _max_pool("adaptive_max_pool2d", input, (output_size,), return_indices)
+    return _max_pool("adaptive_max_pool2d", input, (_sized(input, output_size),), return_indices)
+
+
+def _sized(input: Tensor, output_size: Any) -> Any:
+    """The output's sizes, the input's own where None is given."""
+    if not isinstance(output_size, (tuple, list)) or None not in output_size:
+        return output_size
+    if len(output_size) >= input.ndim:
+        raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
+    own = input.shape[-len(output_size) :]
+    return [size if wanted is None else wanted for wanted, size in zip(output_size, own, strict=True)]
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """Means over as many windows as the output has elements; torch.nn.functional.adaptive_avg_pool2d."""
+    return _ops.adaptive_avg_pool2d(input, _sized(input, output_size))
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """Means over as many windows as the output has elements; torch.nn.functional.adaptive_avg_pool3d."""
+    return _ops.adaptive_avg_pool3d(input, _sized(input, output_size))
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
@@ -511,7 +542,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
 
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The largest value of as many windows as the output has elements; torch.nn.functional.adaptive_max_pool3d."""
-    return _max_pool("adaptive_max_pool3d", input, (output_size,), return_indices)
+    return _max_pool("adaptive_max_pool3d", input, (_sized(input, output_size),), return_indices)
 
 
 def triplet_margin_with_distance_loss(

@@ -19,6 +19,7 @@ from gradwire_engine.dtypes import DType, Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import neg
+from gradwire_engine.ops.checks import needs_order
 from gradwire_engine.ops.fill import where
 from gradwire_engine.ops.matrix import fold
 from gradwire_engine.ops.precision import special, through_float32
@@ -30,8 +31,10 @@ _BLOCK = 1 << 14
 _SAME_SIZE_INT = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
-def _check_float(name: str, input: Array) -> None:
-    if dtypes.category(input.dtype) != dtypes.FLOAT and (name != "silu_cpu" or input.dtype.kind != "c"):
+def _check_float(name: str, input: Array, complex_too: bool = False) -> None:
+    """Refuse what PyTorch has no kernel for. Raises EngineError: NOT_SUPPORTED."""
+    kind = dtypes.category(input.dtype)
+    if kind < dtypes.FLOAT or (kind == dtypes.COMPLEX and not complex_too):
         raise EngineError(
             Reason.NOT_SUPPORTED, f"\"{name}\" not implemented for '{dtypes.TITLES[input.dtype]}'", op=name
         )
@@ -79,6 +82,7 @@ def relu(xp: Any, input: Array) -> Array:
     """max(input, 0) (torch.nn.functional.relu). Its derivative at 0 is 0."""
     if input.dtype == dtypes.bool_:
         raise EngineError(Reason.RUNTIME, "Boolean inputs not supported for relu")
+    needs_order("clamp_min_scalar_cpu", input.dtype)
     return _positive_part(xp, input)
 
 
@@ -95,6 +99,7 @@ _threshold_backward.grad(grad=lambda g, result: _threshold_backward(g, result))
 @op(in_place=True)
 def threshold(xp: Any, input: Array, threshold: Number, value: Number) -> Array:
     """input where it is above the threshold, value elsewhere (torch.nn.functional.threshold)."""
+    needs_order("threshold_cpu", input.dtype)
     return xp.where(input <= threshold, input.dtype.type(value), input)
 
 
@@ -105,6 +110,9 @@ threshold.grad(input=lambda g, input, threshold: masked(g, ~(input <= threshold)
 @through_float32
 def hardtanh(xp: Any, input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Array:
     """input, but within [min_val, max_val] (torch.nn.functional.hardtanh). The derivative at the bounds is 0."""
+    needs_order("clamp", input.dtype)
+    if input.dtype == dtypes.bool_:
+        raise EngineError(Reason.RUNTIME, "Bool inputs not supported for hardtanh")
     if min_val > max_val:
         raise EngineError(Reason.ARGUMENT_VALUE, "min_val cannot be greater than max_val")
     return xp.clip(input, input.dtype.type(min_val), input.dtype.type(max_val))
@@ -117,6 +125,9 @@ hardtanh.grad(input=lambda g, input, min_val, max_val: masked(g, ~((input <= min
 @through_float32
 def relu6(xp: Any, input: Array) -> Array:
     """min(max(input, 0), 6) (torch.nn.functional.relu6)."""
+    needs_order("clamp", input.dtype)
+    if input.dtype == dtypes.bool_:
+        raise EngineError(Reason.RUNTIME, "Bool inputs not supported for hardtanh")
     return xp.clip(input, input.dtype.type(0), input.dtype.type(6))
 
 
@@ -154,7 +165,7 @@ def _prelu_kernel(xp: Any, input: Array, weight: Array) -> Array:
 
 _prelu_kernel.grad(
     input=lambda g, input, weight: where(input > 0, g, g * weight),
-    weight=lambda g, input: masked(g * input, input <= 0),
+    weight=lambda g, input: masked(g * input, ~(input > 0)),
 )
 
 
@@ -315,7 +326,7 @@ gelu.grad(input=lambda g, input, approximate: g * _gelu_slope(input, approximate
 @through_float32
 def silu(xp: Any, input: Array) -> Array:
     """input * sigmoid(input) (torch.nn.functional.silu)."""
-    _check_float("silu_cpu", input)
+    _check_float("silu_cpu", input, complex_too=True)
     return input * sigmoid(input)
 
 

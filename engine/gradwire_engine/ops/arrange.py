@@ -12,6 +12,7 @@ from gradwire_engine import dtypes
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
+from gradwire_engine.ops.basic import cast
 from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.fill import zeros
 from gradwire_engine.ops.gather import index_select
@@ -66,8 +67,10 @@ def block_diag(tensors: list[Array]) -> Any:
                 "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input "
                 f"{place} has {tensor.ndim} dimensions",
             )
-    blocks = [tensor if tensor.ndim == 2 else reshape(tensor, (1, -1)) for tensor in tensors]
-    return _block_diag(blocks)
+    # Promoted as they are given: as a matrix one of no dimensions would count for more.
+    dtype = dtypes.result_type(*(getattr(tensor, "array", tensor) for tensor in tensors))
+    blocks = [reshape(tensor, (1, -1)) if tensor.ndim < 2 else tensor for tensor in tensors]
+    return _block_diag([block if block.dtype == dtype else cast(block, dtype) for block in blocks])
 
 
 def _vector(input: Any) -> None:

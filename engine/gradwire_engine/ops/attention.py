@@ -9,7 +9,7 @@ from gradwire_engine import dtypes
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
-from gradwire_engine.ops.basic import expand
+from gradwire_engine.ops.basic import cast, expand
 from gradwire_engine.ops.binary import clamp
 from gradwire_engine.ops.dropout import dropout
 from gradwire_engine.ops.fill import masked_fill, where, zeros
@@ -31,14 +31,25 @@ def normalize(input: Array, p: float = 2.0, dim: Ints = 1, eps: float = 1e-12) -
     return input / expand(length, input.shape)
 
 
+@op(name="_held_above")
+def _held_above(xp: Any, input: Array, low: float) -> Array:
+    """The input, low at least; its gradient passes as if it had not been held, as PyTorch's does here."""
+    return xp.maximum(input, input.dtype.type(low))
+
+
+_held_above.grad(input=lambda g: g)
+
+
 @composite
 def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> Any:
     """The cosine of the angle between vectors along dim (torch.nn.functional.cosine_similarity).
 
     x1, x2: shapes that broadcast; lengths count as eps at least. Raises EngineError: SHAPE.
     """
-    first = x1 / clamp(vector_norm(x1, 2, dim, True), eps)
-    second = x2 / clamp(vector_norm(x2, 2, dim, True), eps)
+    dtype = dtypes.result_type(*(getattr(x, "array", x) for x in (x1, x2)))
+    x1, x2 = (x if x.dtype == dtype else cast(x, dtype) for x in (x1, x2))
+    first = x1 / _held_above(vector_norm(x1, 2, dim, True), eps)
+    second = x2 / _held_above(vector_norm(x2, 2, dim, True), eps)
     return total(first * second, dim)
 
 

@@ -78,6 +78,12 @@ def unfold_blocks(input: Array, kernel_size: Ints, dilation: Ints = 1, padding: 
         raise EngineError(
             Reason.RUNTIME, f"Expected 3D or 4D (batch mode) tensor for input, but got {list(input.shape)}"
         )
+    if 0 in input.shape[-3:]:
+        raise EngineError(
+            Reason.RUNTIME,
+            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
+            f"but got: {list(input.shape)}",
+        )
     counts = _window(input.shape[-2:], kernel, spread, pads, steps).output
     if min(counts) < 1:
         raise EngineError(

@@ -162,6 +162,8 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
     if steps == 1:
         return xp.full(1, start).astype(dtype)
     wide = dtypes.promote_types(dtype, dtypes.float32)
+    if dtypes.category(dtype) < dtypes.FLOAT:  # between whole numbers, in double precision
+        start, end, wide = int(start), int(end), dtypes.float64
     step = wide.type((end - start) / (steps - 1)) if steps else 0
     count = xp.arange(steps, dtype=wide)
     values = xp.where(count < steps // 2, wide.type(start) + step * count, wide.type(end) - step * (steps - 1 - count))

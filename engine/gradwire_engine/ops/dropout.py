@@ -34,6 +34,8 @@ def dropout(input: Array, p: float = 0.5, training: bool = True) -> Any:
         raise EngineError(Reason.ARGUMENT_VALUE, f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0:
         return input
+    if p == 1:
+        return input * 0
     if dtypes.category(input.dtype) < dtypes.FLOAT:
         raise EngineError(
             Reason.DTYPE, f"result type Float can't be cast to the desired output type {dtypes.TITLES[input.dtype]}"
@@ -113,7 +115,7 @@ def alpha_dropout(input: Array, p: float = 0.5, training: bool = False) -> Any:
 @composite
 def feature_alpha_dropout(input: Array, p: float = 0.5, training: bool = False) -> Any:
     """alpha_dropout of whole channels (torch.nn.functional.feature_alpha_dropout)."""
-    return _alpha(input, p, training, _channels(input) if training and p else None)
+    return _alpha(input, p, training, _channels(input) if training and 0 < p < 1 else None)
 
 
 @op(name="_rrelu_noise")

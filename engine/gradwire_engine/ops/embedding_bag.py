@@ -8,11 +8,9 @@ from gradwire_engine import dtypes
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite
-from gradwire_engine.ops.basic import expand
 from gradwire_engine.ops.embedding import embedding
-from gradwire_engine.ops.fill import zeros
-from gradwire_engine.ops.gather import index_add, index_select
-from gradwire_engine.ops.scatters import scatter_reduce
+from gradwire_engine.ops.fill import where, zeros
+from gradwire_engine.ops.gather import gather, index_add, index_select
 from gradwire_engine.ops.shape import reshape, unsqueeze
 from gradwire_engine.tensor import Tensor
 
@@ -98,19 +96,40 @@ def embedding_bag(
         kept = xp.flatnonzero(flat != padding_idx % weight.shape[0])
         flat, bag = flat[kept], bag[kept]
         factors = None if factors is None else index_select(factors, 0, _like(weight, kept))
+    wrong = (flat < 0) | (flat >= weight.shape[0])
+    if bool(wrong.any()):
+        raise EngineError(
+            Reason.RUNTIME,
+            "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be "
+            f"{int(flat[wrong][0])}, of {weight.shape[0]}",
+        )
     rows = embedding(_like(weight, flat), weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
     if factors is not None:
         rows = rows * unsqueeze(factors, -1)
     whole = zeros(weight, (count, weight.shape[1]))
     if mode == "max":
-        return scatter_reduce(
-            whole, 0, expand(_like(weight, bag[:, None]), rows.shape), rows, "amax", include_self=False
-        )
+        return _largest(xp, rows, bag, count, whole)
     added = index_add(whole, 0, _like(weight, bag), rows)
     if mode == "sum":
         return added
     sizes = xp.maximum(xp.bincount(bag, minlength=count), 1).astype(whole.dtype)
     return added / _like(weight, sizes[:, None])
+
+
+def _largest(xp: Any, rows: Any, bag: Array, count: int, whole: Any) -> Any:
+    """Of each bag's rows the largest elements, the first of equal ones; zeros for an empty bag."""
+    values = _array(rows)
+    nowhere = len(values)
+    best = xp.full((count, values.shape[1]), nowhere, dtypes.int64)
+    peaks = xp.full(best.shape, -xp.inf, dtypes.float64)
+    xp.maximum.at(peaks, bag, values.astype(dtypes.float64))
+    places = xp.where(values == peaks[bag], xp.arange(nowhere)[:, None], nowhere)
+    xp.minimum.at(best, bag, places)
+    filled = best < nowhere
+    if not nowhere:
+        return whole
+    taken = gather(rows, 0, _like(rows, xp.where(filled, best, 0)))
+    return where(_like(rows, filled), taken, 0)
 
 
 def _like(source: Any, array: Any) -> Any:

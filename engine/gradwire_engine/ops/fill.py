@@ -72,11 +72,8 @@ def masked_fill(xp: Any, input: Array, mask: Array, value: Array | Number) -> Ar
     admit(broadcast_shape(input.shape, mask.shape), input.dtype)
     if not hasattr(value, "dtype"):
         value = fit_number(value, input.dtype)
-    kind = dtypes.category(value.dtype if hasattr(value, "dtype") else dtypes.of_number(value))
-    if hasattr(value, "dtype") and kind > dtypes.category(input.dtype) >= dtypes.INT:
-        raise EngineError(
-            Reason.DTYPE, f"value cannot be converted to type {dtypes.name_of(input.dtype)} without overflow"
-        )
+    elif not value.ndim:
+        fit_number(value.item(), input.dtype)
     return xp.where(mask, xp.asarray(_fill_value("masked_fill_", input, value)), input)
 
 

@@ -9,7 +9,7 @@ from gradwire_engine import dtypes
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
+from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import neg
 from gradwire_engine.ops.precision import check_special, special, through_float32
 from gradwire_engine.ops.special import digamma, lgamma
@@ -74,15 +74,9 @@ zeta.grad(
 )
 
 
-@op(promote="float", node="MvlgammaBackward0")
+@op(name="_mvlgamma", promote="float", node="MvlgammaBackward0")
 @through_float32
-def mvlgamma(xp: Any, input: Array, p: int) -> Array:
-    """The logarithm of the multivariate gamma function in p dimensions (torch.mvlgamma).
-
-    Raises EngineError: RUNTIME for p below 1.
-    """
-    if p < 1:
-        raise EngineError(Reason.RUNTIME, "p has to be greater than or equal to 1")
+def _mvlgamma(xp: Any, input: Array, p: int) -> Array:
     shifts = xp.arange(p, dtype=input.dtype) * -0.5
     constant = p * (p - 1) * 0.25 * math.log(math.pi)
     return (special(xp).gammaln(input[..., None] + shifts).sum(-1) + constant).astype(input.dtype, copy=False)
@@ -95,4 +89,18 @@ def _digamma_sum(input: Any, p: int) -> Any:
     return made
 
 
-mvlgamma.grad(input=lambda g, input, p: g * _digamma_sum(input, p))
+_mvlgamma.grad(input=lambda g, input, p: g * _digamma_sum(input, p))
+
+
+@composite(in_place=True)
+def mvlgamma(input: Array, p: int) -> Any:
+    """The logarithm of the multivariate gamma function in p dimensions (torch.mvlgamma).
+
+    Raises EngineError: RUNTIME for p below 1 or bool, NOT_SUPPORTED for complex numbers.
+    """
+    if p < 1:
+        raise EngineError(Reason.RUNTIME, "p has to be greater than or equal to 1")
+    if input.dtype == dtypes.bool_:
+        raise EngineError(Reason.RUNTIME, "The input tensor may not be a boolean tensor.")
+    check_special("mvlgamma_cpu", input.dtype)
+    return _mvlgamma(input, p)

@@ -13,6 +13,8 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import cast_array, composite, op
 from gradwire_engine.ops.basic import expand, sum_to_size
 from gradwire_engine.ops.checks import admit, broadcast_shape, normalize_dim
+from gradwire_engine.ops.compare import eq
+from gradwire_engine.ops.fill import where, zeros
 from gradwire_engine.ops.index import add_flat, add_rows, checked, getitem
 from gradwire_engine.ops.precision import is_half
 from gradwire_engine.ops.shape import flatten, reshape
@@ -52,6 +54,10 @@ def index_select(xp: Any, input: Array, dim: int, index: Array) -> Array:
     """The slices along dim that a vector of positions names (torch.index_select)."""
     dim = normalize_dim(dim, input.ndim)
     places = _line(xp, "index_select", index, dim, input.shape[dim] if input.ndim else 1)
+    if not input.ndim and places.size != 1:
+        raise EngineError(
+            Reason.RUNTIME, f"index_select(): Index to scalar can have only 1 value, got {places.size} value(s)"
+        )
     return xp.take(input, places, dim) if input.ndim else input.copy()
 
 
@@ -138,13 +144,8 @@ index_copy.grad(
 )
 index_fill.grad(
     input=lambda g, dim, index: index_fill(g, dim, index, 0),
-    value=lambda g, dim, index: sum_to_size(_slices(g, dim, index), ()),
+    value=lambda g, dim, index: sum_to_size(where(eq(index_fill(zeros(g), dim, index, 1), 0), 0, g), ()),
 )
-
-
-def _slices(value: Any, dim: int, index: Any) -> Any:
-    """index_select that takes positions from the end too."""
-    return getitem(value, (slice(None),) * normalize_dim(dim, value.ndim) + (index,)) if value.ndim else value
 
 
 # Element by element along a dimension.
@@ -247,7 +248,7 @@ def _scatter_add(xp: Any, input: Array, dim: int, index: Array, src: Array) -> A
     if src.dtype != input.dtype:
         raise EngineError(Reason.RUNTIME, "scatter(): Expected self.dtype to be equal to src.dtype", op="scatter_add")
     places = flat_places(xp, "scatter_add", input.shape, normalize_dim(dim, input.ndim), index)
-    result = input.astype(dtypes.float32) if is_half(input.dtype) else input.copy(order="C")
+    result = input.astype(dtypes.float32, order="C") if is_half(input.dtype) else input.copy(order="C")
     add_flat(xp, result, places.reshape(-1), src.astype(result.dtype, copy=False).reshape(-1))
     return result.astype(input.dtype, copy=False)
 
@@ -352,10 +353,10 @@ def _nonzero(xp: Any, input: Array) -> Array:
 @composite(data_dependent=True, differentiable=False, outputs=("...",))
 def nonzero(input: Array, *, as_tuple: bool = False) -> Array:
     """The positions of nonzero elements, one a row; or a tuple of one vector a dimension (torch.nonzero)."""
-    places = _nonzero(input)
+    places = _nonzero(input if input.ndim or not as_tuple else reshape(input, (1,)))
     if not as_tuple:
         return places
-    return tuple(getitem(places, (slice(None), dim)) for dim in range(input.ndim)) or (reshape(places, (-1,)),)
+    return tuple(getitem(places, (slice(None), dim)) for dim in range(places.shape[1]))
 
 
 @composite(data_dependent=True, differentiable=False)

@@ -23,7 +23,9 @@ def _is_nothing(shape: tuple[int, ...]) -> bool:
 
 def _check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
     """The dimension, counted from the front."""
-    real = [(place, shape) for place, shape in enumerate(shapes) if not _is_nothing(shape)] or [(0, shapes[0])]
+    real = [(place, shape) for place, shape in enumerate(shapes) if not _is_nothing(shape)]
+    if not real:  # of nothing, whatever the dimension
+        return 0
     first = real[0][1]
     for place, shape in enumerate(shapes):
         if not shape:
@@ -58,6 +60,8 @@ def cat(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
 
 
 def _cat_parts(g: Any, tensors_meta: Sequence[Any], dim: int) -> list[Any]:
+    if all(_is_nothing(meta.shape) for meta in tensors_meta):
+        return [g] * len(tensors_meta)
     axis = normalize_dim(dim, g.ndim)
     lengths = [0 if _is_nothing(meta.shape) and g.ndim > 1 else meta.shape[axis] for meta in tensors_meta]
     parts = split(g, lengths, axis)

@@ -178,7 +178,7 @@ def _smooth_l1_loss(xp: Any, input: Array, target: Array, reduction: str, beta: 
 
 def _smooth_l1_grad(g: Any, input: Any, target: Any, reduction: str, beta: float) -> Any:
     difference = input - target
-    slope = where(absolute(difference) < beta, difference / beta, sign(difference)) if beta else sign(difference)
+    slope = where(~(absolute(difference) >= beta), difference / beta, sign(difference)) if beta else sign(difference)
     return slope * spread(g, difference, reduction)
 
 
@@ -217,7 +217,7 @@ def _huber_loss(xp: Any, input: Array, target: Array, reduction: str, delta: flo
 
 def _huber_grad(g: Any, input: Any, target: Any, reduction: str, delta: float) -> Any:
     difference = input - target
-    slope = where(absolute(difference) < delta, difference, sign(difference) * delta)
+    slope = where(~(absolute(difference) >= delta), difference, sign(difference) * delta)
     return slope * spread(g, difference, reduction)
 
 

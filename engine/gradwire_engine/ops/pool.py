@@ -263,9 +263,22 @@ def _adaptive_avg_pool(xp: Any, input: Array, output_size: Ints) -> Array:
         rows = input.reshape(*lead, math.prod(sizes))
         means = rows @ xp.full(rows.shape[-1], 1 / rows.shape[-1], input.dtype)
         return means.reshape(*lead, *output_size)
+    if input.dtype.kind == "f" and not bool(xp.isfinite(input.sum())):  # 0 times inf would be nan
+        return _adaptive_means(xp, input, sizes, output_size)
     return apply_weights(
         xp, input, [_adaptive_weights(xp, *pair, input.dtype) for pair in zip(sizes, output_size, strict=True)]
     )
+
+
+def _adaptive_means(xp: Any, input: Array, sizes: Ints, output_size: Ints) -> Array:
+    """The same means, window by window along one dimension after the other."""
+    for axis, (size, count) in enumerate(zip(sizes, output_size, strict=True)):
+        dim = input.ndim - len(sizes) + axis
+        ends = [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
+        index = (slice(None),) * dim
+        parts = [input[(*index, slice(start, end))].mean(dim, keepdims=True) for start, end in ends]
+        input = xp.concatenate(parts, dim) if parts else input[(*index, slice(0, 0))]
+    return input
 
 
 @op(name="_adaptive_avg_unpool")

@@ -160,7 +160,7 @@ def _scatter_reduce(
     if src.dtype != input.dtype:
         raise EngineError(Reason.RUNTIME, "scatter(): Expected self.dtype to be equal to src.dtype", op="scatter")
     places = flat_places(xp, "scatter", input.shape, normalize_dim(dim, input.ndim), index)
-    wide = input.astype(dtypes.float32) if is_half(input.dtype) else xp.array(input, order="C")
+    wide = input.astype(dtypes.float32, order="C") if is_half(input.dtype) else xp.array(input, order="C")
     flat, where_to, values = wide.reshape(-1), places.reshape(-1), src.reshape(-1).astype(wide.dtype, copy=False)
     if not include_self:
         flat[where_to] = _neutral(xp, wide.dtype, reduce)

@@ -253,6 +253,8 @@ def T(input: Array) -> Array:
 @composite
 def mT(input: Array) -> Array:
     """Each matrix of the last two dimensions transposed (torch.Tensor.mT)."""
+    if not input.ndim:
+        return input
     _needs_matrix("mT", input)
     return transpose(input, -2, -1)
 
@@ -260,6 +262,8 @@ def mT(input: Array) -> Array:
 @composite
 def mH(input: Array) -> Array:
     """Each matrix of the last two dimensions transposed and conjugated (torch.Tensor.mH)."""
+    if not input.ndim:
+        return conj(input)
     _needs_matrix("mH", input)
     return conj(transpose(input, -2, -1))
 

@@ -11,10 +11,10 @@ from gradwire_engine import dtypes
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
-from gradwire_engine.ops.basic import neg
+from gradwire_engine.ops.basic import conj, neg
 from gradwire_engine.ops.compare import eq, ge, le, logical_and
 from gradwire_engine.ops.fill import where
-from gradwire_engine.ops.precision import special, through_float32
+from gradwire_engine.ops.precision import check_special, special, through_float32
 from gradwire_engine.ops.unary import cos, exp, isfinite, sin
 
 
@@ -22,6 +22,7 @@ from gradwire_engine.ops.unary import cos, exp, isfinite, sin
 @through_float32
 def erf(xp: Any, input: Array) -> Array:
     """The error function (torch.erf)."""
+    check_special("erf_vml_cpu", input.dtype)
     return special(xp).erf(input)
 
 
@@ -29,6 +30,7 @@ def erf(xp: Any, input: Array) -> Array:
 @through_float32
 def erfc(xp: Any, input: Array) -> Array:
     """1 - erf, exact in the tail (torch.erfc)."""
+    check_special("erfc_vml_cpu", input.dtype)
     return special(xp).erfc(input)
 
 
@@ -36,6 +38,7 @@ def erfc(xp: Any, input: Array) -> Array:
 @through_float32
 def erfinv(xp: Any, input: Array) -> Array:
     """The inverse of erf (torch.erfinv)."""
+    check_special("erfinv_vml_cpu", input.dtype)
     return special(xp).erfinv(input)
 
 
@@ -48,6 +51,7 @@ erfinv.grad(input=lambda g, out: g * (math.sqrt(math.pi) / 2) * exp(out * out))
 @through_float32
 def lgamma(xp: Any, input: Array) -> Array:
     """The logarithm of the gamma function's size (torch.lgamma)."""
+    check_special("lgamma_vml_cpu", input.dtype)
     return special(xp).gammaln(input)
 
 
@@ -55,6 +59,7 @@ def lgamma(xp: Any, input: Array) -> Array:
 @through_float32
 def digamma(xp: Any, input: Array) -> Array:
     """The derivative of lgamma (torch.digamma)."""
+    check_special("digamma", input.dtype)
     found = special(xp).digamma(input)
     return xp.where(input == 0, xp.copysign(xp.asarray(math.inf, found.dtype), -input), found)
 
@@ -81,6 +86,7 @@ polygamma.grad(input=lambda g, n, input: g * polygamma(n + 1, input))
 @through_float32
 def logit(xp: Any, input: Array, eps: float | None = None) -> Array:
     """log(x / (1 - x)) with x kept between eps and 1 - eps (torch.logit)."""
+    check_special("logit_cpu", input.dtype)
     if eps is not None:
         input = xp.clip(input, xp.asarray(eps, input.dtype), xp.asarray(1 - eps, input.dtype))
     return xp.log(input / (1 - input))
@@ -106,7 +112,7 @@ def sinc(xp: Any, input: Array) -> Array:
 def _sinc_input(g: Any, input: Any) -> Any:
     turn = input * math.pi
     slope = (turn * cos(turn) - sin(turn)) / (turn * input)
-    return where(eq(input, 0), 0, g * slope)
+    return where(eq(input, 0), 0, g * conj(slope))
 
 
 sinc.grad(input=_sinc_input)

@@ -212,6 +212,9 @@ def trapezoid(y: Array, x: Array | None = None, *, dx: Number | None = None, dim
     dim = _curve("trapezoid", y, x, dx, dim)
     if not y.shape[dim]:
         return zeros(y, (*y.shape[:dim], *y.shape[dim + 1 :]))
+    if x is None:  # each point counts once, the first and the last one half
+        ends = slice_(y, dim, 0, 1, 1) + slice_(y, dim, -1, None, 1)
+        return (total(y, dim) - squeeze(ends, dim) * 0.5) * (1.0 if dx is None else dx)
     return total(_trapezoids("trapezoid", y, x, dx, dim), dim) / 2.0
 
 

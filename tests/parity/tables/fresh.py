@@ -1,0 +1,64 @@
+"""What fresh random calls found: a line for each difference that is gone."""
+
+from tests.parity.harness import D, case, edge, in_dtype, ints, mask, of, once, refuses, s, t, torch
+
+NAN, INF = float("nan"), float("inf")
+F = "nn.functional."
+Z = t(3, dtype="complex128")
+case("sinc", in_dtype("float64", Z))
+case(
+    "adaptive_avg_pool2d", edge(t(1, 4, 4, values=[INF, *range(15)]), (2, 3)), torch=F + "adaptive_avg_pool2d", order=0
+)
+case("cosine_similarity", edge(t(3, 4, low=-0.1, high=0.1), t(3, 4), dim=-1, eps=0.5), node=False, half=False)
+case("index_fill", s(t(3, 2), 0, ints(1, 1), t(low=1)), half=False)
+case("index_reduce", in_dtype("bfloat16", t(2, 3, layout="F"), 0, ints(1), t(1, 3), "amin"), order=0, node=False)
+case("nonzero", s(t(values=2.0, grad=False), as_tuple=True), order=0)
+case(
+    "masked_fill",
+    in_dtype("float32", ints(1, 2), mask(True, False), 2.5),
+    in_dtype("float32", ints(1, 2, dtype="uint8"), mask(True, False), -1),
+)
+case("block_diag", edge([t(), t(2, dtype="float32")]), torch=lambda tensors: torch.block_diag(*tensors))
+case("cat", s([t(0), t(0)], dim=3), node=False, half=False)
+case("mH", s(t()), torch=lambda x: x.mH, node=False)
+for _name in ("elu", "celu", "selu"):
+    case(_name, edge(of(NAN, 0.0, -1.0)), torch=F + _name, half=False)
+case("prelu", once(of(NAN, -1.0), of(0.5)), half=False)
+case("huber_loss", once(of(NAN, 0.5), of(0.0, 0.0)), torch=F + "huber_loss", half=False)
+case("smooth_l1_loss", once(of(NAN, 0.5), of(0.0, 0.0)), torch=F + "smooth_l1_loss", half=False)
+case("trapezoid", edge(of(1.0, -INF, -INF)), node=False, half=False, order=0)
+case("linspace", s(-1.412, 0.534, 7), order=0)
+case(
+    "embedding_bag",
+    edge(ints([0, 2], [2, 0]), t(3, 2, values=[1, 2, 3, 4, 1, 2]), mode="max"),
+    torch=F + "embedding_bag",
+    node=False,
+    half=False,
+    order=1,
+)
+
+REFUSALS = [
+    *[
+        refuses(name, NotImplementedError, "", of(0.5, dtype="complex64"), *more, torch=F + name)
+        for name, more in (
+            ("relu6", ()),
+            ("elu", ()),
+            ("gelu", ()),
+            ("hardtanh", ()),
+            ("softplus", ()),
+            ("threshold", (1, 2)),
+            ("relu", ()),
+            ("mish", ()),
+            ("leaky_relu", ()),
+        )
+    ],
+    *[
+        refuses(name, NotImplementedError, "", of(0.5, dtype="complex64"))
+        for name in ("erf", "erfc", "logit", "lgamma")
+    ],
+    refuses("index_select", RuntimeError, "can have only 1 value", t(), 0, ints(0, 0)),
+    refuses("mvlgamma", RuntimeError, "may not be a boolean tensor", mask(True), 1),
+    refuses("nn.functional.unfold", RuntimeError, "non-zero dimensions", t(2, 0, 3, 3), 2),
+    refuses("embedding_bag", RuntimeError, "5", ints([[5]]), t(3, 2), torch=F + "embedding_bag"),
+    refuses("full", RuntimeError, "without overflow", (2,), 1j, dtype=D("float32")),
+]
