@@ -70,10 +70,11 @@ def masked_fill(xp: Any, input: Array, mask: Array, value: Array | Number) -> Ar
             f"masked_fill_ only supports boolean masks, but got mask with dtype {dtypes.name_of(mask.dtype)}",
         )
     admit(broadcast_shape(input.shape, mask.shape), input.dtype)
-    if not hasattr(value, "dtype"):
-        value = fit_number(value, input.dtype)
-    elif not value.ndim:
-        fit_number(value.item(), input.dtype)
+    given: Any = value
+    if not hasattr(given, "dtype"):
+        value = fit_number(given, input.dtype)
+    elif not given.ndim:
+        fit_number(given.item(), input.dtype)
     return xp.where(mask, xp.asarray(_fill_value("masked_fill_", input, value)), input)
 
 

@@ -21,7 +21,7 @@ from gradwire_engine.ops.activation import keep
 from gradwire_engine.ops.basic import expand
 from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.precision import through_float32
-from gradwire_engine.ops.shape import squeeze, unsqueeze
+from gradwire_engine.ops.shape import at, squeeze, unsqueeze
 from gradwire_engine.ops.windows import Window, per_dim
 
 Ints = Any  # an int or several
@@ -275,9 +275,8 @@ def _adaptive_means(xp: Any, input: Array, sizes: Ints, output_size: Ints) -> Ar
     for axis, (size, count) in enumerate(zip(sizes, output_size, strict=True)):
         dim = input.ndim - len(sizes) + axis
         ends = [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
-        index = (slice(None),) * dim
-        parts = [input[(*index, slice(start, end))].mean(dim, keepdims=True) for start, end in ends]
-        input = xp.concatenate(parts, dim) if parts else input[(*index, slice(0, 0))]
+        parts = [at(input, dim, slice(start, end)).mean(dim, keepdims=True) for start, end in ends]
+        input = xp.concatenate(parts, dim) if parts else at(input, dim, slice(0, 0))
     return input
 
 
