@@ -152,6 +152,7 @@ class Worker(ABC):
         self.slot = slot
         self.alive = False
         self.sessions = 0
+        self.active = 0  # sessions that were called lately, as of the last sweep, and those opened since
         self.load: Load
         self.directory: Directory[Worker]
         self._ticket = 0
@@ -398,6 +399,7 @@ class Backend:
         else:
             entry = self.directory.open(request, self._place)
             entry.worker.sessions += 1
+            entry.worker.active += 1
             entry.worker.tell("Open", entry.number, b"")
         return service_pb2.OpenSessionResponse(
             session_id=entry.id,
@@ -414,10 +416,7 @@ class Backend:
         alive = [worker for worker in self.workers if worker.alive]
         if not alive:
             raise Refusal("UNAVAILABLE", "the server's worker processes are being started; try again")
-        if len(alive) > 1:
-            active = Counter(self.directory.active())
-            alive.sort(key=lambda each: (active[each], each.sessions, self.ledger.bytes(each.slot)))
-        return alive[0]
+        return min(alive, key=lambda each: (each.active, each.sessions, self.ledger.bytes(each.slot)))
 
     async def close_session(self, session_id: str) -> int:
         """End a session; bytes freed. What it computes is cancelled."""
@@ -543,6 +542,9 @@ class Backend:
             await asyncio.sleep(_SWEEP_SECONDS)
             self.load.tick()
             self.sweep()
+            active = Counter(self.directory.active())
+            for worker in self.workers:
+                worker.active = active[worker]
             self.tidy()
 
 
