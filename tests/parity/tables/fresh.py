@@ -5,6 +5,14 @@ from tests.parity.harness import D, case, edge, in_dtype, ints, mask, of, once, 
 NAN, INF = float("nan"), float("inf")
 F = "nn.functional."
 Z = t(3, dtype="complex128")
+case(
+    "view_dtype",
+    s(t(2, 4, grad=False), D("int32")),
+    s(t(2, 4, grad=False), D("uint8")),
+    torch=lambda x, dtype: x.view(dtype),
+    order=0,
+    half=False,
+)
 case("sinc", in_dtype("float64", Z))
 case(
     "adaptive_avg_pool2d", edge(t(1, 4, 4, values=[INF, *range(15)]), (2, 3)), torch=F + "adaptive_avg_pool2d", order=0
