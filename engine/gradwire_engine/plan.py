@@ -9,6 +9,7 @@ memory where they did.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from gradwire_engine.graph import Node
 from gradwire_engine.kernels import BLOCK, LARGE, CrossEntropy, Kernel, in_blocks
 from gradwire_engine.op import Op
 from gradwire_engine.tensor import Storage, Tensor
-from gradwire_engine.tracing import Instr, NumRef, Ref, Reg, Tracer, leaves
+from gradwire_engine.tracing import Instr, NumRef, Ref, Reg, Tracer, is_entangled, leaves
 
 Array = Any
 Code = Callable[[], Any]
@@ -78,6 +79,8 @@ class Plan:
         self.held: list[Storage] = []  # of what is bound: while its memory is here, it is counted
         self.pattern = _pattern(tracer.inputs)
         self.code: list[Code] = []
+        self.steps: list[int] = []  # of the program, of each of these calls
+        self.failed_step: int | None = None
         self._dynamic: list[int] = []
 
     # What the run leaves behind.
@@ -162,11 +165,11 @@ class Plan:
             if last.kind != "formula" or last.what[:2] != ("log_softmax", "input") or last.args[1] != logs:
                 continue
             state = CrossEntropy(self.regs[logs].shape, self.regs[logs].dtype)
-            self.instrs[place] = Instr("loss", (state, instr.what), instr.args, instr.outs)
+            self.instrs[place] = Instr("loss", (state, instr.what), instr.args, instr.outs, instr.step)
             first.kind = "nothing"
             at = self.instrs.index(last)
             self.kernels[at] = kernels.loss_backward(state, first, last)
-            self.instrs[at] = Instr("kernel", self.kernels[at], (first.args[0], logs, target), last.outs)
+            self.instrs[at] = Instr("kernel", self.kernels[at], (first.args[0], logs, target), last.outs, last.step)
         self._drop_nothing()
 
     def _is_plain_loss(self, instr: Instr) -> bool:
@@ -317,7 +320,7 @@ class Plan:
         entry = self.entry
         for place, tensor in enumerate(inputs):
             grad = tensor.grad
-            if (grad is not None) is not (place in entry) or tensor.node is not None or tensor.view is not None:
+            if (grad is not None) is not (place in entry) or is_entangled(tensor):
                 return False
             flags = tensor.array.flags
             if not flags.c_contiguous or not flags.writeable:
@@ -339,8 +342,10 @@ class Plan:
         for number, memory in self.memory.items():
             values[number] = memory
             static.add(number)
+        self.steps = []
         for instr, kernel in zip(self.instrs, self.kernels, strict=True):
             self._translate(instr, kernel, static)
+            self.steps.extend([instr.step] * (len(self.code) - len(self.steps)))
 
     def _bound_regs(self) -> list[int]:
         return [*self.input_regs, *self.entry.values()]
@@ -365,6 +370,8 @@ class Plan:
         number = self.input_regs[place]
         if self.pattern.count(self.pattern[place]) > 1:
             return False
+        if any(instr.kind == "call" and number in instr.reads() for instr in self.instrs):
+            return False  # a composite may keep statistics in its arguments
         kept = [final for final in self.finals.values() if final is not None]
         return not any(number in self.roots[out] for out in kept)
 
@@ -433,12 +440,17 @@ class Plan:
                 run(out, *given)
 
             self.code.append(call)
-        elif writes and self._size(instr) >= LARGE and self._is_flat(arguments):
+        elif writes and self._size(instr) >= LARGE and self._is_flat(arguments) and self._is_apart(instr):
             self.code.extend(in_blocks(kernel, arguments))
         elif writes:
             self.code.append(functools.partial(run, self.scratch.get(id(instr)), *arguments))
         else:
             self.code.append(functools.partial(run, self.memory[target], *arguments))
+
+    def _is_apart(self, instr: Instr) -> bool:
+        """Whether the target shares no memory with what it is changed by."""
+        target, *others = instr.reads()
+        return not any(self.roots[target] & self.roots[other] for other in others)
 
     def _is_flat(self, arguments: Sequence[Any]) -> bool:
         size = arguments[0].size
@@ -556,10 +568,16 @@ class Plan:
             self.numbers[:] = numbers
             for (place, _), array in self._number_arrays.items():
                 array[()] = numbers[place]
+        remaining = iter(self.code)
+        self.failed_step = None
         try:
-            for call in self.code:
+            for call in remaining:
                 call()
             return self._finish(inputs)
+        except Exception:
+            done = len(self.code) - operator.length_hint(remaining)
+            self.failed_step = self.steps[done - 1] if done else None
+            raise
         finally:
             for place, count in self.changes.items():
                 for _ in range(count):

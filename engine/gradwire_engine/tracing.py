@@ -57,13 +57,14 @@ class Reg:
 class Instr:
     """One instruction: `kind` and `what` say how to compute `outs` of `args`, a template."""
 
-    __slots__ = ("args", "kind", "outs", "what")
+    __slots__ = ("args", "kind", "outs", "step", "what")
 
-    def __init__(self, kind: str, what: Any, args: Any, outs: tuple[int, ...]) -> None:
+    def __init__(self, kind: str, what: Any, args: Any, outs: tuple[int, ...], step: int = 0) -> None:
         self.kind = kind
         self.what = what
         self.args = args
         self.outs = outs
+        self.step = step  # of the program, for what is said when it fails
 
     def reads(self) -> list[int]:
         """The registers among its arguments."""
@@ -88,6 +89,7 @@ class Tracer:
     def __init__(self, inputs: Sequence[Tensor]) -> None:
         self.inputs = list(inputs)
         self.failed: str | None = None
+        self.step = 0
         self.regs: list[Reg] = []
         self.instrs: list[Instr] = []
         self.arrays: list[Any] = []  # of each register, where it is known; kept, so that an id names one array
@@ -103,8 +105,8 @@ class Tracer:
             self._bind(place, tensor)
 
     def _bind(self, place: int, tensor: Tensor) -> None:
-        if tensor.node is not None or tensor.view is not None or type(tensor.array) is not np.ndarray:
-            self.fail("an input is a view, has a history or is on a GPU")
+        if is_entangled(tensor) or type(tensor.array) is not np.ndarray:
+            self.fail("an input has a history, is a view that requires a gradient, or is on a GPU")
         if not tensor.array.flags.c_contiguous or not tensor.array.flags.writeable:
             self.fail("an input is not row-major")
         self.input_regs.append(self._known(tensor.array, self._overlapping(tensor.array, self.input_regs)))
@@ -177,6 +179,10 @@ class Tracer:
         results = made if type(made) in (list, tuple) else [made]
         self._emit("op", op, template, [tensor.array for tensor in results])
 
+    def _append(self, instr: Instr) -> None:
+        instr.step = self.step
+        self.instrs.append(instr)
+
     def _emit(self, kind: str, what: Any, template: Any, results: Sequence[Any]) -> None:
         if self.failed is not None:
             return
@@ -192,7 +198,7 @@ class Tracer:
                 return
             over = [number for number in reads if self._may_share(array, number)]
             outs.append(self._known(array, over))
-        self.instrs.append(Instr(kind, what, template, tuple(outs)))
+        self._append(Instr(kind, what, template, tuple(outs)))
 
     def _may_share(self, array: Any, number: int) -> bool:
         other = self.arrays[number]
@@ -206,7 +212,7 @@ class Tracer:
             self.fail(f"{op.name}_ is recorded")
             return
         template = self._operand(args)
-        self.instrs.append(Instr("write", op, template, ()))
+        self._append(Instr("write", op, template, ()))
         self._count_change(template[0])
 
     def _count_change(self, target: Any) -> None:
@@ -264,7 +270,7 @@ class Tracer:
 
     def _ones(self, tensor: Tensor) -> int:
         number = self._new(tensor.shape, tensor.dtype, (), True)
-        self.instrs.append(Instr("constant", np.ones(tensor.shape, tensor.dtype), (), (number,)))
+        self._append(Instr("constant", np.ones(tensor.shape, tensor.dtype), (), (number,)))
         return number
 
     def _add(self, pending: dict[Any, list[int | None]], node: Any, index: int, number: int) -> None:
@@ -276,7 +282,7 @@ class Tracer:
             if one.shape != other.shape or one.dtype != other.dtype:
                 self.fail("gradients of two kinds are added")
             total = self._new(one.shape, one.dtype, (), True)
-            self.instrs.append(Instr("sum", None, (Ref(before), Ref(number)), (total,)))
+            self._append(Instr("sum", None, (Ref(before), Ref(number)), (total,)))
             number = total
         held[index] = number
 
@@ -328,7 +334,7 @@ class Tracer:
                 if meta is not None and gradients[place] is None:
                     gradients[place] = Ref(self._new(meta.shape, meta.dtype, (), True))
                     zeros = np.zeros(meta.shape, meta.dtype)
-                    self.instrs.append(Instr("constant", zeros, (), (int(gradients[place]),)))
+                    self._append(Instr("constant", zeros, (), (int(gradients[place]),)))
         if gradients[0] is None:
             self.fail("no gradient arrives for a node's first result")
             return
@@ -346,7 +352,7 @@ class Tracer:
     def _formula(self, what: Any, args: Any, meta: Any) -> int:
         reads = [int(item) for item in leaves(args) if type(item) is Ref]
         number = self._new(meta[0], meta[1], reads, False)
-        self.instrs.append(Instr("formula", what, args, (number,)))
+        self._append(Instr("formula", what, args, (number,)))
         return number
 
     def _spread(self, node: Node, slot: int, formula: Any, args: Any, pending: dict[Any, list[int | None]]) -> None:
@@ -363,7 +369,7 @@ class Tracer:
             meta = node.metas[place]
             outs.append(-1 if meta is None else self._new(meta[0], meta[1], reads, False))
         single = op.tensor_places[slot] != op.list_place
-        self.instrs.append(Instr("spread", (formula, single), args, tuple(outs)))
+        self._append(Instr("spread", (formula, single), args, tuple(outs)))
         for place, number in enumerate(outs, first):
             if number >= 0:
                 self._add_along(pending, node.edges[place], number)
@@ -372,12 +378,12 @@ class Tracer:
         self._kept.append(tensor)
         held = self.grads.get(id(tensor), self._entry_of(tensor))
         if held is not None:
-            self.instrs.append(Instr("accumulate", None, (Ref(held), Ref(number)), ()))
+            self._append(Instr("accumulate", None, (Ref(held), Ref(number)), ()))
             self._count_change(Ref(held))
             self.grads[id(tensor)] = held
             return tensor
         own = self._new(self.regs[number].shape, self.regs[number].dtype, (), True)
-        self.instrs.append(Instr("own", None, (Ref(number),), (own,)))
+        self._append(Instr("own", None, (Ref(number),), (own,)))
         self.grads[id(tensor)] = own
         return tensor
 
@@ -408,9 +414,14 @@ class Tracer:
         return self._by_id.get(id(tensor.array))
 
 
+def is_entangled(tensor: Tensor) -> bool:
+    """Whether a tensor's place in a graph is not its own alone."""
+    return tensor.node is not None or (tensor.view is not None and tensor.requires_grad)
+
+
 def peeks(op: Any) -> bool:
     """Whether a composite, or a function that it calls, may look at arrays themselves, and so decide by values."""
-    return type(op) is not Op and (not isinstance(op, Composite) or type(op) is not Composite or _peeks(op.function))
+    return type(op) is not Op and (not isinstance(op, Composite) or _peeks(op.function))
 
 
 @cache

@@ -223,7 +223,7 @@ class _Run:
             try:
                 return plan.run(bound, numbers, self.session.recording)
             except Exception as error:  # noqa: BLE001 - told as a refusal; the unforeseen is logged
-                raise self._failed(error, None, repetition) from None
+                raise self._failed(error, plan.failed_step, repetition) from None
         scope = Scope(self.session, dict(enumerate(bound, 1)), numbers, plan)
         stopping = self.session.brake.stopping
         done = 0
@@ -231,6 +231,8 @@ class _Run:
             for step in self.program.steps:
                 if stopping():
                     raise self._stopped()
+                if plan is not None:
+                    plan.step = done
                 scope.run(step)
                 done += 1
         except Exception as error:  # noqa: BLE001 - told as this step's refusal; the unforeseen is logged
