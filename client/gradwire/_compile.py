@@ -108,6 +108,8 @@ class Compiled:
             functools.update_wrapper(self, function, updated=())
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_function":  # not set yet: a copy is being made
+            raise AttributeError(name)
         return getattr(self._function, name)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -329,8 +331,10 @@ class _Noted:
         recorder.handles.update((feed._id, feed) for feed in feeds)
         recorder.handles.update(before.handles)
         grads = _Grads(session)
-        self.answer = _run_recorded(call.owner._function, args, kwargs, session, recorder)
-        self.entry_of = grads.leave(recorder)
+        try:
+            self.answer = _run_recorded(call.owner._function, args, kwargs, session, recorder)
+        finally:
+            self.entry_of = grads.leave(recorder)
         if recorder.refused is not None:
             raise recorder.refused
         self.results: list[Handle] = []

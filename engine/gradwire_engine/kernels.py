@@ -75,7 +75,7 @@ def _ufunc(ufunc: Any, operands: int) -> Choice:
             return None
 
         def run(out: Array, *given: Any) -> None:
-            ufunc(*given[:operands], out)
+            ufunc(*given[:operands], out=out)
 
         return Kernel(run, [place for place, item in enumerate(args) if type(item) is Ref])
 
@@ -110,14 +110,14 @@ def _relu(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
 
 def _run_relu(out: Array, x: Array) -> None:
     if not x.flags.c_contiguous:
-        np.maximum(x, 0, out)
+        np.maximum(x, 0, out=out)
         return
     # Two arrays are compared several times faster than an array and a number.
     flat, target, zeros = x.reshape(-1), out.reshape(-1), _ZEROS[out.dtype]
     whole = flat.size - flat.size % BLOCK
     if whole:
-        np.maximum(flat[:whole].reshape(-1, BLOCK), zeros, target[:whole].reshape(-1, BLOCK))
-    np.maximum(flat[whole:], zeros[: flat.size - whole], target[whole:])
+        np.maximum(flat[:whole].reshape(-1, BLOCK), zeros, out=target[:whole].reshape(-1, BLOCK))
+    np.maximum(flat[whole:], zeros[: flat.size - whole], out=target[whole:])
 
 
 def _relu_backward(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:

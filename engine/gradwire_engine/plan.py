@@ -654,9 +654,10 @@ def _is_spent(node: Any) -> bool:
 
 
 def _pattern(inputs: Sequence[Tensor]) -> tuple[int, ...]:
-    """Which inputs share memory: of each the place of the first one with the same."""
+    """Which inputs and gradients share memory: of each the place of the first one with the same."""
     first: dict[int, int] = {}
-    return tuple([first.setdefault(id(one.storage.owner or one.storage), place) for place, one in enumerate(inputs)])
+    held = [*inputs, *[one.grad for one in inputs if one.grad is not None]]
+    return tuple([first.setdefault(id(one.storage.owner or one.storage), place) for place, one in enumerate(held)])
 
 
 def _aligned(size: int, dtype: Any) -> Array:

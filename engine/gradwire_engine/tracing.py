@@ -220,22 +220,24 @@ class Tracer:
             for root in self.regs[target].roots:
                 self.changes[root] = self.changes.get(root, 0) + 1
 
-    def mark(self) -> tuple[int, dict[int, int]]:
+    def mark(self) -> tuple[int, dict[int, int], str | None]:
         """The place in the trace, for `settle`."""
-        return len(self.instrs), dict(self._by_id)
+        return len(self.instrs), dict(self._by_id), self.failed
 
     def settle(
-        self, mark: tuple[int, dict[int, int]], op: Any, args: tuple[Any, ...], results: Sequence[Tensor]
+        self, mark: tuple[int, dict[int, int], str | None], op: Any, args: tuple[Any, ...], results: Sequence[Tensor]
     ) -> None:
         """A composite was called: what its parts have reported stands if it says all; else the call as a whole does."""
         tracked = any(tensor.requires_grad for tensor in results)
-        if not peeks(op) and all(id(tensor.array) in self._by_id for tensor in results):
+        if self.failed is None and not peeks(op) and all(id(tensor.array) in self._by_id for tensor in results):
             return
         if tracked:
             self.fail(f"{op.name} looks at values")
-        self.failed = None if not tracked and self.failed in (None, "an array that no op made") else self.failed
-        count, self._by_id = mark
-        del self.instrs[count:]
+        else:
+            count, self._by_id, self.failed = mark
+            del self.instrs[count:]
+        if self.failed is not None:
+            return
         flag = op.data_dependent
         if flag(*args) if callable(flag) else flag:
             self.fail(f"{op.name}: shapes follow from values")
@@ -424,6 +426,10 @@ def peeks(op: Any) -> bool:
     return type(op) is not Op and (not isinstance(op, Composite) or _peeks(op.function))
 
 
+# Names by which a function comes at arrays, or draws random ones outside of an op.
+_REVEALING = frozenset(("array", "storage", "host", "generator_for", "uniform_array", "normal_array"))
+
+
 @cache
 def _peeks(function: Any) -> bool:
     seen: set[Any] = set()
@@ -435,7 +441,7 @@ def _peeks(function: Any) -> bool:
             continue
         seen.add(code)
         names = set(_names(code))
-        if names & {"array", "storage", "host"}:
+        if names & _REVEALING:
             return True
         for name in names:
             found = one.__globals__.get(name)
