@@ -42,7 +42,9 @@ def backward(
     """Add the gradients of tensors to the leaves they depend on (torch.autograd.backward).
 
     `grad_tensors` are the gradients of the tensors, None for one of a single element. With `inputs` only those receive
-    gradients. Raises RuntimeError for tensors without history, or whose saved values were freed.
+    gradients. With `create_graph` a leaf's gradient has a graph that leads back to the leaf: a cycle, whose memory
+    the server keeps until `leaf.grad = None` breaks it, or the session ends. Raises RuntimeError for tensors without
+    history, or whose saved values were freed; then no tensor's gradient has changed.
     """
     global _cycle_warned
     roots = _as_list(tensors)

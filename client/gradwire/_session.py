@@ -23,6 +23,7 @@ from gradwire._bulk import Bulk
 from gradwire._delivery import MOST_FLIGHTS, Delivery, Flight, WaitOver
 from gradwire._ending import ORPHANS, Ending
 from gradwire._errors import GradwireError, make_error
+from gradwire._handle import UNKNOWN
 from gradwire._late import LateErrors, Origin
 from gradwire._memo import MEMO_LIMIT, Entry
 from gradwire._patience import PATIENCE, Alarm
@@ -355,11 +356,19 @@ class Session:
                 self.memo.pop(record.key, None)
                 if result.seq > self._cancelled or result.error.reason != pb.REASON_CANCELLED:
                     self._late.add(result.seq, record, result.error)
+                if record.name == "backward":
+                    self._doubt_gradients()
         for record in flight.records:
             if type(record) is Ticket and record.result is None:
                 record.result = service_pb2.Result(
                     error=pb.Error(code=13, reason=pb.REASON_INTERNAL, message="the server did not answer a command")
                 )
+
+    def _doubt_gradients(self) -> None:
+        """A backward that nobody waited for was refused: what it was to add to is the server's to say."""
+        for owner in list(self.watched.values()):
+            if owner._grad is not None:
+                owner._grad = UNKNOWN
 
     # The session's own life.
 

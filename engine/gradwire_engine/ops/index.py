@@ -16,6 +16,7 @@ from gradwire_engine.device import Array, module_of
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import Composite, cast_array, composite, op
+from gradwire_engine.ops.basic import expand
 from gradwire_engine.ops.checks import check_index
 from gradwire_engine.ops.fill import copy, fill
 from gradwire_engine.ops.precision import is_half
@@ -392,7 +393,7 @@ def _put_in_place(target: Tensor, indices: list[Any], value: Any) -> None:
     if indices:
         index_put.in_place((target, indices, value, False))
     elif getattr(value, "ndim", 0):
-        copy.in_place((target, value, False))
+        copy.in_place((target, value if value.shape == target.shape else expand(value, target.shape), False))
     else:
         fill.in_place((target, value))
 
