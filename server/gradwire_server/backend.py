@@ -56,8 +56,8 @@ class SessionBackend(Protocol):
     async def cancel(self, request: service_pb2.CancelRequest) -> service_pb2.CancelResponse:
         """Stop what is computing."""
 
-    async def call(self, method: str, session_id: str, raw: bytes, deadline: float | None) -> bytes:
-        """Apply a command or a batch, in the session's order. `deadline` is by time.monotonic()."""
+    def call(self, method: str, session_id: str, raw: bytes, deadline: float | None) -> "asyncio.Future[bytes]":
+        """Hand a command or a batch over, to be applied in the session's order. `deadline` is by time.monotonic()."""
 
     async def begin_upload(self, session_id: str, start: service_pb2.UploadStart) -> Any:
         """Begin an upload or go on with one; what `append` is to be given, with `transfer_id`."""
@@ -448,10 +448,10 @@ class Backend:
             )
         )
 
-    async def call(self, method: str, session_id: str, raw: bytes, deadline: float | None) -> bytes:
-        """Apply a command or a batch."""
+    def call(self, method: str, session_id: str, raw: bytes, deadline: float | None) -> "asyncio.Future[bytes]":
+        """Hand a command or a batch over."""
         entry = self.directory.find(session_id)
-        return await entry.worker.call(entry, method, raw, deadline)
+        return entry.worker.call(entry, method, raw, deadline)
 
     async def begin_upload(self, session_id: str, start: service_pb2.UploadStart) -> Sending:
         """Begin an upload or go on with one."""

@@ -1,20 +1,22 @@
 """A stream: one writer's batches in, their answers out in the same order, on one long call.
 
-Reading, computing and writing overlap: a batch goes to the backend as soon as it is read, and its answer waits only
-for the answers before it. What a stream holds is bounded twice. Its client sends no more than the credit it was
+Reading, computing and writing overlap: one task reads and hands batches to the backend, another writes their answers.
+What a stream holds is bounded twice. Its client sends no more than the credit it was
 granted, and one that does waits in its own transport, since nothing is read beyond that; and nothing more is handed
 to the backend while a slow reader has not taken the answers that are ready.
 """
 
 import asyncio
+from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from gradwire.v1 import service_pb2
-from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.errors import Refusal
 from gradwire_server.limits import MIB, RESPONSE_BYTES
 from gradwire_server.wire import bytes_field, peek_field, varint_field
 
@@ -32,6 +34,20 @@ _WRITER = service_pb2.RunRequest.WRITER_FIELD_NUMBER
 _SMALL = 1 << 16  # bytes of a message that is parsed on the event loop
 
 
+@dataclass(slots=True)
+class Batch:
+    """A batch with the backend: its answer, its bytes, whether the client wants to know."""
+
+    answer: "asyncio.Future[bytes]"
+    size: int
+    answered: bool
+
+    def ready(self) -> int:
+        """Bytes of an answer that waits to be written."""
+        answer = self.answer
+        return len(answer.result()) if answer.done() and not answer.cancelled() and not answer.exception() else 0
+
+
 class Stream:
     """An open stream. `serve` returns when the client is done and raises why it ended otherwise."""
 
@@ -44,30 +60,30 @@ class Stream:
         self.writer = 0
         self.attempt = 0
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._room = asyncio.Event()
-        self._last: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._held = 0  # bytes of batches that are not answered
-        self._unread = 0  # bytes of answers that the client has not taken
+        self._batches: deque[Batch] = deque()  # read and not answered, the oldest first
+        self._held = 0  # their bytes
+        self._room = asyncio.Event()  # an answer was taken
+        self._work = asyncio.Event()  # a batch was handed over
 
     async def serve(self) -> None:
         """Attach, then run batches until the client half-closes or the stream is ended. Raises Refusal."""
         await self._attach()
-        reading = asyncio.create_task(self._read())
+        reading, writing = asyncio.create_task(self._read()), asyncio.create_task(self._write())
         try:
-            await asyncio.wait((reading, self._ended), return_when=asyncio.FIRST_COMPLETED)
-            while not self._ended.done():
-                await reading
-                if not self._tasks:
-                    return
-                await asyncio.wait((self._ended, *self._tasks), return_when=asyncio.FIRST_COMPLETED)
-            self._ended.result()
+            await asyncio.wait((reading, writing, self._ended), return_when=asyncio.FIRST_COMPLETED)
+            for each in (self._ended, writing, reading):
+                if each.done():
+                    each.result()
         finally:
             self.front.streams.remove(self)
-            for task in (reading, *self._tasks):
-                task.cancel()
-            if not self._ended.cancel():
-                self._ended.exception()  # looked at, whoever was told
+            reading.cancel()
+            writing.cancel()
+            while self._batches:
+                self._batches[0].answer.cancel()
+                self._finish()
+            for each in (self._ended, reading, writing):
+                if not each.cancel() and not each.cancelled():
+                    each.exception()  # looked at, whoever was told
 
     def end(self, error: Exception) -> None:
         """End it from outside or from one of its batches; the client is told why."""
@@ -108,15 +124,30 @@ class Stream:
             answered = True
             if body is None:
                 body, answered = await self._parsed(raw)
+            if self.front.draining:
+                await self._quiet()
+                self.front.admit("Stream")
             self._start(body, answered)
-            while (
-                self._held > self.window
-                or len(self._tasks) >= _MOST_AT_ONCE
-                or self._unread > RESPONSE_BYTES
-                or self.front.crowded
-            ):
-                self._room.clear()
-                await self._room.wait()
+            while self._full():
+                await self._taken()
+        await self._quiet()
+
+    def _full(self) -> bool:
+        return (
+            self._held > self.window
+            or len(self._batches) >= _MOST_AT_ONCE
+            or self.front.crowded
+            or sum(batch.ready() for batch in self._batches) > RESPONSE_BYTES
+        )
+
+    async def _taken(self) -> None:
+        self._room.clear()
+        await self._room.wait()
+
+    async def _quiet(self) -> None:
+        """Wait until all answers are written."""
+        while self._batches:
+            await self._taken()
 
     async def _parsed(self, raw: bytes) -> tuple[bytes, bool]:
         """The RunRequest of a message whose bytes do not show it at once, and whether it is to be answered."""
@@ -141,43 +172,33 @@ class Stream:
         cap = self.backend.limits.max_message_bytes
         if size > cap:
             raise Refusal("MESSAGE_TOO_LARGE", f"a batch has at most {cap} bytes, not {size}", limit=cap)
+        # Raises Refusal if the session is gone.
+        answer = self.backend.call("Run", self.session_id, varint_field(_WRITER, self.writer) + body, None)
         self.front.begin(size)
         self._held += size
-        task = asyncio.create_task(self._answer(body, self._last, answered))
-        self._last = task
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._finished(done, size))
+        self._batches.append(Batch(answer, size, answered))
+        self._work.set()
 
-    def _finished(self, task: "asyncio.Task[None]", size: int) -> None:
-        self.front.end(size)
-        self._tasks.discard(task)
+    async def _write(self) -> None:
+        """Write answers in the order of their batches."""
+        batches, write = self._batches, self.context.write
+        while True:
+            while not batches:
+                self._work.clear()
+                await self._work.wait()
+            batch = batches[0]
+            answer = await batch.answer
+            if batch.answered:
+                credit = varint_field(_CREDIT, batch.size)
+                await write(b"".join((bytes_field(_BATCH_OUT, len(answer)), answer, credit)))
+            self._finish()
+
+    def _finish(self) -> None:
+        """The oldest batch is answered, or nobody is there to be."""
+        size = self._batches.popleft().size
         self._held -= size
+        self.front.end(size)
         self._room.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.end(error if isinstance(error, Exception) else refusal_of(error, "Stream"))
-
-    async def _answer(self, body: bytes, before: "asyncio.Task[None] | None", answered: bool) -> None:
-        """Let the backend run a batch and write its answer after the one before."""
-        try:
-            self.front.admit("Stream")
-        except Refusal:
-            if before is not None:
-                await asyncio.wait((before,))
-            raise
-        run = varint_field(_WRITER, self.writer) + body
-        answer = await self.backend.call("Run", self.session_id, run, None)
-        if not answered:
-            return
-        size = len(answer)
-        self._unread += size
-        try:
-            if before is not None and not before.done():
-                await asyncio.wait((before,))
-            if not self._ended.done():
-                credit = varint_field(_CREDIT, len(body))
-                await self.context.write(b"".join((bytes_field(_BATCH_OUT, size), answer, credit)))
-        finally:
-            self._unread -= size
 
 
 class Streams:
