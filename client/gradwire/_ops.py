@@ -2472,7 +2472,7 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full
 
 
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
-    """Complex numbers of moduli and angles (torch.polar)."""
+    """Complex numbers of moduli and angles, float32 or float64 of one dtype (torch.polar)."""
     return _call("polar", (abs, angle))
 
 

@@ -96,6 +96,9 @@ def test_forms_of_call_agree_with_pytorch(story):
     ("call", "error"),
     [
         (lambda t: t.stack([]), RuntimeError),
+        (lambda t: t.add(t.ones(2, dtype=t.uint8), t.ones(2, dtype=t.uint8), alpha=300), RuntimeError),
+        (lambda t: t.nn.functional.hardtanh(t.ones(2, dtype=t.uint8)), RuntimeError),
+        (lambda t: t.nn.functional.relu6(t.ones(2, dtype=t.bool)), RuntimeError),
         (lambda t: t.erf(t.ones(2, dtype=t.complex64)), NotImplementedError),
         (lambda t: t.frac(t.ones(2, dtype=t.int64)), NotImplementedError),
         (lambda t: t.isin(t.ones(2, dtype=t.bool), t.ones(2, dtype=t.bool)), RuntimeError),

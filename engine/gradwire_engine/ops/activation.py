@@ -115,6 +115,8 @@ def hardtanh(xp: Any, input: Array, min_val: float = -1.0, max_val: float = 1.0)
         raise EngineError(Reason.RUNTIME, "Bool inputs not supported for hardtanh")
     if min_val > max_val:
         raise EngineError(Reason.ARGUMENT_VALUE, "min_val cannot be greater than max_val")
+    if input.dtype == dtypes.uint8 and min(min_val, max_val) < 0:
+        raise EngineError(Reason.RUNTIME, "cannot do hardtanh on an unsigned type with negative limits")
     return xp.clip(input, input.dtype.type(min_val), input.dtype.type(max_val))
 
 
@@ -494,7 +496,3 @@ def _glu_backward(g: Any, input: Any, dim: int) -> Any:
 
 
 glu.grad(input=lambda g, input, dim: _glu_backward(g, input, dim))
-
-
-for _clamped in (relu, relu6, hardtanh):
-    _clamped.lacks("c", "clamp_scalar_cpu")

@@ -13,6 +13,7 @@ from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType, Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
+from gradwire_engine.ops.checks import fit_number
 
 Ints = tuple[int, ...]
 Device = str
@@ -36,6 +37,8 @@ _conj.grad(input=lambda g: conj(g))
 def _check_alpha(input: Array, alpha: Number) -> None:
     if isinstance(alpha, bool) and input.dtype != dtypes.bool_:
         raise EngineError(Reason.RUNTIME, "Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, int) and hasattr(input, "dtype"):
+        fit_number(alpha, input.dtype)
     if isinstance(alpha, float) and dtypes.category(input.dtype) < dtypes.FLOAT:
         raise EngineError(
             Reason.RUNTIME, "For integral input tensors, argument alpha must not be a floating point number."

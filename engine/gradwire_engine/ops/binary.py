@@ -475,6 +475,9 @@ def _refuse_mixed_heaviside(input: Any, values: Any) -> None:
 
 
 def _refuse_mixed_lerp(input: Any, end: Any, weight: Any) -> None:
+    if dtypes.category(input.dtype) < dtypes.FLOAT:
+        title = dtypes.TITLES[input.dtype]
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"lerp_kernel_scalar\" not implemented for '{title}'", op="lerp")
     for name, value in (("end", end), ("weight", weight)):
         if hasattr(value, "dtype") and value.dtype != input.dtype:
             expected, found = dtypes.name_of(input.dtype), dtypes.name_of(value.dtype)

@@ -14,7 +14,7 @@ from gradwire_engine.ops.basic import cast, conj, real, to_device
 from gradwire_engine.ops.compare import eq
 from gradwire_engine.ops.fill import where, zeros
 from gradwire_engine.ops.unary import abs as modulus
-from gradwire_engine.ops.unary import cos, sgn, sin
+from gradwire_engine.ops.unary import sgn
 
 Device = str
 
@@ -98,16 +98,24 @@ def complex_(xp: Any, real: Array, imag: Array) -> Array:
 complex_.grad(real=lambda g: real(g), imag=lambda g: imaginary(g))
 
 
-@composite
-def polar(abs: Array, angle: Array) -> Array:
-    """Complex numbers of moduli and angles (torch.polar)."""
-    if dtypes.category(abs.dtype) != dtypes.FLOAT or abs.dtype != angle.dtype:
+@op
+def polar(xp: Any, abs: Array, angle: Array) -> Array:
+    """Complex numbers of moduli and angles, float32 or float64 of one dtype (torch.polar)."""
+    if abs.dtype not in (dtypes.float32, dtypes.float64) or abs.dtype != angle.dtype:
         a, b = dtypes.TITLES[abs.dtype], dtypes.TITLES[angle.dtype]
         raise EngineError(
             Reason.RUNTIME,
             f"polar: Expected both inputs to be Half, Float or Double tensors of one dtype but got {a} and {b}",
         )
-    return complex_(abs * cos(angle), abs * sin(angle))
+    dtype = dtypes.to_complex(abs.dtype)
+    return (abs * xp.cos(angle) + 1j * (abs * xp.sin(angle))).astype(dtype, copy=False)
+
+
+# Of a negative `abs` the direction is the opposite of what the angle says, as PyTorch has it.
+polar.grad(
+    abs=lambda g, out: real(conj(g) * sgn(out)),
+    angle=lambda g, out: real(conj(g) * (out * 1j)),
+)
 
 
 @op

@@ -173,7 +173,8 @@ def addbmm(input: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alph
 
     input: broadcasts to (n, m); batch1: (b, n, k); batch2: (b, k, m).
     """
-    return _added(input, total(bmm(batch1, batch2), 0), beta, alpha)
+    products = bmm(batch1, batch2)
+    return _added(input, total(products, 0, dtype=products.dtype), beta, alpha)
 
 
 @composite(name="linalg.multi_dot")
@@ -267,6 +268,8 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None)
 def matrix_exp(xp: Any, A: Array) -> Array:
     """The exponentials of square matrices (torch.linalg.matrix_exp). A: (..., n, n). Raises EngineError: SHAPE."""
     needs_square("linalg.matrix_exp", A)
+    if is_half(A.dtype):
+        return matrix_exp.function(xp, A.astype(dtypes.float32)).astype(A.dtype)
     needs_float("linalg.matrix_exp", A, "matrix_exp")
     if not A.size:
         return A.copy()

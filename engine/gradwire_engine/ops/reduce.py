@@ -177,7 +177,7 @@ def _variance(xp: Any, input: Array, dims: tuple[int, ...], correction: Any, kee
 def _var_input(g: Any, input: Any, dim: Any, unbiased: bool | None, keepdim: bool, correction: Any) -> Any:
     freedom = _freedom(input.shape, dim) - _correction(unbiased, correction)
     centre = input - mean(input, normalize_dims(dim, input.ndim), True)
-    if dim is None and freedom <= 0:
+    if (dim is None or not input.ndim) and freedom <= 0:
         return g * where(eq(centre, 0), math.nan, math.inf)
     return keep(g, input.shape, dim, keepdim) * (2 / freedom if freedom else math.inf) * centre
 

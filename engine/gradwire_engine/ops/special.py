@@ -12,7 +12,7 @@ from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
 from gradwire_engine.ops.basic import conj, neg
-from gradwire_engine.ops.compare import eq, ge, le, logical_and
+from gradwire_engine.ops.compare import eq, ge, le, logical_and, logical_or
 from gradwire_engine.ops.fill import where
 from gradwire_engine.ops.precision import check_special, special, through_float32
 from gradwire_engine.ops.unary import cos, exp, isfinite, sin
@@ -52,7 +52,7 @@ erfinv.grad(input=lambda g, out: g * (math.sqrt(math.pi) / 2) * exp(out * out))
 def lgamma(xp: Any, input: Array) -> Array:
     """The logarithm of the gamma function's size (torch.lgamma)."""
     check_special("lgamma_vml_cpu", input.dtype)
-    return special(xp).gammaln(input)
+    return xp.where(xp.isinf(input), xp.abs(input), special(xp).gammaln(input))
 
 
 @op(promote="float")
@@ -93,7 +93,8 @@ def logit(xp: Any, input: Array, eps: float | None = None) -> Array:
 
 
 def _logit_input(g: Any, input: Any, eps: float | None) -> Any:
-    slope = g / (input * (1 - input))
+    at_end = logical_or(eq(input, 0), eq(input, 1))
+    slope = where(at_end, g * math.inf, g / (input * (1 - input)))
     low = 0.0 if eps is None else eps
     inside = logical_and(ge(input, low), le(input, 1 - low))
     return where(inside, slope, math.nan if eps is None else 0)
@@ -132,7 +133,3 @@ def nan_to_num(
 
 
 nan_to_num.grad(input=lambda g, input: where(isfinite(input), g, 0))
-
-erf.lacks("c", "erf_vml_cpu")
-erfc.lacks("c", "erfc_vml_cpu")
-logit.lacks("c", "logit_cpu")
