@@ -370,7 +370,8 @@ class Plan:
         number = self.input_regs[place]
         if self.pattern.count(self.pattern[place]) > 1:
             return False
-        if any(instr.kind == "call" and number in instr.reads() for instr in self.instrs):
+        floating = self.regs[number].dtype.kind in "fc"
+        if floating and any(instr.kind == "call" and number in instr.reads() for instr in self.instrs):
             return False  # a composite may keep statistics in its arguments
         kept = [final for final in self.finals.values() if final is not None]
         return not any(number in self.roots[out] for out in kept)

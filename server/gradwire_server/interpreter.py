@@ -11,10 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradwire.v1 import programs_pb2, types_pb2
 from gradwire_engine import EngineError, Tensor
 from gradwire_engine.context import CURRENT, Context
-from gradwire_engine.device import module_for
+from gradwire_engine.device import CPU, module_for
 from gradwire_engine.dtypes import name_of
 from gradwire_engine.op import Op
 from gradwire_engine.plan import NotPlannable, Plan
@@ -164,7 +166,15 @@ class _Run:
         session.check_room(len(program.outputs))
         self.inputs = session.tensors(request.inputs)
         for place, (wanted, tensor) in enumerate(zip(program.inputs, self.inputs, strict=True)):
-            self._check_input(place, wanted, tensor)
+            array = tensor.array
+            is_fitting = array.shape == wanted.shape and array.dtype is wanted.dtype and type(array) is np.ndarray
+            if (
+                not is_fitting
+                or tensor.requires_grad is not wanted.requires_grad
+                or wanted.device != CPU
+                or self.sliced
+            ):
+                self._check_input(place, wanted, tensor)
         self.collected: list[Any] = []
 
     def _check_input(self, place: int, wanted: Input, tensor: Tensor) -> None:

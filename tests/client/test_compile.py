@@ -142,6 +142,59 @@ def test_batch_norm_keeps_its_running_statistics(session):
     twice(module_step(OPTIMIZERS["sgd"], normalize=True), tolerance=1e-5)
 
 
+class Attention(nn.Module):
+    """A head that looks at all places, with an embedding before and a norm behind it."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(11, 8)
+        self.project = nn.Linear(8, 24)
+        self.norm = nn.LayerNorm(8)
+
+    def forward(self, tokens):
+        x = self.table(tokens)
+        q, k, v = self.project(x).split(8, -1)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return F.gelu(self.norm(x + mixed)).mean(1)
+
+
+LAYERS = {
+    "convolution": (
+        lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 8)),
+        lambda: gradwire.randn(3, 2, 8, 8),
+    ),
+    "attention": (Attention, lambda: gradwire.randint(0, 11, (3, 6))),
+    "activations": (
+        lambda: nn.Sequential(
+            nn.Linear(5, 6), nn.GELU(), nn.Linear(6, 6), nn.LeakyReLU(), nn.Linear(6, 8), nn.Sigmoid()
+        ),
+        lambda: gradwire.randn(3, 5),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_steps_of_all_kinds_of_layers_compile(session, name):
+    def make():
+        build, draw = LAYERS[name]
+        model, x, target = build(), draw(), gradwire.randint(0, 8, (3,))
+        # Not Adam: it blows rounding up where a gradient is nothing else, as that of an attention's key bias.
+        optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+        def step():
+            optimizer.zero_grad()
+            logits = model(x)
+            loss = F.cross_entropy(logits, target)
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            return loss.detach(), logits.detach().argmax(1)
+
+        return step, lambda: [*model.parameters(), *(p.grad for p in model.parameters())]
+
+    twice(make, calls=6, tolerance=1e-4)
+
+
 def test_random_tensors_are_new_in_each_call_and_reproducible(session):
     noise = gradwire.compile(lambda: gradwire.randn(3))
     gradwire.manual_seed(5)
