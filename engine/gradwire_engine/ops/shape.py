@@ -55,7 +55,9 @@ def _can_view(array: Array, shape: tuple[int, ...]) -> bool:
 
 def _reshape_node(input: Any, shape: Any) -> str:
     array = input.array
-    return "ViewBackward0" if _can_view(array, infer_size(shape, array.size)) else "UnsafeViewBackward0"
+    if array.flags.c_contiguous:
+        return "ViewBackward0"
+    return "ReshapeAliasBackward0" if _can_view(array, infer_size(shape, array.size)) else "UnsafeViewBackward0"
 
 
 @op(view="maybe", node=_reshape_node)
