@@ -2,7 +2,7 @@
 
 Each step of a program succeeds with both or is refused by both, and at its end all tensors and gradients agree. What
 PyTorch leaves to chance (an operand that overlaps what is written) is not drawn. About one seed in a hundred meets
-the one case that differs by intent: a view of a plain tensor that got a history since may be changed here at once, where
+the one case that differs by intent: a view of a plain tensor that got a history since may be changed here, where
 PyTorch takes it for a leaf until its grad_fn is looked at. None of these seeds does.
 """
 
