@@ -14,6 +14,8 @@ from gradwire.v1 import service_pb2
 from gradwire_server import batch, commands
 from tests.server.harness import Id, Remote, Running, array_of, command, op, payload, refusal, refused, running
 
+BACKENDS = [0, 2]
+
 WAIT = 60.0
 
 
@@ -261,7 +263,7 @@ def test_a_client_that_ignores_its_credit_is_not_buffered(monkeypatch: pytest.Mo
         session.close()
 
 
-def test_a_client_that_does_not_read_holds_bounded_answers(session: Remote, server: Running) -> None:
+def test_a_client_that_does_not_read_holds_bounded_answers(in_process: None, session: Remote, server: Running) -> None:
     stream = Streaming(session)
     stream.attached()
     stream.run(1, create(1, *range(16_000)))
