@@ -285,7 +285,7 @@ class _Run:
 
     def _stopped(self) -> Refusal:
         refusal = self.session.brake.refusal()
-        return Refusal(refusal.reason, refusal.message.replace("; nothing has changed", ""))
+        return Refusal(refusal.reason, refusal.message.replace("; no tensor has changed", ""))
 
     def _failed(self, error: Exception, step: int | None, repetition: int) -> Refusal:
         """What a step raised, with its place. Never one that lets the command be tried again from its start."""

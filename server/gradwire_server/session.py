@@ -99,9 +99,9 @@ class Brake:
     def refusal(self) -> Refusal:
         """What to say of a command that was stopped."""
         if self.cancelled():
-            return Refusal("CANCELLED", "cancelled by the client; nothing has changed")
+            return Refusal("CANCELLED", "cancelled by the client; no tensor has changed")
         limit = "the call's deadline" if self.seconds is None else f"the command's limit of {self.seconds} s"
-        return Refusal("DEADLINE_EXCEEDED", f"{limit} passed before the work was done; nothing has changed")
+        return Refusal("DEADLINE_EXCEEDED", f"{limit} passed before the work was done; no tensor has changed")
 
 
 class Session:

@@ -1,6 +1,7 @@
 """Every command applies once, whatever happens to the connections: training through a proxy that spoils them ends
 with the weights of the undisturbed run, bit for bit."""
 
+import json
 import os
 import subprocess
 import sys
@@ -78,6 +79,24 @@ def test_weights_are_those_of_the_undisturbed_run(server_address, seed):
 @pytest.mark.parametrize("seed", range(20))
 def test_a_thousand_steps_are_those_of_the_undisturbed_run(server_address, seed):
     check_seed(server_address, seed, steps=1000, most_bytes=30_000)
+
+
+@pytest.fixture(scope="module")
+def serving() -> Iterator[str]:
+    """The address of a server whose sessions live in worker processes."""
+    command = [sys.executable, "-m", "gradwire_server", "--port=0", "--workers=1", "--log-format=json"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield str(json.loads(process.stdout.readline())["address"])
+        finally:
+            process.terminate()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_with_worker_processes_the_weights_are_those_too(serving, seed):
+    check_seed(serving, 200 + seed, steps=150, most_bytes=20_000)
 
 
 def test_any_of_the_first_bytes_may_be_the_last(server_address):
