@@ -227,6 +227,7 @@ class Host:
 
     def _drop(self, session: Session, raw: bytes) -> bytes:
         """Free all that a closed session holds; how many bytes that was."""
+        session.brake.closed = True  # word of it comes on a way of its own, perhaps later than this
         held = session.account.bytes
         session.drop()
         if session.account.bytes:  # cycles of released tensors, which `create_graph` made
