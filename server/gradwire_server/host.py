@@ -229,6 +229,7 @@ class Host:
         """Free all that a closed session holds; how many bytes that was."""
         session.brake.closed = True  # word of it comes on a way of its own, perhaps later than this
         held = session.account.bytes
+        session.brake.closed = True  # the control thread may be later than this
         session.drop()
         if session.account.bytes:  # cycles of released tensors, which `create_graph` made
             gc.collect()
