@@ -372,8 +372,8 @@ WRITES: dict[str, Choice] = {
     "add": _change(np.add),
     "sub": _change(np.subtract),
     "mul": _write(2, lambda out, target, other: np.multiply(target, other, target), False),
-    "addcmul": _write(5, _addcmul, True),
-    "addcdiv": _write(5, _addcdiv, True),
+    "addcmul": _write(4, _addcmul, True),
+    "addcdiv": _write(4, _addcdiv, True),
     "zero": _write(1, lambda out, target: target.fill(0), False),
 }
 

@@ -65,6 +65,9 @@ class Plan:
         self._fuse_losses()
         self.roots = self._find_roots()
         self._own()
+        used = {number for instr in self.instrs for number in instr.reads()}
+        #: Of inputs whose gradient is looked at before it is replaced: its register.
+        self.looked_at = {place: number for place, number in self.entry.items() if number in used}
         self.last = self._find_deaths()
         self.memory: dict[int, Array] = {}
         self.scratch: dict[int, Array] = {}
@@ -219,7 +222,7 @@ class Plan:
             if instr.kind != "own":
                 continue
             given, own = int(instr.args[0]), instr.outs[0]
-            lone = len(self.roots[given]) == 1 and self._is_made_here(given)
+            lone = all(map(self._is_made_here, self.roots[given]))
             later = any(
                 self.roots[given] & self.roots[read] for other in self.instrs[place + 1 :] for read in other.reads()
             )
@@ -338,7 +341,7 @@ class Plan:
         self.bound = arrays
         self.code = []
         self._dynamic = []
-        static = {*self.input_regs, *self.entry.values()}
+        static = set(self._bound_regs())
         for number, memory in self.memory.items():
             values[number] = memory
             static.add(number)
@@ -348,7 +351,7 @@ class Plan:
             self.steps.extend([instr.step] * (len(self.code) - len(self.steps)))
 
     def _bound_regs(self) -> list[int]:
-        return [*self.input_regs, *self.entry.values()]
+        return [*self.input_regs, *self.looked_at.values()]
 
     def _take(self, arrays: list[Any]) -> None:
         """Bind what is given now: what is another array each time is copied to a place that stays."""
@@ -561,8 +564,8 @@ class Plan:
         if self.dynamic_bytes:
             context.account.admit(self.dynamic_bytes)
         arrays = [tensor.array for tensor in inputs]
-        if self.entry:
-            arrays += [inputs[place].grad.array for place in self.entry]  # type: ignore[union-attr]
+        if self.looked_at:
+            arrays += [inputs[place].grad.array for place in self.looked_at]  # type: ignore[union-attr]
         self._take(arrays)
         self.held = [tensor.storage for tensor in inputs]
         if numbers:
