@@ -332,10 +332,32 @@ def _references(gradient: Any) -> int:
 
 def _own(gradient: Any) -> Tensor:
     """A tensor of this very array if nobody else holds it, else of a copy."""
-    whole = getattr(gradient, "base", gradient) is None and gradient.ndim > 0 and gradient.flags.c_contiguous
-    if whole and _references(gradient) <= _SOLE_REFERENCES:
-        return Tensor(gradient)
+    if gradient.ndim > 0 and gradient.flags.c_contiguous and _references(gradient) <= _SOLE_REFERENCES:
+        base = getattr(gradient, "base", gradient)
+        if base is None or _is_reshaped(gradient, base):
+            return Tensor(gradient)
     return Tensor(module_of(gradient).array(gradient, order="C"))
+
+
+def _is_reshaped(gradient: Any, base: Any) -> bool:
+    """Whether it is another shape of a whole array that nothing else looks at."""
+    return type(base) is np.ndarray and base.nbytes == gradient.nbytes and sys.getrefcount(base) <= _SOLE_BASE
+
+
+def _count_base_references() -> int:
+    """How many references `_is_reshaped` sees to the array that one view was made of."""
+    counts: list[int] = []
+    view = np.zeros(2).reshape(1, 2)
+
+    def is_reshaped(gradient: Any, base: Any) -> None:
+        counts.append(sys.getrefcount(base))
+
+    def own(gradient: Any) -> None:
+        base = getattr(gradient, "base", gradient)
+        is_reshaped(gradient, base)
+
+    own(view)
+    return counts[0]
 
 
 def _count_sole_references() -> int:
@@ -352,6 +374,7 @@ def _count_sole_references() -> int:
     return counts[0]
 
 
+_SOLE_BASE = _count_base_references()
 _SOLE_REFERENCES = _count_sole_references()
 
 

@@ -23,6 +23,7 @@ from gradwire_engine import (
     set_requires_grad,
     tensor,
 )
+from gradwire_engine.backward import _own
 
 
 def leaf(*values: float, grad: bool = True) -> Tensor:
@@ -288,6 +289,22 @@ def test_gradients_never_share_memory_with_each_other_or_with_the_users() -> Non
     assert not any(np.shares_memory(a, b) for number, a in enumerate(arrays) for b in arrays[number + 1 :])
     call("mul_", (x.grad, 5.0))
     assert y.grad.array.tolist() == seed.array.tolist() == np.ones((3, 3)).tolist()
+
+
+def test_gradients_in_another_shape_never_share_memory_either() -> None:
+    given, x, y = tensor(np.ones((2, 3))), tensor(np.ones(6), True), tensor(np.ones((3, 2)), True)
+    backward([call("reshape", (x, (2, 3))), call("reshape", (y, (2, 3)))], [given, given])
+    assert x.grad is not None and y.grad is not None
+    for one, other in ((x.grad, y.grad), (x.grad, given), (y.grad, given)):
+        assert not np.shares_memory(one.array, other.array)
+
+
+def test_a_new_gradient_in_another_shape_is_taken_over_without_a_copy() -> None:
+    made = np.zeros((2, 3)).reshape(-1)
+    where = made.__array_interface__["data"][0]
+    pending = [made]
+    del made
+    assert _own(pending.pop()).array.__array_interface__["data"][0] == where
 
 
 def test_a_gradient_that_is_a_saved_value_is_copied() -> None:

@@ -19,6 +19,7 @@ from gradwire_engine.dtypes import DType, Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import neg
+from gradwire_engine.ops.blocked import BLOCK, elementwise, is_plain
 from gradwire_engine.ops.checks import needs_order
 from gradwire_engine.ops.fill import where
 from gradwire_engine.ops.matrix import fold
@@ -27,7 +28,6 @@ from gradwire_engine.ops.unary import abs as absolute
 from gradwire_engine.ops.unary import exp, sigmoid, tanh
 
 Ints = tuple[int, ...]
-_BLOCK = 1 << 14
 _SAME_SIZE_INT = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
@@ -42,7 +42,7 @@ def _check_float(name: str, input: Array, complex_too: bool = False) -> None:
 
 @functools.cache
 def _zeros(dtype: DType) -> Array:
-    return np.zeros(_BLOCK, dtype)
+    return np.zeros(BLOCK, dtype)
 
 
 def _positive_part(xp: Any, x: Array) -> Array:
@@ -50,12 +50,12 @@ def _positive_part(xp: Any, x: Array) -> Array:
     if xp is not np or x.ndim == 0 or not x.flags.c_contiguous:
         return xp.maximum(x, x.dtype.type(0))
     zeros = _zeros(x.dtype)
-    if x.size <= _BLOCK:
+    if x.size <= BLOCK:
         return np.maximum(x.reshape(-1), zeros[: x.size]).reshape(x.shape)
     result = np.empty_like(x)
     flat, target = x.reshape(-1), result.reshape(-1)
-    whole = x.size - x.size % _BLOCK
-    np.maximum(flat[:whole].reshape(-1, _BLOCK), zeros, out=target[:whole].reshape(-1, _BLOCK))
+    whole = x.size - x.size % BLOCK
+    np.maximum(flat[:whole].reshape(-1, BLOCK), zeros, out=target[:whole].reshape(-1, BLOCK))
     np.maximum(flat[whole:], zeros[: x.size - whole], out=target[whole:])
     return result
 
@@ -242,55 +242,62 @@ elu.grad(input=lambda g, input, alpha: g * _elu_slope(input, alpha, 1.0, 1.0))
 celu.grad(input=lambda g, input, alpha: g * _elu_slope(input, alpha, 1.0, 1.0 / alpha))
 selu.grad(input=lambda g, input: g * _elu_slope(input, _SELU_ALPHA, _SELU_SCALE, 1.0))
 
-# P(X < -x) exp(x**2 / 2) for x >= 0 is t times a polynomial in t = 1 / (1 + 0.3 x): fitted for the least relative
-# error over [0, 14.5], which is 1.6e-7. Beyond, float32 has no smaller numbers.
-_TAIL_SCALE = 0.3
-_TAIL = (
-    0.11963199, 0.12071237, 0.10017444, 0.12769691, -0.05204403, 0.20456801, -0.15616517, 0.0354254,
-)  # fmt: skip
+# The normal distribution function is 1 / 2 + tanh(x P(x**2)) / 2 with P fitted for the least error over [-6.2, 6.2]:
+# 3e-8, less than float32 holds. Beyond, its last coefficient takes tanh to 1. tanh is NumPy's fastest of these functions.
+_LOGIT = (0.797884941, 0.0363330844, -3.25947439e-05, -5.53063171e-05, 3.96477321e-06, -1.32266283e-07, 1.75627757e-09)
+_LOGIT32 = tuple(np.float32(coefficient) for coefficient in _LOGIT)
+_HALF, _ONE, _MINUS_HALF = np.float32(0.5), np.float32(1), np.float32(-0.5)
+_DENSITY_SCALE = 1 / math.sqrt(2 * math.pi)
 
 
-def _normal_cdf_block(x: Array, out: Array, t: Array, tail: Array) -> None:
-    """The normal distribution function of float32 values: in vector operations, where SciPy's erf goes one by one."""
-    np.abs(x, out=t)
-    t *= np.float32(_TAIL_SCALE)
-    t += np.float32(1)
-    np.reciprocal(t, out=t)
-    np.multiply(t, np.float32(_TAIL[-1]), out=tail)
-    for coefficient in _TAIL[-2::-1]:
-        tail += np.float32(coefficient)
-        tail *= t
+def _doubled_cdf(x: Array, out: Array, t: Array) -> None:
+    """Twice the normal distribution function of float32 values; t becomes their squares."""
     np.multiply(x, x, out=t)
-    t *= np.float32(-0.5)
+    np.multiply(t, _LOGIT32[-1], out=out)
+    for coefficient in _LOGIT32[-2:0:-1]:
+        np.add(out, coefficient, out=out)
+        np.multiply(out, t, out=out)
+    np.add(out, _LOGIT32[0], out=out)
+    np.multiply(out, x, out=out)
+    np.tanh(out, out=out)
+    np.add(out, _ONE, out=out)
+
+
+def _normal_cdf_block(out: Array, x: Array, t: Array) -> None:
+    _doubled_cdf(x, out, t)
+    np.multiply(out, _HALF, out=out)
+
+
+def _gelu_block(out: Array, x: Array, t: Array) -> None:
+    _doubled_cdf(x, out, t)
+    np.multiply(x, _HALF, out=t)
+    np.multiply(out, t, out=out)
+
+
+def _gelu_slope_block(out: Array, g: Array, x: Array, t: Array) -> None:
+    """g * (cdf(x) + x * density(x))."""
+    _doubled_cdf(x, out, t)
+    np.multiply(t, _MINUS_HALF, out=t)
     np.exp(t, out=t)
-    tail *= t
-    # The tail itself below 0, 1 - tail above: by factors, without a branch and without losing the tail's digits.
-    out[...] = x > 0
-    np.multiply(out, np.float32(-2), out=t)
-    t += np.float32(1)
-    tail *= t
-    out += tail
+    np.multiply(t, np.float32(2 * _DENSITY_SCALE), out=t)
+    np.multiply(t, x, out=t)
+    np.add(out, t, out=out)
+    np.multiply(g, _HALF, out=t)
+    np.multiply(out, t, out=out)
 
 
 @op(name="_normal_cdf")
 @through_float32
 def _normal_cdf(xp: Any, input: Array) -> Array:
     """The normal distribution function."""
-    if xp is not np or input.dtype != dtypes.float32 or not input.flags.c_contiguous:
-        result = special(xp).erfc(input * input.dtype.type(-math.sqrt(0.5)))
-        return result * input.dtype.type(0.5)
-    made = np.empty_like(input)
-    flat, target = input.reshape(-1), made.reshape(-1)
-    size = min(_BLOCK, max(1, flat.size))
-    t, tail = np.empty(size, np.float32), np.empty(size, np.float32)
-    for start in range(0, flat.size, size):
-        part = flat[start : start + size]
-        _normal_cdf_block(part, target[start : start + size], t[: part.size], tail[: part.size])
-    return made
+    if is_plain(input) and input.dtype == dtypes.float32:
+        return elementwise(_normal_cdf_block, 1, input)
+    result = special(xp).erfc(input * input.dtype.type(-math.sqrt(0.5)))
+    return result * input.dtype.type(0.5)
 
 
 def _normal_density(input: Any) -> Any:
-    return exp(input * input * -0.5) * (1 / math.sqrt(2 * math.pi))
+    return exp(input * input * -0.5) * _DENSITY_SCALE
 
 
 _normal_cdf.grad(input=lambda g, input: g * _normal_density(input))
@@ -299,15 +306,30 @@ _TANH_SCALE = math.sqrt(2 / math.pi)
 _TANH_CUBE = 0.044715
 
 
+def _gelu_tanh_block(out: Array, x: Array, t: Array) -> None:
+    np.multiply(x, x, out=t)
+    np.multiply(t, x.dtype.type(_TANH_CUBE * _TANH_SCALE), out=t)
+    np.add(t, x.dtype.type(_TANH_SCALE), out=t)
+    np.multiply(t, x, out=t)
+    np.tanh(t, out=t)
+    np.add(t, x.dtype.type(1), out=t)
+    np.multiply(x, x.dtype.type(0.5), out=out)
+    np.multiply(out, t, out=out)
+
+
 @op(in_place=False)
 @through_float32
 def gelu(xp: Any, input: Array, *, approximate: str = "none") -> Array:
     """input times the normal distribution function of it, or its "tanh" approximation (torch.nn.functional.gelu)."""
     _check_float("GeluKernelImpl", input)
     if approximate == "none":
+        if is_plain(input) and input.dtype == dtypes.float32:
+            return elementwise(_gelu_block, 1, input)
         return input * _normal_cdf(input)
     if approximate != "tanh":
         raise EngineError(Reason.RUNTIME, "approximate argument must be either none or tanh.")
+    if is_plain(input):
+        return elementwise(_gelu_tanh_block, 1, input)
     inner = input * (1 + input * input * _TANH_CUBE) * _TANH_SCALE
     return (xp.tanh(inner) + 1) * 0.5 * input
 
@@ -321,7 +343,13 @@ def _gelu_slope(input: Any, approximate: str) -> Any:
     return (tanh_inner + 1) * 0.5 + input * 0.5 * (1 - tanh_inner * tanh_inner) * inner_slope
 
 
-gelu.grad(input=lambda g, input, approximate: g * _gelu_slope(input, approximate))
+def _gelu_input(g: Any, input: Any, approximate: str) -> Any:
+    if approximate == "none" and input.dtype == dtypes.float32 and is_plain(g, input):
+        return elementwise(_gelu_slope_block, 1, g, input)
+    return g * _gelu_slope(input, approximate)
+
+
+gelu.grad(input=_gelu_input)
 
 
 @op(in_place=True)

@@ -216,22 +216,33 @@ sum_to_size.grad(input=lambda g, input_meta: expand(g, input_meta.shape))
 def sum_axes(xp: Any, array: Array, axes: Ints, keepdims: bool) -> Array:
     """A sum in the array's dtype.
 
-    NumPy adds row by row, or in pairs without SIMD; over the first or the last dimensions a product with ones takes a
-    third of the time.
+    NumPy adds row by row, or in pairs without SIMD; products with ones take a third of the time.
     """
-    summed = None
-    if xp is np and array.size >= _LARGE and array.dtype.char in "fd" and array.flags.c_contiguous and axes:
-        count = len(axes)
-        if axes == tuple(range(array.ndim - count, array.ndim)):
-            summed = _row_sums(array.reshape(-1, math.prod(array.shape[-count:])))
-        elif axes == tuple(range(count)):
-            rows = array.reshape(math.prod(array.shape[:count]), -1)
-            summed = np.ones(len(rows), array.dtype) @ rows
-    if summed is None:
+    if xp is not np or array.size < _LARGE or array.dtype.char not in "fd" or not array.flags.c_contiguous or not axes:
         return array.sum(axes, keepdims=keepdims, dtype=array.dtype)
-    kept = (1 if axis in axes else size for axis, size in enumerate(array.shape))
-    left = (size for axis, size in enumerate(array.shape) if axis not in axes)
-    return summed.reshape(tuple(kept if keepdims else left))
+    summed = array
+    for first, last in _runs(sorted(axes)):
+        lead, length = math.prod(summed.shape[:first]), math.prod(summed.shape[first : last + 1])
+        rest = math.prod(summed.shape[last + 1 :])
+        if rest == 1:
+            made = _row_sums(summed.reshape(lead, length))
+        else:
+            made = np.matmul(np.ones(length, array.dtype), summed.reshape(lead, length, rest))
+        summed = made.reshape(*summed.shape[:first], *(1,) * (last + 1 - first), *summed.shape[last + 1 :])
+    if keepdims:
+        return summed
+    return summed.reshape(tuple(size for axis, size in enumerate(array.shape) if axis not in axes))
+
+
+def _runs(axes: list[int]) -> list[tuple[int, int]]:
+    """Axes that follow each other, as the first and the last of each run, from behind: the rest is smaller then."""
+    found: list[tuple[int, int]] = []
+    for axis in reversed(axes):
+        if found and found[-1][0] == axis + 1:
+            found[-1] = (axis, found[-1][1])
+        else:
+            found.append((axis, axis))
+    return found
 
 
 # From here on a product with ones is worth its overhead; and so many at a time are added without losing precision.

@@ -25,7 +25,7 @@ from gradwire_engine.ops.matrix import fold
 from gradwire_engine.ops.precision import is_half
 from gradwire_engine.ops.reduce import mean
 from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.softmax import sum_along
+from gradwire_engine.ops.softmax import dot_along, sum_along
 from gradwire_engine.ops.unary import rsqrt
 from gradwire_engine.tensor import Tensor
 
@@ -205,24 +205,28 @@ def _mix(running: Any, fresh: Any, momentum: float, factor: float = 1.0) -> None
 # Over the last dimensions, or groups of channels: statistics per row.
 
 
-def _normalized_rows(xp: Any, rows: Array, eps: float) -> tuple[Array, Array]:
-    """Rows of a matrix brought to mean 0 and variance 1, and their scales (rows, 1)."""
-    count = rows.shape[1]
-    normal = rows - sum_along(xp, rows, 1) / rows.dtype.type(count or 1)
-    variance = sum_along(xp, normal * normal, 1) / rows.dtype.type(count or 1)
-    scale = 1 / xp.sqrt(variance + rows.dtype.type(eps))
+def _normalized_rows(xp: Any, rows: Array, eps: float) -> tuple[Array, Array, Array]:
+    """Rows of a matrix brought to mean 0 and variance 1, and their means and scales (rows, 1)."""
+    count = rows.dtype.type(rows.shape[1] or 1)
+    centre = sum_along(xp, rows, 1) / count
+    normal = rows - centre
+    scale = 1 / xp.sqrt(dot_along(xp, normal, normal, 1) / count + rows.dtype.type(eps))
     normal *= scale
-    return normal, scale
+    return normal, centre, scale
 
 
-def _rows_gradient(xp: Any, slope: Array, rows: Array, eps: float) -> Array:
-    normal, scale = _normalized_rows(xp, rows, eps)
-    count = rows.dtype.type(rows.shape[1])
-    normal *= sum_along(xp, slope * normal, 1) / -count
-    normal += slope
-    normal -= sum_along(xp, slope, 1) / count
-    normal *= scale
-    return normal
+def _rows_gradient(slope: Array, rows: Array, centre: Array, scale: Array) -> Array:
+    """The gradient by rows of a matrix of their normalization, whose gradient is slope.
+
+    Of `_centred` what is the same along a row is computed once a row: slope * scale + rows * by + rest is left.
+    """
+    xp, count = module_of(rows), rows.dtype.type(rows.shape[1] or 1)
+    added = sum_along(xp, slope, 1) / count
+    by = (added * centre - dot_along(xp, slope, rows, 1) / count) * scale**3
+    made = slope * scale
+    made += rows * by
+    made -= by * centre + added * scale
+    return made
 
 
 def _normalize_rows(value: Any, eps: float) -> Any:
@@ -231,14 +235,20 @@ def _normalize_rows(value: Any, eps: float) -> Any:
     return _recorded_statistics(_wide_tensor(value), lambda part: total(part, 1, True) / count, eps)
 
 
+def _recorded_rows_gradient(g: Any, input: Any, shape: Ints, eps: float) -> Any:
+    """The gradient by the input of a normalization of its rows in `shape`, recorded; g is that by the normalized."""
+    normal, scale = _normalize_rows(fold(input, shape), eps)
+    slope = fold(_wide_tensor(g), shape)
+    return fold(_centred(slope, normal, scale, lambda part: total(part, 1, True) / shape[1]), input.shape)
+
+
 def _by_rows(g: Any, input: Any, shape: Ints, eps: float) -> Any:
-    """The gradient by the input of a normalization of its rows in `shape`; g is the gradient by the normalized."""
+    """The same on arrays too, with the statistics computed again."""
     if type(g) is Tensor:
-        normal, scale = _normalize_rows(fold(input, shape), eps)
-        slope = fold(_wide_tensor(g), shape)
-        return fold(_centred(slope, normal, scale, lambda part: total(part, 1, True) / shape[1]), input.shape)
-    rows = _wide(np.ascontiguousarray(input) if isinstance(input, np.ndarray) else input).reshape(shape)
-    return _rows_gradient(module_of(rows), _wide(g).reshape(shape), rows, eps).reshape(input.shape)
+        return _recorded_rows_gradient(g, input, shape, eps)
+    rows = _wide(input).reshape(shape)
+    _, centre, scale = _normalized_rows(module_of(rows), rows, eps)
+    return _rows_gradient(_wide(g).reshape(shape), rows, centre, scale).reshape(input.shape)
 
 
 def _normal(input: Any, shape: Ints, eps: float) -> Any:
@@ -262,20 +272,37 @@ def _affine(xp: Any, normal: Array, weight: Array | None, bias: Array | None, dt
     return normal.astype(dtype, copy=False)
 
 
-@op(name="_layer_norm", node="NativeLayerNormBackward0")
-def _layer_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, last: int, eps: float) -> Array:
+@op(
+    name="_layer_norm", node="NativeLayerNormBackward0",
+    outputs=("output", "mean", "scale"), differentiable_outputs=(0,),
+)  # fmt: skip
+def _layer_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, last: int, eps: float) -> Any:
+    """The output, and per row the mean and 1 / sqrt(variance + eps), both (rows, 1)."""
     rows = _wide(xp.ascontiguousarray(input)).reshape(_split(input.shape, last))
-    normal, _ = _normalized_rows(xp, rows, eps)
-    return _affine(xp, normal.reshape(input.shape), weight, bias, input.dtype)
+    normal, centre, scale = _normalized_rows(xp, rows, eps)
+    return _affine(xp, normal.reshape(input.shape), weight, bias, input.dtype), centre, scale
 
 
-_layer_norm.grad(
-    input=lambda g, input, weight, last, eps: _by_rows(
-        g if weight is None else g * weight, input, _split(input.shape, last), eps
-    ),
-    weight=lambda g, input, last, eps: g * _normal(input, _split(input.shape, last), eps),
-    bias=lambda g: g,
-)
+def _layer_input(g: Any, input: Any, weight: Any, out1: Any, out2: Any, last: int, eps: float) -> Any:
+    shape = _split(input.shape, last)
+    if type(g) is Tensor:
+        return _recorded_rows_gradient(g if weight is None else g * weight, input, shape, eps)
+    slope = _wide(g) if weight is None else _wide(g) * _wide(weight)
+    return _rows_gradient(slope.reshape(shape), _wide(input).reshape(shape), out1, out2).reshape(input.shape)
+
+
+def _layer_weight(g: Any, input: Any, weight_meta: Any, out1: Any, out2: Any, last: int, eps: float) -> Any:
+    shape = _split(input.shape, last)
+    if type(g) is Tensor:
+        return g * fold(_normalize_rows(fold(input, shape), eps)[0], input.shape)
+    slope = _wide(g).reshape(shape)
+    products = slope * _wide(input).reshape(shape)
+    # The sum of slope * (input - mean) * scale, without the rows in between.
+    summed = out2.T @ products - (out1 * out2).T @ slope
+    return summed.reshape(weight_meta.shape)
+
+
+_layer_norm.grad(input=_layer_input, weight=_layer_weight, bias=lambda g: g)
 
 
 @composite
@@ -287,7 +314,7 @@ def layer_norm(
     normalized_shape: their sizes; weight, bias: of that shape. Raises EngineError: RUNTIME.
     """
     shape = _checked_shape(input, normalized_shape, weight=weight, bias=bias)
-    return _layer_norm(input, weight, bias, len(shape), eps)
+    return _layer_norm(input, weight, bias, len(shape), eps)[0]
 
 
 def _checked_shape(input: Any, normalized_shape: Any, **parameters: Any) -> Ints:
@@ -322,7 +349,7 @@ def _groups(shape: Ints, groups: int) -> Ints:
 @op(name="_group_norm", node="NativeGroupNormBackward0")
 def _group_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, groups: int, eps: float) -> Array:
     rows = _wide(xp.ascontiguousarray(input)).reshape(_groups(input.shape, groups))
-    normal, _ = _normalized_rows(xp, rows, eps)
+    normal, _, _ = _normalized_rows(xp, rows, eps)
     weight, bias = (None if value is None else spread_channels(value, input.ndim) for value in (weight, bias))
     return _affine(xp, normal.reshape(input.shape), weight, bias, input.dtype)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from gradwire_engine import dtypes
 from gradwire_engine.device import Array
@@ -31,6 +34,8 @@ def _running(xp: Any, name: str, input: Array, dim: int, dtype: DType | None) ->
 @op(in_place=True)
 def cumsum(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
     """Sums of the elements so far along dim (torch.cumsum)."""
+    if xp is np and (dtype is None or dtype == input.dtype) and input.dtype.char in "fd" and input.ndim:
+        return _running_sum(input, normalize_dim(dim, input.ndim), 1)
     return _running(xp, "cumsum", input, dim, dtype)
 
 
@@ -38,7 +43,58 @@ def cumsum(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Ar
 def _reverse_cumsum(xp: Any, input: Array, dim: int) -> Array:
     if not input.ndim:
         return input.copy()
+    if xp is np and input.dtype.char in "fd":
+        return _running_sum(input, normalize_dim(dim, input.ndim), -1)
     return xp.flip(cumsum(xp.flip(input, dim), dim), dim)
+
+
+# NumPy adds one element after the other, each waiting for the last. Along the last dimension a product with a triangle
+# of ones adds so many at a time; along others whole slices are added where they are at least so long.
+_TRIANGLE = 32
+_SLICE = 256
+
+
+def _running_sum(array: Array, dim: int, way: int) -> Array:
+    """Sums of floating numbers so far along dim; from its end if `way` is -1, else 1."""
+    length = array.shape[dim]
+    if dim == array.ndim - 1 and length >= 4 * _TRIANGLE and array.size >= 1 << 12:
+        made = _by_triangles(np.ascontiguousarray(array).reshape(-1, length), way)
+        if np.isfinite(made[:, ::way][:, -1]).all():  # else the triangle's zeros may have made nan of inf
+            return made.reshape(array.shape)
+    elif length > 1 and math.prod(array.shape[dim + 1 :]) >= _SLICE:
+        return _by_slices(array, dim, way)
+    if way == 1:
+        return array.cumsum(dim)
+    return np.ascontiguousarray(np.flip(np.flip(array, dim).cumsum(dim), dim))
+
+
+def _by_slices(array: Array, dim: int, way: int) -> Array:
+    made = np.empty(array.shape, array.dtype)
+    source, target = np.moveaxis(array, dim, 0)[::way], np.moveaxis(made, dim, 0)[::way]
+    target[0] = source[0]
+    for place in range(1, len(source)):
+        np.add(target[place - 1], source[place], out=target[place])
+    return made
+
+
+def _by_triangles(rows: Array, way: int) -> Array:
+    """Running sums of rows: within blocks, then of the blocks' totals, which are added to what follows them."""
+    count, length = rows.shape
+    left = length % _TRIANGLE
+    rest, whole = slice(length - left, length), slice(0, length - left)
+    if way == -1:
+        rest, whole = slice(0, left), slice(left, length)
+    ones = np.ones((_TRIANGLE, _TRIANGLE), rows.dtype)
+    blocks = rows[:, whole].reshape(-1, _TRIANGLE) @ (np.triu(ones) if way == 1 else np.tril(ones))
+    blocks = blocks.reshape(count, -1, _TRIANGLE)
+    totals = blocks[:, ::way, ::way][:, :, -1].cumsum(1)
+    blocks[:, ::way][:, 1:] += totals[:, :-1, None]
+    if not left:
+        return blocks.reshape(count, length)
+    made = np.empty(rows.shape, rows.dtype)
+    made[:, whole] = blocks.reshape(count, -1)
+    made[:, rest][:, ::way] = rows[:, rest][:, ::way].cumsum(1) + totals[:, -1:]
+    return made
 
 
 cumsum.grad(input=lambda g, dim: _reverse_cumsum(g, dim))

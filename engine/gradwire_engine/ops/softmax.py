@@ -47,6 +47,13 @@ def sum_along(xp: Any, array: Array, dim: int) -> Array:
     return array.sum(dim, keepdims=True, dtype=array.dtype)
 
 
+def dot_along(xp: Any, one: Array, other: Array, dim: int) -> Array:
+    """The sum of products along a dimension, which is kept."""
+    if _is_rows(xp, one, dim) and other.flags.c_contiguous and one.dtype == other.dtype and one.dtype.char in "fd":
+        return np.vecdot(one, other)[..., None]
+    return sum_along(xp, one * other, dim)
+
+
 def _prepared(kernel: str, input: Array, dim: int, dtype: DType | None) -> tuple[Array, int]:
     """The input in the dtype wanted, floating and of at least one dimension, and the dimension from the front."""
     dim = normalize_dim(dim, input.ndim)
@@ -105,9 +112,9 @@ def _softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Array:
     """result * (grad - sum(grad * result))."""
     if not result.ndim:
         return result * (grad - grad * result)
-    weighted = grad * result
-    weighted -= result * sum_along(xp, weighted, normalize_dim(dim, result.ndim))
-    return weighted
+    made = xp.subtract(grad, dot_along(xp, grad, result, normalize_dim(dim, result.ndim)))
+    made *= result
+    return made
 
 
 @op(name="_log_softmax_backward")

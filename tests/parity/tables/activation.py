@@ -17,7 +17,7 @@ def active(*, infinite: bool = True, **kwargs: object) -> list:
     return [
         *unary(-4.0, 4.0, *EDGES, **kwargs),
         edge(of(NAN, grad=False), **kwargs),
-        once(t(3, 40, 3, 50), **kwargs),
+        once(t(3, 40, 6, 50), **kwargs),
         *more,
     ]
 

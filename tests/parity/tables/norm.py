@@ -32,6 +32,7 @@ case(
     [one for shape in SHAPES for one in weighted(t(*shape), shape[1:], size=shape[1:])],
     s(t(2, 3, 4), (4,), t(4), t(4)),
     s(t(3, 4, layout="F"), (4,)),
+    s(t(20, 300), (300,), t(300), t(300)),
     tolerance=3,
 )
 case(

@@ -45,6 +45,8 @@ LARGE = [
     s(t(2, 50, 60), (1, 2)),
     s(t(50, 60, 2), (0, 1), True),
     s(t(50, 60, 2), 1),
+    s(t(20, 30, 3, 4), (0, 2)),
+    s(t(20, 30, 3, 4), (1, 3), True),
 ]
 case("sum", LARGE, tolerance=10)
 PROD = [s(t(3, 4)), s(t(3, 4), 1), s(t(3, 4), 0, True), s(t()), s(t(0, 3)), s(t(2, 0), 1), s(t(4, 3, layout="F"), -1)]
@@ -134,6 +136,18 @@ case(
     complexes(1, 0),
     whole(0),
     edge(t(3), 0, dtype=D("float64")),
+)
+# Long enough for products with triangles and sums of slices.
+case(
+    "cumsum",
+    s(t(20, 300), 1),
+    s(t(8, 256, 2, layout="F"), 1),
+    s(t(3, 5, 512), -1),
+    s(t(30, 300), 0),
+    edge(of(*[[*[0.5] * 300, INF, *[1.0] * 99]] * 11), 1),
+    half=False,
+    in_place=False,
+    tolerance=10,
 )
 case("cumprod", s(t(3, 4), 0), s(t(3, 4), -1), s(t(), 0), s(t(0, 3), 1), whole(0), complexes(1, 0), tolerance=10)
 case("cumprod", s(of([0.0, 2.0, 3.0], [2.0, 0.0, 3.0], [0.0, 0.0, 3.0], [1.0, 2.0, 0.0]), 1), s(of(0.0), 0), half=False)
