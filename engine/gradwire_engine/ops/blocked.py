@@ -7,7 +7,6 @@ kernels want the whole array at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
-import numpy as np
 
 from gradwire_engine import dtypes
 from gradwire_engine.device import Array, module_of
