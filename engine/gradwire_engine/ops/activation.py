@@ -243,7 +243,7 @@ celu.grad(input=lambda g, input, alpha: g * _elu_slope(input, alpha, 1.0, 1.0 / 
 selu.grad(input=lambda g, input: g * _elu_slope(input, _SELU_ALPHA, _SELU_SCALE, 1.0))
 
 # The normal distribution function is 1 / 2 + tanh(x P(x**2)) / 2 with P fitted for the least error over [-6.2, 6.2]:
-# 3e-8, less than float32 holds. Beyond, its last coefficient takes tanh to 1. tanh is NumPy's fastest of these functions.
+# 3e-8, less than float32 holds. Beyond, the last coefficient takes tanh to 1. NumPy has no faster function than tanh.
 _LOGIT = (0.797884941, 0.0363330844, -3.25947439e-05, -5.53063171e-05, 3.96477321e-06, -1.32266283e-07, 1.75627757e-09)
 _LOGIT32 = tuple(np.float32(coefficient) for coefficient in _LOGIT)
 _HALF, _ONE, _MINUS_HALF = np.float32(0.5), np.float32(1), np.float32(-0.5)
