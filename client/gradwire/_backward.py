@@ -14,7 +14,8 @@ from gradwire._ghost import Reach
 from gradwire._handle import PRESENT, UNKNOWN, Handle
 from gradwire._memo import Spec, read_spec
 from gradwire._ops import stack
-from gradwire._results import new_proxy
+from gradwire._results import mark_gradients, new_proxy
+from gradwire._running import run_hooks
 from gradwire._session import Session
 from gradwire._tensor import Tensor
 from gradwire._wire import Value
@@ -62,6 +63,7 @@ def backward(
     session = _commands.common_session("backward", [*roots, *given, *targets])
     keep = create_graph if retain_graph is None else bool(retain_graph)
     check_nan = checks_nan()
+    hooked = bool(session.hooks)
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
         ids = [int(value) for value in values]
@@ -72,18 +74,21 @@ def backward(
             retain_graph=keep,
             create_graph=create_graph,
             check_nan=check_nan,
+            answers_hooks=hooked,
         )
         request.inputs.extend(remaining)
         return service_pb2.Command(backward=request)
 
     reach = Reach([root._edge for root in roots])
     values = [each._id for each in (*roots, *given, *targets)]
-    if reach.known and not create_graph and not targets and not check_nan:
+    if reach.known and not (create_graph or targets or check_nan or hooked):
         _commands.run(session, "backward", (keep, *_spec_key(roots), *_spec_key(gradients)), values, build)
-        _mark(reach.owners(), PRESENT)
+        mark_gradients(reach.owners(), PRESENT)
     else:
-        answer = session.wait(build(values)).backward
-        _mark(_found(session, answer.accumulated, targets), UNKNOWN if create_graph else PRESENT)
+        answer: Any = session.wait(build(values)).backward
+        if answer.HasField("due"):
+            answer = run_hooks(session, answer.due, create_graph)
+        mark_gradients(_found(session, answer.accumulated, targets), UNKNOWN if create_graph else PRESENT)
     if not keep:
         reach.spend()
 
@@ -118,6 +123,7 @@ def grad(
     keep = create_graph if retain_graph is None else bool(retain_graph)
     ids = [next(session.ids) for _ in targets]
     check_nan = checks_nan()
+    hooked = bool(session.hooks)
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
         numbers = [int(value) for value in values]
@@ -132,6 +138,7 @@ def grad(
             allow_unused=bool(allow_unused),
             materialize_grads=materialize_grads,
             check_nan=check_nan,
+            answers_hooks=hooked,
             results=numbers[second + len(given) :],
         )
         return service_pb2.Command(gradients=request)
@@ -140,16 +147,18 @@ def grad(
     values = [each._id for each in (*roots, *targets, *given)] + ids
     retaining = [owner for owner in reach.owners() if not owner._spec.is_leaf]
     reached = {id(edge) for edge in (*reach.leaves, *reach.nodes)}
-    plain = not (create_graph or allow_unused or materialize_grads or check_nan)
+    plain = not (create_graph or allow_unused or materialize_grads or check_nan or hooked)
     if plain and reach.known and all(id(target._edge) in reached for target in targets):
         key = (keep, *_spec_key(roots), *_spec_key(targets), *_spec_key(gradients))
         specs = _commands.run(session, "grad", key, values, build, _read_gradients)
         assert specs is not None
-        _mark(retaining, UNKNOWN)
+        mark_gradients(retaining, UNKNOWN)
         made = tuple(new_proxy(session, one, spec) for one, spec in zip(ids, specs, strict=True))
     else:
-        answer = session.wait(build(values), tuple(ids)).gradients
-        _mark(_found(session, answer.accumulated, ()), UNKNOWN)
+        answer: Any = session.wait(build(values), tuple(ids)).gradients
+        if answer.HasField("due"):
+            answer = run_hooks(session, answer.due, create_graph)
+        mark_gradients(_found(session, answer.accumulated, ()), UNKNOWN)
         made = tuple(_proxy(session, message) for message in answer.gradients)
     if not keep:
         reach.spend()
@@ -217,22 +226,6 @@ def _found(session: Session, ids: Iterable[int], targets: Sequence[Handle]) -> l
     named = {target._id: target for target in targets}
     known = [named[tensor_id] if tensor_id in named else session.watched.get(tensor_id) for tensor_id in ids]
     return [each for each in known if each is not None]
-
-
-def _mark(owners: Sequence[Any], state: Any) -> None:
-    """Note that these tensors' gradients were set or added to.
-
-    A leaf's is added to in place, so the proxy of one that there was before still stands for it; a non-leaf's is new.
-    A leaf whose flag was taken back since the graph was made receives nothing.
-    """
-    for owner in owners:
-        before = owner._grad
-        if not owner._spec.requires_grad:
-            continue
-        if state is UNKNOWN or before is UNKNOWN:
-            owner._grad = UNKNOWN
-        elif before is None or not owner._spec.is_leaf:
-            owner._grad = state
 
 
 def _as_list(tensors: Any) -> list[Tensor]:

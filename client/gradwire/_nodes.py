@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradwire._graph import Graph, GraphLeaf, GraphNode
 from gradwire._handle import Handle
+from gradwire._hooks import RemovableHandle, hook_after, hook_before
 from gradwire._memo import read_spec
 from gradwire._results import new_proxy
 from gradwire._session import Session
@@ -28,6 +29,7 @@ class Node:
         self._name = name
         # The tensor keeps the node alive on the server; a node without an id is that tensor's own.
         self._root = root
+        self._edge = root._edge
         self._node_id = node_id
         self._message: commands_pb2.GraphNode | None = None
 
@@ -41,6 +43,25 @@ class Node:
         return tuple(
             [(None if edge.node == 0 else self._neighbour(edge.node), edge.output) for edge in self._load().edges]
         )
+
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(grad_inputs, grad_outputs)` after backward has passed the node; what it returns, unless None,
+        replaces the gradients of the inputs. (torch.autograd.graph.Node.register_hook)
+        """
+        return hook_after(self._root, self._number(), hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(grad_outputs)` before backward passes the node; what it returns, unless None, replaces them.
+
+        (torch.autograd.graph.Node.register_prehook)
+        """
+        return hook_before(self._root, self._number(), hook)
+
+    def _number(self) -> int:
+        """What the server knows it by; 0 for the node of the tensor it was found at, as long as that has no other."""
+        if not self._node_id and self._root._edge is not self._edge:
+            self._load()
+        return self._node_id
 
     @property
     def variable(self) -> Tensor:

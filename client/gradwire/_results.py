@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from gradwire._ghost import Edge, Leaf, dead_end, unknown_node
-from gradwire._handle import Family, Handle, ViewOf
+from gradwire._handle import UNKNOWN, Family, Handle, ViewOf
 from gradwire._memo import Spec
 
 if TYPE_CHECKING:
@@ -172,3 +172,19 @@ def arrange(op: str, made: tuple[Any, ...], result: Any) -> Any:
     if len(made) < len(result):  # only some were asked for: unique(return_counts=True)
         return made
     return return_type(op, tuple(result))(*made)
+
+
+def mark_gradients(owners: Sequence[Any], state: Any) -> None:
+    """Note that these tensors' gradients were set or added to.
+
+    A leaf's is added to in place, so the proxy of one that there was before still stands for it; a non-leaf's is new.
+    A leaf whose flag was taken back since the graph was made receives nothing.
+    """
+    for owner in owners:
+        before = owner._grad
+        if not owner._spec.requires_grad:
+            continue
+        if state is UNKNOWN or before is UNKNOWN:
+            owner._grad = UNKNOWN
+        elif before is None or not owner._spec.is_leaf:
+            owner._grad = state

@@ -29,9 +29,10 @@ from gradwire._memo import MEMO_LIMIT, Entry
 from gradwire._patience import PATIENCE, Alarm
 from gradwire._place import find_place
 from gradwire._recorder import Recorder
+from gradwire._running import Runner
 from gradwire._shield import shielded
 from gradwire._transport import PROTOCOL, Transport, client_name
-from gradwire.v1 import commands_pb2, service_pb2
+from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 from gradwire.v1 import errors_pb2 as pb
 
 #: Commands after which a batch goes without being asked for.
@@ -97,6 +98,8 @@ class Session:
         self._late = LateErrors(answer.writer)
         #: Leaves that require grad and tensors that retain theirs, by id.
         self.watched: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        #: What backward may ask this client to run, by number, until the server says that nothing asks any more.
+        self.hooks: dict[int, Runner] = {}
         #: What notes the commands of a function that is being compiled.
         self.recorder: Recorder | None = None
         self._unusable: GradwireError | None = None
@@ -284,6 +287,11 @@ class Session:
                 if record is not None and not (type(record) is Ticket and record.result is not None):
                     return
 
+    def abandon(self, request: hooks_pb2.ResumeBackwardRequest) -> None:
+        """Let the server drop a backward that was to be resumed; nobody waits for that."""
+        command = service_pb2.Command(resume_backward=request, quiet=True)
+        self.buffer.append((_wire.framed(command.SerializeToString()), None, False))
+
     def cancel(self) -> None:
         """Stop what was sent and is not done; may be called from any thread.
 
@@ -358,6 +366,8 @@ class Session:
                     self._late.add(result.seq, record, result.error)
                 if record.name == "backward":
                     self._doubt_gradients()
+        for number in response.dropped_hooks:
+            self.hooks.pop(number, None)
         for record in flight.records:
             if type(record) is Ticket and record.result is None:
                 record.result = service_pb2.Result(

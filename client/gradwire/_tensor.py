@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from gradwire._dtypes import Size
 from gradwire._errors import GradwireTypeError, refuse
 from gradwire._ghost import Leaf
 from gradwire._handle import PRESENT, UNKNOWN, Handle
+from gradwire._hooks import RemovableHandle, hook_accumulated, hook_tensor
 from gradwire._in_place import refuse_origin
 from gradwire._in_place_views import InPlaceViews
 from gradwire._indexing import make_index
@@ -269,6 +270,23 @@ class Tensor(Casts, Draws, InPlaceViews, Operators, TensorMethods, Handle):  # t
         self._session.watched[self._id] = self
         if self._edge:  # an empty node is one that only the server knows, which then tells who got a gradient
             self._edge.append(self._retained)
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+        """Call `hook(gradient)` when backward has this tensor's gradient; what it returns, unless None, replaces it.
+
+        It stays with the values the tensor has now, if they are changed in place later. Raises RuntimeError without
+        requires_grad. (torch.Tensor.register_hook)
+        """
+        self._fresh()
+        return hook_tensor(self, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
+        """Call `hook(tensor)` whenever backward has added to this leaf's `.grad`. Raises RuntimeError for non-leaves.
+
+        (torch.Tensor.register_post_accumulate_grad_hook)
+        """
+        self._fresh()
+        return hook_accumulated(self, hook)
 
     @property
     def grad(self) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradwire_engine import operators, ops
-from gradwire_engine.backward import backward, gradients
+from gradwire_engine.backward import Backward, Gradients, backward, gradients
 from gradwire_engine.context import Account, Command, Context, activate, grad_mode
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import REGISTRY, Composite, Op
@@ -44,11 +44,13 @@ def call(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None =
 __all__ = [
     "REGISTRY",
     "Account",
+    "Backward",
     "Command",
     "Composite",
     "Context",
     "EngineError",
     "Generator",
+    "Gradients",
     "Op",
     "Reason",
     "Tensor",

@@ -2,15 +2,15 @@
 
 Two modes share one loop. Without `create_graph` gradients are bare arrays; with it they are Tensors, so that
 what is computed is recorded and can be differentiated again. Leaves receive their gradients at the end,
-all of them or, if anything fails on the way, none.
+all of them or, if anything fails on the way, none. What has to be asked outside (hooks.py) is yielded.
 """
 
 from __future__ import annotations
 
 import heapq
 import sys
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Generator, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from gradwire_engine import dtypes
 from gradwire_engine.context import CURRENT, Context, grad_mode
 from gradwire_engine.device import module_for, module_of
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.graph import AccumulateGrad, Edge, Fit, Meta, Node, Saved
+from gradwire_engine.graph import AccumulateGrad, Edge, Fit, FunctionNode, Meta, Node, Saved
+from gradwire_engine.hooks import Ask, Due, Hooks, When, check_replaced, hooks_on, refuse_shape
 from gradwire_engine.ops.basic import cast, copied, real, sum_to_size
 from gradwire_engine.ops.shape import clone
 from gradwire_engine.refusals import check_writable
@@ -26,6 +27,8 @@ from gradwire_engine.tensor import Tensor, edge_of, retain_grad
 
 AnyNode: TypeAlias = "Node | AccumulateGrad"
 Place: TypeAlias = "tuple[AnyNode, int]"
+Answer: TypeAlias = "Sequence[Tensor | None] | None"
+_P = TypeVar("_P", bound="_Passage")
 
 
 def backward(
@@ -41,18 +44,10 @@ def backward(
     inputs: if given, only these receive gradients; those that are no leaves retain theirs from now on.
     check_nan: refuse what yields nan, naming the node (torch.autograd.detect_anomaly).
     Returns the tensors that received one. Raises EngineError: NO_GRAD_FN, GRADIENT_NEEDS_SCALAR, SHAPE,
-    GRAPH_FREED, VERSION_CONFLICT, CANCELLED; then no tensor's gradient has changed.
+    GRAPH_FREED, VERSION_CONFLICT, CANCELLED; then no tensor's gradient has changed. NOT_SUPPORTED where it comes to
+    what it would have to ask outside: Backward does that.
     """
-    if inputs is not None and not inputs:
-        raise EngineError(Reason.RUNTIME, "'inputs' argument to backward cannot be empty.")
-    run = _Backward(create_graph, create_graph if retain_graph is None else retain_graph, to_leaves=True)
-    run.check_nan = check_nan
-    targets = None if inputs is None else _places(inputs)
-    roots = _roots(tensors, gradients, create_graph)
-    for item in inputs or ():
-        retain_grad(item)  # a non-leaf receives its gradient by retaining it, from now on
-    run.run(roots, targets)
-    return run.deliver()
+    return Backward(tensors, gradients, retain_graph, create_graph, inputs, check_nan).through().deliver()
 
 
 def gradients(
@@ -70,30 +65,8 @@ def gradients(
     Raises EngineError as `backward` does, and UNUSED_INPUT for an input that the outputs do not depend on
     unless `allow_unused` (then None) or `materialize_grads` (then zeros).
     """
-    if not inputs:
-        raise EngineError(Reason.ARGUMENT_VALUE, "grad requires non-empty inputs.")
-    run = _Backward(create_graph, create_graph if retain_graph is None else retain_graph, to_leaves=False)
-    run.check_nan = check_nan
-    targets = _places(inputs)
-    run.run(_roots(outputs, grad_outputs, create_graph), targets)
-    arrived = [run.captured.get(place) for place in reversed(targets)]
-    run.captured.clear()
-    results: list[Tensor | None] = []
-    for item in inputs:
-        gradient = arrived.pop()  # popped, so that an array nobody else holds can be taken over
-        if gradient is not None and not create_graph:
-            gradient = _own(gradient)
-        elif gradient is None and materialize_grads:
-            gradient = Tensor(module_for(item.device).zeros(item.shape, item.dtype))
-        elif gradient is None and not allow_unused:
-            raise EngineError(
-                Reason.UNUSED_INPUT,
-                f"The differentiated Tensor at index {len(results)} appears to not have been used in the graph. "
-                "Set allow_unused=True if this is the desired behavior.",
-                input=len(results),
-            )
-        results.append(gradient)
-    return results, run.deliver()
+    run = Gradients(outputs, inputs, grad_outputs, retain_graph, create_graph, check_nan).through()
+    return run.results(allow_unused, materialize_grads), run.deliver()
 
 
 def _places(inputs: Sequence[Tensor]) -> list[Place]:
@@ -158,24 +131,48 @@ def _implicit_gradient(tensor: Tensor) -> Tensor:
     return Tensor(module_for(tensor.device).ones(tensor.shape, tensor.dtype))
 
 
-class _Backward:
+class _Passage:
     """One pass, towards all leaves or to targets.
 
     What arrives is noted in `deliveries` for tensors that collect it: those that retain it and, `to_leaves`, the
-    leaves; else `captured` holds what arrived at the targets.
+    leaves; else `captured` holds what arrived at the targets. Where it has to ask outside it stops: `advance` answers
+    what is `Due`, and is then given the answer.
     """
 
-    def __init__(self, create_graph: bool, retain_graph: bool, to_leaves: bool) -> None:
+    def __init__(self, create_graph: bool, retain_graph: bool | None, to_leaves: bool, check_nan: bool) -> None:
         self.create_graph = create_graph
-        self.retain_graph = retain_graph
+        self.retain_graph = create_graph if retain_graph is None else retain_graph
         self.to_leaves = to_leaves
-        self.check_nan = False
+        self.check_nan = check_nan
         self.goals: set[AnyNode] | None = None
         self.pending: dict[AnyNode, list[Any]] = {}
         self.captured: dict[Place, Any] = {}
         self.deliveries: list[tuple[Tensor, Any]] = []
+        self.aside: list[Any] | None = None  # where a hooked node's results go first
+        self.steps: Generator[Due, Answer, None]
 
-    def run(self, roots: list[tuple[Place, Any]], targets: Sequence[Place] | None) -> None:
+    def advance(self, answer: Answer = None) -> Due | None:
+        """Go on, given the answer to what was due, to the next that is; None: the pass is through."""
+        try:
+            with grad_mode(self.create_graph):
+                return self.steps.send(answer)
+        except StopIteration:
+            return None
+
+    def through(self: _P) -> _P:
+        """Go to the end, with nobody to ask. Raises EngineError: NOT_SUPPORTED if that is needed."""
+        due = self.advance()
+        if due is not None:
+            self.steps.close()
+            raise EngineError(
+                Reason.NOT_SUPPORTED,
+                "this backward comes to a hook, a custom function or a checkpoint, which is the client's to run, but "
+                "was asked for by a command that does not say that its client can",
+                due=due.when.value,
+            )
+        return self
+
+    def _run(self, roots: list[tuple[Place, Any]], targets: Sequence[Place] | None) -> Generator[Due, Answer, None]:
         """Propagate from the roots to the leaves, or as far as the targets need."""
         wanted = None if targets is None else set(targets)
         nodes, counts = _discover([place[0] for place, _ in roots])
@@ -190,20 +187,132 @@ class _Backward:
         ready = [(-node.seq, number, node) for number, node in enumerate(self.pending) if not counts[node]]
         heapq.heapify(ready)
         tie = len(ready)
-        with grad_mode(self.create_graph):
-            context = CURRENT.get()
-            while ready:
-                _, _, node = heapq.heappop(ready)
-                _check_cancelled(context)
-                if self._visit(node, wanted, needed):
-                    self._propagate(node)  # type: ignore[arg-type]
-                for edge in node.edges:
-                    if edge is not None:
-                        target = edge[0]
-                        counts[target] -= 1
-                        if not counts[target]:
-                            tie += 1
-                            heapq.heappush(ready, (-target.seq, tie, target))
+        context = CURRENT.get()
+        while ready:
+            _, _, node = heapq.heappop(ready)
+            _check_cancelled(context)
+            hooks = node.hooks if type(node) is Node else hooks_on(node)
+            if hooks is not None:
+                yield from self._pass_hooked(node, hooks, wanted, needed)
+            elif self._visit(node, wanted, needed):
+                self._propagate(node, self.pending.pop(node))  # type: ignore[arg-type]
+            for edge in node.edges:
+                if edge is not None:
+                    target = edge[0]
+                    counts[target] -= 1
+                    if not counts[target]:
+                        tie += 1
+                        heapq.heappush(ready, (-target.seq, tie, target))
+
+    # Nodes that ask.
+
+    def _pass_hooked(
+        self, node: AnyNode, hooks: Hooks, wanted: set[Place] | None, needed: set[AnyNode] | None
+    ) -> Generator[Due, Answer, None]:
+        """Pass a node that has hooks, in PyTorch's order."""
+        gradients = self.pending.get(node)
+        if gradients is None:
+            return
+        runs = self.to_leaves or (needed is not None and node in needed)
+        if runs:  # as PyTorch has it: a target takes its gradient before the hooks if the node is passed, else after
+            self._capture(node, gradients, wanted)
+        for index, asks in hooks.tensor.items():
+            for ask in tuple(asks):
+                if index < len(gradients) and gradients[index] is not None:
+                    yield from self._replace(When.TENSOR, ask, gradients, [index])
+        if not runs:
+            self._capture(node, gradients, wanted)
+        if type(node) is AccumulateGrad:
+            yield from self._reach_leaf(node, hooks)
+            return
+        self._retain(node, gradients)
+        if needed is None or node in needed:
+            assert isinstance(node, Node)
+            yield from self._propagate_hooked(node, hooks, self.pending.pop(node))
+
+    def _propagate_hooked(self, node: Node, hooks: Hooks, gradients: list[Any]) -> Generator[Due, Answer, None]:
+        outputs = node.outputs or (True,)
+        gradients += [None] * (len(outputs) - len(gradients))
+        places = [place for place, output in enumerate(outputs) if output is not None]
+        for ask in tuple(hooks.before):
+            yield from self._replace(When.BEFORE, ask, gradients, places)
+        results = yield from self._results(node, hooks, gradients)
+        for ask in tuple(hooks.after):
+            others = [gradients[place] for place in places]
+            yield from self._replace(When.AFTER, ask, results, range(len(results)), others)
+        for place, (edge, result) in enumerate(zip(node.edges, results, strict=True)):
+            if result is not None and edge is not None and node.metas[place] is not None:
+                self._add(edge[0], edge[1], result)
+
+    def _results(self, node: Node, hooks: Hooks, gradients: list[Any]) -> Generator[Due, Answer, list[Any]]:
+        """What a node's formulas make for each edge, kept from going on."""
+        self.aside = results = [None] * len(node.edges)
+        try:
+            if type(node) is not FunctionNode:
+                self._propagate(node, gradients)
+                return results
+        finally:
+            self.aside = None
+        if hooks.formula is None:
+            pairs = zip(gradients, node.metas, strict=True)
+            return [None if one is None or meta is None else fit(one, meta) for one, meta in pairs]
+        whole: Sequence[Any] = self._materialized(node, gradients) if node.materializes else gradients
+        saved = [_saved_tensor(value, node, "saved") for value in node.saved]
+        made = yield Due(When.FORMULA, hooks.formula.number, self._shown(whole), saved)
+        if made is None or len(made) != len(node.edges):
+            given = 0 if made is None else len(made)
+            raise EngineError(
+                Reason.RUNTIME,
+                f"function {node.name} returned an incorrect number of gradients (expected {len(node.edges)}, got "
+                f"{given})",
+            )
+        for place, gradient in enumerate(made):
+            meta = node.metas[place]
+            if gradient is not None and meta is not None:
+                refuse_shape(node, place, gradient, meta)
+                results[place] = fit(self._taken(gradient), meta)
+                if self.check_nan:
+                    _refuse_nan(node, place, results[place])
+        if not self.retain_graph:
+            node.free()
+        return results
+
+    def _reach_leaf(self, node: AccumulateGrad, hooks: Hooks) -> Generator[Due, Answer, None]:
+        """Let a leaf collect its gradient; at once, not in the end with the others, if a hook is to see that."""
+        leaf = node.variable
+        gradients = self.pending.pop(node)
+        if not (self.to_leaves and leaf.requires_grad):
+            return
+        for ask in tuple(hooks.before):
+            yield from self._replace(When.BEFORE, ask, gradients, [0])
+        if not hooks.accumulated and not hooks.after:
+            self.deliveries.append((leaf, gradients[0]))
+            return
+        shown = self._shown(gradients) if hooks.after else []
+        aside, self.deliveries = self.deliveries, [(leaf, gradients.pop())]
+        self.deliver()
+        self.deliveries = aside
+        for ask in tuple(hooks.accumulated):
+            yield Due(When.ACCUMULATED, ask.number, [], leaf=leaf)
+        for ask in tuple(hooks.after):
+            yield Due(When.AFTER, ask.number, [], shown, leaf=leaf)
+
+    def _replace(
+        self, when: When, ask: Ask, gradients: list[Any], places: Sequence[int], others: Sequence[Any] = ()
+    ) -> Generator[Due, Answer, None]:
+        """Ask with the gradients in those places, and put what is answered there."""
+        shown = self._shown([gradients[place] for place in places])
+        made = yield Due(when, ask.number, shown, self._shown(others))
+        if made is not None:
+            check_replaced(shown, made)
+            for place, gradient in zip(places, made, strict=True):
+                gradients[place] = self._taken(gradient)
+
+    def _shown(self, gradients: Sequence[Any]) -> list[Tensor | None]:
+        return [_as_tensor(gradient) for gradient in gradients]
+
+    def _taken(self, gradient: Tensor | None) -> Any:
+        return gradient if gradient is None or self.create_graph else gradient.array
 
     def deliver(self) -> list[Tensor]:
         """Hand the gradients to the tensors that collect them; what may fail for want of memory comes first."""
@@ -230,23 +339,29 @@ class _Backward:
         gradients = self.pending.get(node)
         if gradients is None:
             return False
-        if wanted is not None and not self.to_leaves:
-            for index, gradient in enumerate(gradients):
-                if (node, index) in wanted and gradient is not None:
-                    self.captured[node, index] = gradient
+        self._capture(node, gradients, wanted)
         if type(node) is AccumulateGrad:
             del self.pending[node]
             if self.to_leaves and node.variable.requires_grad:  # it may have been switched off since
                 self.deliveries.append((node.variable, gradients[0]))
             return False
+        if node.retained is not None:
+            self._retain(node, gradients)
+        return needed is None or node in needed
+
+    def _capture(self, node: AnyNode, gradients: list[Any], wanted: set[Place] | None) -> None:
+        if wanted is not None and not self.to_leaves:
+            for index, gradient in enumerate(gradients):
+                if (node, index) in wanted and gradient is not None:
+                    self.captured[node, index] = gradient
+
+    def _retain(self, node: AnyNode, gradients: list[Any]) -> None:
         for index, reference in (node.retained or {}).items():
             tensor = reference()
             if tensor is not None and index < len(gradients) and gradients[index] is not None:
                 self.deliveries.append((tensor, gradients[index]))
-        return needed is None or node in needed
 
-    def _propagate(self, node: Node) -> None:
-        gradients = self.pending.pop(node)
+    def _propagate(self, node: Node, gradients: list[Any]) -> None:
         unpack = _saved_tensor if self.create_graph else _saved_value
         plan = node.plan
         values = [unpack(value, node, name) for value, name in zip(node.saved, plan.names, strict=True)]
@@ -284,7 +399,10 @@ class _Backward:
 
     def _pass_on(self, node: Node, place: int, gradient: Any) -> None:
         edge, wanted = node.edges[place], node.metas[place]
-        if edge is not None and wanted is not None:
+        if self.aside is not None:
+            if wanted is not None:
+                self.aside[place] = fit(gradient, wanted)
+        elif edge is not None and wanted is not None:
             self._add(edge[0], edge[1], fit(gradient, wanted))
 
     def _materialized(self, node: Node, gradients: list[Any]) -> tuple[Any, ...]:
@@ -324,6 +442,69 @@ class _Backward:
         else:
             held.array += gradient.array if type(gradient) is Tensor else gradient
             held.storage.changed()
+
+
+class Backward(_Passage):
+    """A backward, for `advance` and then `deliver`; see `backward` for what it is made of and refuses."""
+
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        gradients: Sequence[Tensor | None] | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Sequence[Tensor] | None = None,
+        check_nan: bool = False,
+    ) -> None:
+        if inputs is not None and not inputs:
+            raise EngineError(Reason.RUNTIME, "'inputs' argument to backward cannot be empty.")
+        super().__init__(create_graph, retain_graph, True, check_nan)
+        targets = None if inputs is None else _places(inputs)
+        roots = _roots(tensors, gradients, create_graph)
+        for item in inputs or ():
+            retain_grad(item)  # a non-leaf receives its gradient by retaining it, from now on
+        self.steps = self._run(roots, targets)
+
+
+class Gradients(_Passage):
+    """The way to gradients of inputs, for `advance`, then `results` and `deliver`; see `gradients`."""
+
+    def __init__(
+        self,
+        outputs: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        grad_outputs: Sequence[Tensor | None] | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        check_nan: bool = False,
+    ) -> None:
+        if not inputs:
+            raise EngineError(Reason.ARGUMENT_VALUE, "grad requires non-empty inputs.")
+        super().__init__(create_graph, retain_graph, False, check_nan)
+        self.inputs = inputs
+        self.targets = _places(inputs)
+        self.steps = self._run(_roots(outputs, grad_outputs, create_graph), self.targets)
+
+    def results(self, allow_unused: bool, materialize_grads: bool) -> list[Tensor | None]:
+        """The gradients that arrived. Raises EngineError: UNUSED_INPUT."""
+        arrived = [self.captured.get(place) for place in reversed(self.targets)]
+        self.captured.clear()
+        results: list[Tensor | None] = []
+        for item in self.inputs:
+            gradient = arrived.pop()  # popped, so that an array nobody else holds can be taken over
+            if gradient is not None and not self.create_graph:
+                gradient = _own(gradient)
+            elif gradient is None and materialize_grads:
+                gradient = Tensor(module_for(item.device).zeros(item.shape, item.dtype))
+            elif gradient is None and not allow_unused:
+                raise EngineError(
+                    Reason.UNUSED_INPUT,
+                    f"The differentiated Tensor at index {len(results)} appears to not have been used in the graph. "
+                    "Set allow_unused=True if this is the desired behavior.",
+                    input=len(results),
+                )
+            results.append(gradient)
+        return results
 
 
 def _references(gradient: Any) -> int:

@@ -15,6 +15,7 @@ from gradwire_engine.errors import EngineError, Reason
 
 if TYPE_CHECKING:
     from gradwire_engine.device import Array
+    from gradwire_engine.hooks import Hooks
     from gradwire_engine.op import Op, Plan
     from gradwire_engine.tensor import Storage, Tensor
 
@@ -122,8 +123,8 @@ class Node:
     """A recorded op: its gradients go to `edges`, by the formulas its `plan` names, from what it `saved`."""
 
     __slots__ = (
-        "__weakref__", "command", "edges", "freed", "metas", "name", "op", "outputs", "plan", "retained", "saved",
-        "seq",
+        "__weakref__", "command", "edges", "freed", "hooks", "metas", "name", "op", "outputs", "plan", "retained",
+        "saved", "seq",
     )  # fmt: skip
 
     def __init__(
@@ -146,6 +147,7 @@ class Node:
         self.command = 0  # what it was made by, as the context numbers it
         self.outputs: tuple[Meta | None, ...] | None = None
         self.retained: dict[int, weakref.ref[Tensor]] | None = None
+        self.hooks: Hooks | None = None
 
     def retain(self, index: int, tensor: Tensor) -> None:
         """Give the gradient of output `index` to `tensor` when backward passes."""
@@ -171,10 +173,41 @@ class Node:
         return f"<{self.name} object at {id(self):#x}>"
 
 
+class FunctionNode(Node):
+    """A node whose formulas are not the engine's (hooks.py); without one it hands each output's gradient to the input
+    of the same place. `materializes`: zeros stand for gradients that did not arrive."""
+
+    __slots__ = ("differentiable", "materializes")
+
+    def __init__(
+        self,
+        op: Op,
+        name: str,
+        saved: tuple[Saved | None, ...],
+        edges: tuple[Edge | None, ...],
+        metas: tuple[Fit | None, ...],
+        differentiable: tuple[bool, ...],
+        materializes: bool,
+    ) -> None:
+        super().__init__(op, name, op.plan(0), saved, edges, metas)
+        self.differentiable = differentiable
+        self.materializes = materializes
+
+    def differentiable_output(self, index: int) -> bool:
+        """Whether gradients arrive for this output."""
+        return self.differentiable[index]
+
+    def free(self) -> None:
+        """Drop what was saved."""
+        if self.saved:
+            self.saved = ()
+            self.freed = True
+
+
 class AccumulateGrad:
     """Where a leaf's gradient ends."""
 
-    __slots__ = ("__weakref__", "variable")
+    __slots__ = ("__weakref__", "hooks", "variable")
     name = "AccumulateGrad"
     edges: tuple[Edge | None, ...] = ()
     seq = LAST
@@ -183,6 +216,7 @@ class AccumulateGrad:
 
     def __init__(self, variable: Tensor) -> None:
         self.variable = variable
+        self.hooks: Hooks | None = None  # the node's own; those of the leaf itself are the leaf's
 
     def saved_bytes(self) -> int:
         """A leaf's node saves nothing."""

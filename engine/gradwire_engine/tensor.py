@@ -18,6 +18,7 @@ from gradwire_engine.errors import EngineError, Reason
 
 if TYPE_CHECKING:
     from gradwire_engine.graph import AccumulateGrad, Edge, Node
+    from gradwire_engine.hooks import Hooks
     from gradwire_engine.op import Op
 
 
@@ -101,12 +102,13 @@ class ViewOf:
 class GradState:
     """What only leaves and tensors with a retained gradient have."""
 
-    __slots__ = ("accumulator", "grad", "retains_grad")
+    __slots__ = ("accumulator", "grad", "hooks", "retains_grad")
 
     def __init__(self) -> None:
         self.grad: Tensor | None = None
         self.accumulator: weakref.ref[AccumulateGrad] | None = None
         self.retains_grad = False
+        self.hooks: Hooks | None = None
 
 
 class Tensor:

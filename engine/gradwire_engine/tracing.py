@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine.graph import AccumulateGrad, Meta, Node, Saved
+from gradwire_engine.hooks import hooks_on
 from gradwire_engine.op import Composite, Op
 from gradwire_engine.tensor import Tensor, edge_of
 
@@ -297,8 +298,8 @@ class Tracer:
         stack = list(counts)
         while stack:
             node = stack.pop()
-            if type(node) not in (Node, AccumulateGrad) or node.freed or node.retained:
-                self.fail("a node that was freed, keeps its gradient or is of another kind")
+            if type(node) not in (Node, AccumulateGrad) or node.freed or node.retained or hooks_on(node):
+                self.fail("a node that was freed, keeps its gradient, has hooks or is of another kind")
                 return []
             for edge in node.edges:
                 if edge is not None:

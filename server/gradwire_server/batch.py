@@ -89,13 +89,17 @@ def run_batch(call: Pending) -> Generator[None, None, bytes]:
         raise Refusal("MESSAGE_TOO_LARGE", f"a batch has at most {limit} commands, not {count}", limit=limit)
     first = request.first_seq
     _check_order(writer, first, count)
-    writer.recall.acknowledge(min(request.acknowledged_seq, writer.applied))
+    acknowledged = min(request.acknowledged_seq, writer.applied)
+    writer.recall.acknowledge(acknowledged)
+    writer.dropped.acknowledge(acknowledged)
     response = service_pb2.RunResponse(epoch=session.epoch)
     repeated = min(max(writer.applied + 1 - first, 0), count)
     earlier = writer.recall.results(first, first + repeated - 1) if repeated else []
     if repeated < count:
         yield from _run_commands(session, writer, call, commands, repeated, response)
         response.applied_seq = writer.applied
+        if writer.dropped.gone:
+            response.dropped_hooks.extend(writer.dropped.tell(writer.applied))
         fresh = _fitting(response, session)
         writer.recall.keep(writer.applied, fresh)
         if not earlier:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from google.protobuf.message import Message
 
-from gradwire.v1 import commands_pb2, programs_pb2
+from gradwire.v1 import commands_pb2, hooks_pb2, programs_pb2
 from gradwire_engine import (
+    Backward,
     Generator,
+    Gradients,
     Tensor,
-    backward,
-    gradients,
     retain_grad,
     set_data,
     set_grad,
@@ -25,6 +25,7 @@ from gradwire_engine.device import canonical, selected, to_device
 from gradwire_server.arguments import CALLS, Call, call_of
 from gradwire_server.errors import Refusal
 from gradwire_server.graphs import graph
+from gradwire_server.hooks import pass_through, record, register_hook, remove_hook, resume_backward
 from gradwire_server.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, travelling
 from gradwire_server.programs import register_program
 from gradwire_server.specs import fill_spec
@@ -176,7 +177,7 @@ def run_backward(
     session: "Session", request: commands_pb2.BackwardRequest, answer: commands_pb2.BackwardResponse | None
 ) -> None:
     """Add gradients to the leaves."""
-    received = backward(
+    run = Backward(
         session.tensors(request.tensors),
         _optional(session, request.gradients),
         request.retain_graph if request.HasField("retain_graph") else None,
@@ -184,8 +185,13 @@ def run_backward(
         session.tensors(request.inputs) or None,
         check_nan=request.check_nan,
     )
-    if answer is not None:
-        answer.accumulated.extend(session.ids_of(received))
+
+    def finish(answer: Any) -> None:
+        received = run.deliver()
+        if answer is not None:
+            answer.accumulated.extend(session.ids_of(received))
+
+    pass_through(session, run, request.answers_hooks, finish, answer)
 
 
 def run_gradients(
@@ -197,24 +203,29 @@ def run_gradients(
     if len(ids) > len(request.inputs):
         raise _too_many("gradients", len(request.inputs), ids)
     session.check_room(len(request.inputs))
-    made, received = gradients(
+    run = Gradients(
         session.tensors(request.outputs),
         session.tensors(request.inputs),
         _optional(session, request.grad_outputs),
         request.retain_graph if request.HasField("retain_graph") else None,
         request.create_graph,
-        request.allow_unused,
-        request.materialize_grads,
         check_nan=request.check_nan,
     )
-    for number, item in enumerate(made):
-        tensor_id = 0 if item is None else session.bind(ids[number] if number < len(ids) else 0, item)
+
+    def finish(answer: Any) -> None:
+        session.check_all_new(ids)  # where hooks ran on the way they may have been given away
+        made = run.results(request.allow_unused, request.materialize_grads)
+        received = run.deliver()
+        for number, item in enumerate(made):
+            tensor_id = 0 if item is None else session.bind(ids[number] if number < len(ids) else 0, item)
+            if answer is not None:
+                spec = answer.gradients.add()
+                if item is not None:
+                    fill_spec(spec, item, tensor_id)
         if answer is not None:
-            spec = answer.gradients.add()
-            if item is not None:
-                fill_spec(spec, item, tensor_id)
-    if answer is not None:
-        answer.accumulated.extend(session.ids_of(received))
+            answer.accumulated.extend(session.ids_of(received))
+
+    pass_through(session, run, request.answers_hooks, finish, answer)
 
 
 def _optional(session: "Session", ids: Iterable[int]) -> list[Tensor | None]:
@@ -378,6 +389,10 @@ HANDLERS: dict[str, Handler] = {
     "graph": graph,
     "register_program": register_program,
     "run_program": run_program,
+    "register_hook": register_hook,
+    "remove_hook": remove_hook,
+    "resume_backward": resume_backward,
+    "record_function": record,
 }
 
 
@@ -405,5 +420,6 @@ MESSAGES: dict[str, tuple[str, type[Message], type[Message]]] = {
         getattr(module, f"{method_of(which)}Response"),
     )
     for which in HANDLERS
-    for module in (programs_pb2 if which.endswith("_program") else commands_pb2,)
+    for module in (commands_pb2, hooks_pb2, programs_pb2)
+    if hasattr(module, f"{method_of(which)}Request")
 }

@@ -255,8 +255,9 @@ class Host:
         return b""
 
     def _tidy(self, session: Session, raw: bytes) -> bytes:
-        """Drop the transfers that nobody goes on with, and count all bytes anew."""
+        """Drop the transfers and the backwards that nobody goes on with, and count all bytes anew."""
         for each in self.sessions.values():
+            each.hooks.tidy()
             if each.transfers.held:
                 each.transfers.tidy()
         self.rings.tidy()

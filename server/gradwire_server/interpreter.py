@@ -254,6 +254,8 @@ class _Run:
 
     def _plan(self, bound: Sequence[Tensor]) -> Plan | Tracer | None:
         """The plan that fits, or what a plan is made of in this run; None where there is to be none."""
+        if any(tensor.state is not None and tensor.state.hooks for tensor in bound):
+            return None  # a plan knows no hooks; step by step, a backward that comes to one is refused
         for plan in self.program.plans:
             if plan.fits(bound):
                 return plan

@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradwire.v1 import types_pb2
@@ -18,6 +19,7 @@ from gradwire_engine.dtypes import FLOAT, category, name_of
 from gradwire_engine.graph import AccumulateGrad
 from gradwire_server.errors import Refusal
 from gradwire_server.graphs import Snapshots
+from gradwire_server.hooks import HookTable
 from gradwire_server.limits import Limits
 from gradwire_server.memory import Memory, Recall
 from gradwire_server.payload import dtype_of
@@ -52,10 +54,36 @@ class Writer:
     recall: Recall
     applied: int = 0
     prepared: dict[int, "Prepared"] = field(default_factory=dict)
+    dropped: "DroppedHooks" = field(default_factory=lambda: DroppedHooks())
 
     def command_number(self, seq: int) -> int:
         """What a command of this writer is known by within the session."""
         return self.number << _WRITER_SHIFT | seq
+
+
+class DroppedHooks:
+    """Numbers of hooks that nothing can ask for any more, told to the client until it says that it has the answer."""
+
+    __slots__ = ("gone", "seq", "told")
+    MOST = 4096  # in one answer
+
+    def __init__(self) -> None:
+        self.gone: deque[int] = deque()
+        self.told = 0
+        self.seq = 0
+
+    def acknowledge(self, seq: int) -> None:
+        """The client has all answers through this seq."""
+        if self.told and seq >= self.seq:
+            for _ in range(self.told):
+                self.gone.popleft()
+            self.told = 0
+
+    def tell(self, seq: int) -> list[int]:
+        """What the answer to the command of this seq tells."""
+        if not self.told:
+            self.told, self.seq = min(len(self.gone), self.MOST), seq
+        return list(islice(self.gone, self.told))
 
 
 class Brake:
@@ -128,6 +156,7 @@ class Session:
         self.transfers = Transfers(self.account)
         self.snapshots = Snapshots()
         self.programs: dict[bytes, Any] = {}
+        self.hooks = HookTable()
         self.brake = brake
         self.inline_left = 0  # bytes of values that the response being made may still hold
         self.command = Command()
@@ -309,6 +338,11 @@ class Session:
         while len(self.poison) > MAX_POISON:
             self.poison.popitem(last=False)
 
+    def gone_hooks(self, number: int) -> "deque[int]":
+        """Where to note that a hook is gone: ids tell their writer. Nobody is told of other numbers."""
+        writer = self.writers.get(number >> _WRITER_SHIFT)
+        return deque(maxlen=0) if writer is None else writer.dropped.gone
+
     def leaf_id(self, node: AccumulateGrad) -> int:
         """The id of a leaf's node's leaf, or 0."""
         return self.names.get(node.variable, 0)
@@ -326,6 +360,7 @@ class Session:
         self.poison.clear()
         self.snapshots.clear()
         self.programs.clear()
+        self.hooks.clear()
         self.memory.clear()
         self.writers.clear()
         return held

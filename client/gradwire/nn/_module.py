@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from gradwire import _dtypes
+from gradwire._hooks import RemovableHandle, kept_in
 from gradwire._modes import no_grad
 from gradwire._tensor import Tensor
 from gradwire.nn import _state
@@ -22,21 +23,6 @@ from gradwire.nn._parameter import Parameter, set_owner
 M = TypeVar("M", bound="Module")
 Held = TypeVar("Held")
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
-
-
-class HookHandle:
-    """What registering a hook returns; `remove()` takes the hook away again."""
-
-    _numbers = itertools.count()
-
-    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
-        self._hooks = hooks
-        self._number = next(self._numbers)
-        hooks[self._number] = hook
-
-    def remove(self) -> None:
-        """Take the hook away; again: nothing."""
-        self._hooks.pop(self._number, None)
 
 
 def _forward_missing(self: Module, *args: Any, **kwargs: Any) -> Any:
@@ -189,13 +175,13 @@ class Module:
                 result = changed
         return result
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, args)` before each forward; what it returns, unless None, replaces the arguments."""
-        return HookHandle(self._forward_pre_hooks, hook)
+        return kept_in(self._forward_pre_hooks, hook)
 
-    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
+    def register_forward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, args, output)` after each forward; what it returns, unless None, replaces the output."""
-        return HookHandle(self._forward_hooks, hook)
+        return kept_in(self._forward_hooks, hook)
 
     # Walking the tree.
 

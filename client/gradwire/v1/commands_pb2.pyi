@@ -58,7 +58,7 @@ class OpResponse(_message.Message):
     def __init__(self, outputs: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ...) -> None: ...
 
 class BackwardRequest(_message.Message):
-    __slots__ = ("session_id", "request_id", "tensors", "gradients", "retain_graph", "create_graph", "inputs", "check_nan")
+    __slots__ = ("session_id", "request_id", "tensors", "gradients", "retain_graph", "create_graph", "inputs", "check_nan", "answers_hooks")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TENSORS_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +67,7 @@ class BackwardRequest(_message.Message):
     CREATE_GRAPH_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     CHECK_NAN_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_HOOKS_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     request_id: str
     tensors: _containers.RepeatedScalarFieldContainer[int]
@@ -75,13 +76,16 @@ class BackwardRequest(_message.Message):
     create_graph: bool
     inputs: _containers.RepeatedScalarFieldContainer[int]
     check_nan: bool
-    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., tensors: _Optional[_Iterable[int]] = ..., gradients: _Optional[_Iterable[int]] = ..., retain_graph: bool = ..., create_graph: bool = ..., inputs: _Optional[_Iterable[int]] = ..., check_nan: bool = ...) -> None: ...
+    answers_hooks: bool
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., tensors: _Optional[_Iterable[int]] = ..., gradients: _Optional[_Iterable[int]] = ..., retain_graph: bool = ..., create_graph: bool = ..., inputs: _Optional[_Iterable[int]] = ..., check_nan: bool = ..., answers_hooks: bool = ...) -> None: ...
 
 class BackwardResponse(_message.Message):
-    __slots__ = ("accumulated",)
+    __slots__ = ("accumulated", "due")
     ACCUMULATED_FIELD_NUMBER: _ClassVar[int]
+    DUE_FIELD_NUMBER: _ClassVar[int]
     accumulated: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, accumulated: _Optional[_Iterable[int]] = ...) -> None: ...
+    due: _types_pb2.HookCall
+    def __init__(self, accumulated: _Optional[_Iterable[int]] = ..., due: _Optional[_Union[_types_pb2.HookCall, _Mapping]] = ...) -> None: ...
 
 class RetainGradRequest(_message.Message):
     __slots__ = ("session_id", "request_id", "tensor")
@@ -118,7 +122,7 @@ class GradResponse(_message.Message):
     def __init__(self, grad: _Optional[_Union[_types_pb2.TensorSpec, _Mapping]] = ...) -> None: ...
 
 class GradientsRequest(_message.Message):
-    __slots__ = ("session_id", "request_id", "outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "allow_unused", "materialize_grads", "results", "check_nan")
+    __slots__ = ("session_id", "request_id", "outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "allow_unused", "materialize_grads", "results", "check_nan", "answers_hooks")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +134,7 @@ class GradientsRequest(_message.Message):
     MATERIALIZE_GRADS_FIELD_NUMBER: _ClassVar[int]
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     CHECK_NAN_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_HOOKS_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     request_id: str
     outputs: _containers.RepeatedScalarFieldContainer[int]
@@ -141,15 +146,18 @@ class GradientsRequest(_message.Message):
     materialize_grads: bool
     results: _containers.RepeatedScalarFieldContainer[int]
     check_nan: bool
-    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., outputs: _Optional[_Iterable[int]] = ..., inputs: _Optional[_Iterable[int]] = ..., grad_outputs: _Optional[_Iterable[int]] = ..., retain_graph: bool = ..., create_graph: bool = ..., allow_unused: bool = ..., materialize_grads: bool = ..., results: _Optional[_Iterable[int]] = ..., check_nan: bool = ...) -> None: ...
+    answers_hooks: bool
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., outputs: _Optional[_Iterable[int]] = ..., inputs: _Optional[_Iterable[int]] = ..., grad_outputs: _Optional[_Iterable[int]] = ..., retain_graph: bool = ..., create_graph: bool = ..., allow_unused: bool = ..., materialize_grads: bool = ..., results: _Optional[_Iterable[int]] = ..., check_nan: bool = ..., answers_hooks: bool = ...) -> None: ...
 
 class GradientsResponse(_message.Message):
-    __slots__ = ("gradients", "accumulated")
+    __slots__ = ("gradients", "accumulated", "due")
     GRADIENTS_FIELD_NUMBER: _ClassVar[int]
     ACCUMULATED_FIELD_NUMBER: _ClassVar[int]
+    DUE_FIELD_NUMBER: _ClassVar[int]
     gradients: _containers.RepeatedCompositeFieldContainer[_types_pb2.TensorSpec]
     accumulated: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, gradients: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ..., accumulated: _Optional[_Iterable[int]] = ...) -> None: ...
+    due: _types_pb2.HookCall
+    def __init__(self, gradients: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ..., accumulated: _Optional[_Iterable[int]] = ..., due: _Optional[_Union[_types_pb2.HookCall, _Mapping]] = ...) -> None: ...
 
 class SetGradRequest(_message.Message):
     __slots__ = ("session_id", "request_id", "tensor", "grad")

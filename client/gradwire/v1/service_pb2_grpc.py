@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from gradwire.v1 import commands_pb2 as gradwire_dot_v1_dot_commands__pb2
+from gradwire.v1 import hooks_pb2 as gradwire_dot_v1_dot_hooks__pb2
 from gradwire.v1 import programs_pb2 as gradwire_dot_v1_dot_programs__pb2
 from gradwire.v1 import service_pb2 as gradwire_dot_v1_dot_service__pb2
 
@@ -156,6 +157,26 @@ class AutogradServiceStub(object):
                 '/gradwire.v1.AutogradService/RunProgram',
                 request_serializer=gradwire_dot_v1_dot_programs__pb2.RunProgramRequest.SerializeToString,
                 response_deserializer=gradwire_dot_v1_dot_programs__pb2.RunProgramResponse.FromString,
+                _registered_method=True)
+        self.RegisterHook = channel.unary_unary(
+                '/gradwire.v1.AutogradService/RegisterHook',
+                request_serializer=gradwire_dot_v1_dot_hooks__pb2.RegisterHookRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_hooks__pb2.RegisterHookResponse.FromString,
+                _registered_method=True)
+        self.RemoveHook = channel.unary_unary(
+                '/gradwire.v1.AutogradService/RemoveHook',
+                request_serializer=gradwire_dot_v1_dot_hooks__pb2.RemoveHookRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_hooks__pb2.RemoveHookResponse.FromString,
+                _registered_method=True)
+        self.ResumeBackward = channel.unary_unary(
+                '/gradwire.v1.AutogradService/ResumeBackward',
+                request_serializer=gradwire_dot_v1_dot_hooks__pb2.ResumeBackwardRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_hooks__pb2.ResumeBackwardResponse.FromString,
+                _registered_method=True)
+        self.RecordFunction = channel.unary_unary(
+                '/gradwire.v1.AutogradService/RecordFunction',
+                request_serializer=gradwire_dot_v1_dot_hooks__pb2.RecordFunctionRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_hooks__pb2.RecordFunctionResponse.FromString,
                 _registered_method=True)
         self.Cancel = channel.unary_unary(
                 '/gradwire.v1.AutogradService/Cancel',
@@ -353,6 +374,34 @@ class AutogradServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RegisterHook(self, request, context):
+        """Lets backward ask the client at a place of the graph.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveHook(self, request, context):
+        """Takes a hook away.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeBackward(self, request, context):
+        """Goes on with a backward that stopped at a hook.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RecordFunction(self, request, context):
+        """Lets tensors be the results of a function whose derivative the client computes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Cancel(self, request, context):
         """Stops what a session is computing.
         """
@@ -496,6 +545,26 @@ def add_AutogradServiceServicer_to_server(servicer, server):
                     servicer.RunProgram,
                     request_deserializer=gradwire_dot_v1_dot_programs__pb2.RunProgramRequest.FromString,
                     response_serializer=gradwire_dot_v1_dot_programs__pb2.RunProgramResponse.SerializeToString,
+            ),
+            'RegisterHook': grpc.unary_unary_rpc_method_handler(
+                    servicer.RegisterHook,
+                    request_deserializer=gradwire_dot_v1_dot_hooks__pb2.RegisterHookRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_hooks__pb2.RegisterHookResponse.SerializeToString,
+            ),
+            'RemoveHook': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveHook,
+                    request_deserializer=gradwire_dot_v1_dot_hooks__pb2.RemoveHookRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_hooks__pb2.RemoveHookResponse.SerializeToString,
+            ),
+            'ResumeBackward': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeBackward,
+                    request_deserializer=gradwire_dot_v1_dot_hooks__pb2.ResumeBackwardRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_hooks__pb2.ResumeBackwardResponse.SerializeToString,
+            ),
+            'RecordFunction': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecordFunction,
+                    request_deserializer=gradwire_dot_v1_dot_hooks__pb2.RecordFunctionRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_hooks__pb2.RecordFunctionResponse.SerializeToString,
             ),
             'Cancel': grpc.unary_unary_rpc_method_handler(
                     servicer.Cancel,
@@ -1162,6 +1231,114 @@ class AutogradService(object):
             '/gradwire.v1.AutogradService/RunProgram',
             gradwire_dot_v1_dot_programs__pb2.RunProgramRequest.SerializeToString,
             gradwire_dot_v1_dot_programs__pb2.RunProgramResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RegisterHook(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/RegisterHook',
+            gradwire_dot_v1_dot_hooks__pb2.RegisterHookRequest.SerializeToString,
+            gradwire_dot_v1_dot_hooks__pb2.RegisterHookResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveHook(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/RemoveHook',
+            gradwire_dot_v1_dot_hooks__pb2.RemoveHookRequest.SerializeToString,
+            gradwire_dot_v1_dot_hooks__pb2.RemoveHookResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeBackward(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/ResumeBackward',
+            gradwire_dot_v1_dot_hooks__pb2.ResumeBackwardRequest.SerializeToString,
+            gradwire_dot_v1_dot_hooks__pb2.ResumeBackwardResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecordFunction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/RecordFunction',
+            gradwire_dot_v1_dot_hooks__pb2.RecordFunctionRequest.SerializeToString,
+            gradwire_dot_v1_dot_hooks__pb2.RecordFunctionResponse.FromString,
             options,
             channel_credentials,
             insecure,

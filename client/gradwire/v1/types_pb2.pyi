@@ -36,6 +36,16 @@ class ViewOrigin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     VIEW_ORIGIN_MULTIPLE: _ClassVar[ViewOrigin]
     VIEW_ORIGIN_NO_GRAD: _ClassVar[ViewOrigin]
     VIEW_ORIGIN_INFERENCE: _ClassVar[ViewOrigin]
+
+class HookKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    HOOK_KIND_UNSPECIFIED: _ClassVar[HookKind]
+    HOOK_KIND_TENSOR: _ClassVar[HookKind]
+    HOOK_KIND_BEFORE: _ClassVar[HookKind]
+    HOOK_KIND_AFTER: _ClassVar[HookKind]
+    HOOK_KIND_ACCUMULATED: _ClassVar[HookKind]
+    HOOK_KIND_FUNCTION: _ClassVar[HookKind]
+    HOOK_KIND_CHECKPOINT: _ClassVar[HookKind]
 DTYPE_UNSPECIFIED: Dtype
 DTYPE_FLOAT32: Dtype
 DTYPE_FLOAT64: Dtype
@@ -57,6 +67,13 @@ VIEW_ORIGIN_UNSPECIFIED: ViewOrigin
 VIEW_ORIGIN_MULTIPLE: ViewOrigin
 VIEW_ORIGIN_NO_GRAD: ViewOrigin
 VIEW_ORIGIN_INFERENCE: ViewOrigin
+HOOK_KIND_UNSPECIFIED: HookKind
+HOOK_KIND_TENSOR: HookKind
+HOOK_KIND_BEFORE: HookKind
+HOOK_KIND_AFTER: HookKind
+HOOK_KIND_ACCUMULATED: HookKind
+HOOK_KIND_FUNCTION: HookKind
+HOOK_KIND_CHECKPOINT: HookKind
 
 class TensorSpec(_message.Message):
     __slots__ = ("id", "dtype", "shape", "device", "requires_grad", "is_leaf", "grad_fn", "retains_grad", "strides", "is_view", "data_dependent", "version", "base", "view_origin", "inference", "outdated", "same_as")
@@ -199,3 +216,19 @@ class Argument(_message.Message):
     none: NoneValue
     number: int
     def __init__(self, name: _Optional[str] = ..., tensor: _Optional[int] = ..., float: _Optional[float] = ..., integer: _Optional[int] = ..., boolean: bool = ..., string: _Optional[str] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., integers: _Optional[_Union[IntList, _Mapping]] = ..., tensors: _Optional[_Union[TensorList, _Mapping]] = ..., index: _Optional[_Union[Index, _Mapping]] = ..., complex: _Optional[_Union[Complex, _Mapping]] = ..., floats: _Optional[_Union[DoubleList, _Mapping]] = ..., none: _Optional[_Union[NoneValue, _Mapping]] = ..., number: _Optional[int] = ...) -> None: ...
+
+class HookCall(_message.Message):
+    __slots__ = ("backward", "hook", "kind", "gradients", "others", "leaf")
+    BACKWARD_FIELD_NUMBER: _ClassVar[int]
+    HOOK_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
+    LEAF_FIELD_NUMBER: _ClassVar[int]
+    backward: int
+    hook: int
+    kind: HookKind
+    gradients: _containers.RepeatedCompositeFieldContainer[TensorSpec]
+    others: _containers.RepeatedCompositeFieldContainer[TensorSpec]
+    leaf: TensorSpec
+    def __init__(self, backward: _Optional[int] = ..., hook: _Optional[int] = ..., kind: _Optional[_Union[HookKind, str]] = ..., gradients: _Optional[_Iterable[_Union[TensorSpec, _Mapping]]] = ..., others: _Optional[_Iterable[_Union[TensorSpec, _Mapping]]] = ..., leaf: _Optional[_Union[TensorSpec, _Mapping]] = ...) -> None: ...

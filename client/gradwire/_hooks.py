@@ -1,0 +1,175 @@
+"""Hooks of tensors and of nodes (torch.Tensor.register_hook and its kin): registered on the server, run by _running."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from gradwire import _commands
+from gradwire._errors import GradwireTypeError, refuse
+from gradwire._handle import Handle
+from gradwire._running import Asked
+from gradwire._session import Session
+from gradwire._wire import Value
+from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
+
+Hook: TypeAlias = "Callable[..., Any]"
+_NO_GRADIENT = "cannot register a hook on a tensor that doesn't require gradient"
+_TENSOR = types_pb2.HOOK_KIND_TENSOR
+_BEFORE = types_pb2.HOOK_KIND_BEFORE
+_AFTER = types_pb2.HOOK_KIND_AFTER
+_ACCUMULATED = types_pb2.HOOK_KIND_ACCUMULATED
+
+
+class RemovableHandle:
+    """What registering a hook returns; `remove()` takes the hook away again (torch.utils.hooks.RemovableHandle).
+
+    As a context manager it does so at the end of the block.
+    """
+
+    _numbers = itertools.count()
+
+    def __init__(self, remove: Callable[[], None]) -> None:
+        self.id = next(self._numbers)
+        self._remove: Callable[[], None] | None = remove
+
+    def remove(self) -> None:
+        """Take the hook away; again: nothing."""
+        remove, self._remove = self._remove, None
+        if remove is not None:
+            remove()
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def kept_in(hooks: dict[int, Any], hook: Any, first: bool = False) -> RemovableHandle:
+    """Keep a hook in a dictionary, in order, until its handle removes it; `first` puts it before the others."""
+    handle = RemovableHandle(lambda: None)
+    number = handle.id
+    handle._remove = lambda: _forget(hooks, number)
+    before = dict(hooks) if first else {}
+    if first:
+        hooks.clear()
+    hooks[number] = hook
+    hooks.update(before)
+    return handle
+
+
+def _forget(hooks: dict[int, Any], number: int) -> None:
+    hooks.pop(number, None)
+
+
+def hook_tensor(tensor: Handle, hook: Hook) -> RemovableHandle:
+    """Call `hook(gradient)` when backward has a tensor's gradient. Raises RuntimeError without one."""
+    if not tensor._spec.requires_grad:
+        raise refuse(_NO_GRADIENT, errors_pb2.REASON_REQUIRES_GRAD)
+
+    def run(asked: Asked) -> Sequence[Any] | None:
+        return _replaced(asked.gradients, [hook(asked.gradients[0])], hook)
+
+    return _register(tensor, _TENSOR, run)
+
+
+def hook_accumulated(leaf: Handle, hook: Hook) -> RemovableHandle:
+    """Call `hook(leaf)` when a leaf's gradient was added to. Raises RuntimeError for a non-leaf."""
+    if not leaf._spec.requires_grad:
+        raise refuse(_NO_GRADIENT, errors_pb2.REASON_REQUIRES_GRAD)
+    if not leaf._spec.is_leaf:
+        raise refuse(
+            "post accumulate grad hooks cannot be registered on non-leaf tensors", errors_pb2.REASON_REQUIRES_GRAD
+        )
+
+    def run(asked: Asked) -> None:
+        answer = hook(asked.leaf)
+        if answer is not None:
+            raise GradwireTypeError(f"expected Variable, but hook returned '{type(answer).__name__}'")
+
+    return _register(leaf, _ACCUMULATED, run)
+
+
+def hook_before(root: Handle, node: int, hook: Hook) -> RemovableHandle:
+    """Call `hook(grad_outputs)` before the node behind `root` is passed."""
+
+    def run(asked: Asked) -> Sequence[Any] | None:
+        return _replaced(asked.gradients, hook(asked.gradients), hook)
+
+    return _register(root, _BEFORE, run, node)
+
+
+def hook_after(root: Handle, node: int, hook: Hook) -> RemovableHandle:
+    """Call `hook(grad_inputs, grad_outputs)` after the node behind `root` was passed."""
+
+    def run(asked: Asked) -> Sequence[Any] | None:
+        return _replaced(asked.gradients, hook(asked.gradients, asked.others), hook)
+
+    return _register(root, _AFTER, run, node)
+
+
+def _register(tensor: Handle, kind: Any, run: Any, node: int = 0) -> RemovableHandle:
+    session = tensor._session
+    number = next(session.ids)
+
+    def build(values: Sequence[Value]) -> service_pb2.Command:
+        request = hooks_pb2.RegisterHookRequest(hook=int(values[0]), tensor=int(values[1]), kind=kind, node=node)
+        return service_pb2.Command(register_hook=request)
+
+    session.hooks[number] = run
+    try:
+        _commands.run(session, "register_hook", (kind, node, tensor._spec), [number, tensor._id], build)
+    except BaseException:
+        session.hooks.pop(number, None)
+        raise
+    place = weakref.ref(session)
+    return RemovableHandle(lambda: _remove(place(), number))
+
+
+def _remove(session: Session | None, number: int) -> None:
+    """Let the server ask no more; until it says so, what it asks is run: PyTorch, too, finishes the list it is at."""
+
+    def build(values: Sequence[Value]) -> service_pb2.Command:
+        return service_pb2.Command(remove_hook=hooks_pb2.RemoveHookRequest(hook=int(values[0])))
+
+    if session is not None and number in session.hooks:
+        _commands.run(session, "remove_hook", (), [number], build)
+
+
+def _replaced(given: Sequence[Any], answer: Any, hook: Hook) -> Sequence[Any] | None:
+    """What a hook answered in place of what it was given. Raises TypeError, RuntimeError."""
+    if answer is None:
+        return None
+    made = tuple(answer) if isinstance(answer, (tuple, list)) else (answer,)
+    name = getattr(hook, "__name__", type(hook).__name__)
+    if len(made) == 1 == len(given) and made[0] is None:
+        return None
+    if len(made) != len(given):
+        raise refuse(
+            f"hook '{name}' has returned an incorrect number of values (got {len(made)}, but expected {len(given)})"
+        )
+    for old, new in zip(given, made, strict=True):
+        if new is None:
+            continue
+        if not isinstance(new, Handle):
+            raise GradwireTypeError(f"expected Variable, but hook returned '{type(new).__name__}'")
+        if old is None:
+            raise refuse("can't replace a None gradient with a non-None value")
+        _check_like(old, new, name)
+    return made
+
+
+def _check_like(old: Handle, new: Handle, name: str) -> None:
+    before, after = old._spec, new._spec
+    if before.dtype is not after.dtype:
+        raise refuse(
+            f"hook '{name}' has changed the type of value (was {before.dtype} got {after.dtype})",
+            errors_pb2.REASON_DTYPE,
+        )
+    if before.device != after.device:
+        raise refuse(f"hook '{name}' has changed the device of value", errors_pb2.REASON_DEVICE_MISMATCH)
+    if before.shape != after.shape:
+        raise refuse(f"hook '{name}' has changed the size of value", errors_pb2.REASON_SHAPE)

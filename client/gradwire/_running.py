@@ -1,0 +1,81 @@
+"""Running what a backward asks for: the server stops at a hook, this thread runs it and tells the outcome.
+
+The user's Python runs in the thread that called backward(), which waits anyway. What it computes are ordinary commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gradwire._errors import refuse
+from gradwire._handle import PRESENT, UNKNOWN
+from gradwire._memo import read_spec
+from gradwire._modes import set_grad_enabled
+from gradwire._results import mark_gradients, new_proxy
+from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
+
+if TYPE_CHECKING:
+    from gradwire._session import Session
+
+
+class Asked:
+    """What is asked: the gradients, for kind AFTER those of the outputs and for a function what it saved, the leaf."""
+
+    __slots__ = ("gradients", "leaf", "others")
+
+    def __init__(self, gradients: tuple[Any, ...], others: tuple[Any, ...], leaf: Any) -> None:
+        self.gradients = gradients
+        self.others = others
+        self.leaf = leaf
+
+
+class Runner(Protocol):
+    """Something that backward may ask for: the answer is the gradients from now on, None where they stay."""
+
+    def __call__(self, asked: Asked) -> Sequence[Any] | None:
+        """Run it."""
+
+
+def run_hooks(session: Session, call: types_pb2.HookCall, create_graph: bool) -> hooks_pb2.ResumeBackwardResponse:
+    """Run what is due, and what is due after that, until the backward is through; what it has done.
+
+    What a hook raises ends the backward, on the server too.
+    """
+    while True:
+        request = hooks_pb2.ResumeBackwardRequest(backward=call.backward)
+        try:
+            made = _run(session, call, create_graph)
+            if made is not None:
+                request.replaces = True
+                request.gradients.extend([0 if each is None else each._id for each in made])
+            answer = session.wait(service_pb2.Command(resume_backward=request)).resume_backward
+        except BaseException:
+            session.abandon(hooks_pb2.ResumeBackwardRequest(backward=call.backward, abandon=True))
+            raise
+        if not answer.HasField("due"):
+            return answer
+        call = answer.due
+
+
+def _run(session: Session, call: types_pb2.HookCall, create_graph: bool) -> Sequence[Any] | None:
+    gradients, others = ([_proxy(session, spec) for spec in specs] for specs in (call.gradients, call.others))
+    leaf = None
+    if call.HasField("leaf"):
+        leaf = session.watched.get(call.leaf.id)
+        if leaf is None:
+            leaf = new_proxy(session, call.leaf.id, read_spec(call.leaf))
+        mark_gradients([leaf], UNKNOWN if create_graph else PRESENT)
+    runner = session.hooks.get(call.hook)
+    if runner is None:
+        raise refuse(
+            "this backward comes to a hook or custom function of another client of the session, which only that one "
+            "can run",
+            errors_pb2.REASON_NOT_SUPPORTED,
+        )
+    with set_grad_enabled(create_graph):
+        return runner(Asked(tuple(gradients), tuple(others), leaf))
+
+
+def _proxy(session: Session, spec: types_pb2.TensorSpec) -> Any:
+    return new_proxy(session, spec.id, read_spec(spec)) if spec.id else None

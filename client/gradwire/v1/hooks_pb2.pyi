@@ -1,0 +1,98 @@
+from gradwire.v1 import types_pb2 as _types_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class RegisterHookRequest(_message.Message):
+    __slots__ = ("session_id", "request_id", "hook", "tensor", "node", "kind")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    HOOK_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    request_id: str
+    hook: int
+    tensor: int
+    node: int
+    kind: _types_pb2.HookKind
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., hook: _Optional[int] = ..., tensor: _Optional[int] = ..., node: _Optional[int] = ..., kind: _Optional[_Union[_types_pb2.HookKind, str]] = ...) -> None: ...
+
+class RegisterHookResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RemoveHookRequest(_message.Message):
+    __slots__ = ("session_id", "request_id", "hook")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    HOOK_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    request_id: str
+    hook: int
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., hook: _Optional[int] = ...) -> None: ...
+
+class RemoveHookResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ResumeBackwardRequest(_message.Message):
+    __slots__ = ("session_id", "request_id", "backward", "replaces", "gradients", "abandon")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    BACKWARD_FIELD_NUMBER: _ClassVar[int]
+    REPLACES_FIELD_NUMBER: _ClassVar[int]
+    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    ABANDON_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    request_id: str
+    backward: int
+    replaces: bool
+    gradients: _containers.RepeatedScalarFieldContainer[int]
+    abandon: bool
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., backward: _Optional[int] = ..., replaces: bool = ..., gradients: _Optional[_Iterable[int]] = ..., abandon: bool = ...) -> None: ...
+
+class ResumeBackwardResponse(_message.Message):
+    __slots__ = ("due", "accumulated", "gradients")
+    DUE_FIELD_NUMBER: _ClassVar[int]
+    ACCUMULATED_FIELD_NUMBER: _ClassVar[int]
+    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    due: _types_pb2.HookCall
+    accumulated: _containers.RepeatedScalarFieldContainer[int]
+    gradients: _containers.RepeatedCompositeFieldContainer[_types_pb2.TensorSpec]
+    def __init__(self, due: _Optional[_Union[_types_pb2.HookCall, _Mapping]] = ..., accumulated: _Optional[_Iterable[int]] = ..., gradients: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ...) -> None: ...
+
+class RecordFunctionRequest(_message.Message):
+    __slots__ = ("session_id", "request_id", "hook", "name", "inputs", "outputs", "saved", "dirty", "non_differentiable", "keeps_undefined")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    HOOK_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    SAVED_FIELD_NUMBER: _ClassVar[int]
+    DIRTY_FIELD_NUMBER: _ClassVar[int]
+    NON_DIFFERENTIABLE_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_UNDEFINED_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    request_id: str
+    hook: int
+    name: str
+    inputs: _containers.RepeatedScalarFieldContainer[int]
+    outputs: _containers.RepeatedScalarFieldContainer[int]
+    saved: _containers.RepeatedScalarFieldContainer[int]
+    dirty: _containers.RepeatedScalarFieldContainer[int]
+    non_differentiable: _containers.RepeatedScalarFieldContainer[int]
+    keeps_undefined: bool
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., hook: _Optional[int] = ..., name: _Optional[str] = ..., inputs: _Optional[_Iterable[int]] = ..., outputs: _Optional[_Iterable[int]] = ..., saved: _Optional[_Iterable[int]] = ..., dirty: _Optional[_Iterable[int]] = ..., non_differentiable: _Optional[_Iterable[int]] = ..., keeps_undefined: bool = ...) -> None: ...
+
+class RecordFunctionResponse(_message.Message):
+    __slots__ = ("outputs",)
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    outputs: _containers.RepeatedCompositeFieldContainer[_types_pb2.TensorSpec]
+    def __init__(self, outputs: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ...) -> None: ...

@@ -1,0 +1,217 @@
+"""Hooks and custom functions: backwards that stop where the client is to run something, and go on when it answers.
+
+What is due is the answer of the command that came to it; the client's outcome is a command of its own. So all of it
+rides on ordinary commands, each applied once, over any kind of call; and while the client works the backward is no more
+than a suspended generator of the engine, which the session keeps.
+"""
+
+import itertools
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gradwire.v1 import hooks_pb2, types_pb2
+from gradwire_engine import Backward, EngineError, Gradients, Tensor
+from gradwire_engine.functions import record_function
+from gradwire_engine.hooks import Ask, Due, When, hook_accumulated, hook_tensor, hooks_of
+from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.specs import fill_spec
+
+if TYPE_CHECKING:
+    from gradwire_server.session import Session
+
+MAX_SUSPENDED = 1000
+SUSPENDED_SECONDS = 3600.0
+_MAX_NAME = 200
+_KINDS = {
+    When.TENSOR: types_pb2.HOOK_KIND_TENSOR,
+    When.BEFORE: types_pb2.HOOK_KIND_BEFORE,
+    When.AFTER: types_pb2.HOOK_KIND_AFTER,
+    When.ACCUMULATED: types_pb2.HOOK_KIND_ACCUMULATED,
+    When.FORMULA: types_pb2.HOOK_KIND_FUNCTION,
+    When.AGAIN: types_pb2.HOOK_KIND_CHECKPOINT,
+}
+
+
+@dataclass(slots=True)
+class Suspended:
+    """A backward that waits for its client, what to do when it is through, and since when it waits."""
+
+    run: Backward | Gradients
+    finish: Callable[[Any], None]
+    since: float = field(default_factory=time.monotonic)
+
+
+class HookTable:
+    """A session's hooks by number, as long as something can ask for them, and its backwards that wait."""
+
+    def __init__(self) -> None:
+        self.asks: weakref.WeakValueDictionary[int, Ask] = weakref.WeakValueDictionary()
+        self.suspended: dict[int, Suspended] = {}
+        self._numbers = itertools.count(1)
+
+    def suspend(self, waiting: Suspended) -> int:
+        """Keep a backward; the number to go on with it by. Raises Refusal: TENSOR_LIMIT."""
+        if len(self.suspended) >= MAX_SUSPENDED:
+            raise Refusal(
+                "TENSOR_LIMIT",
+                f"at most {MAX_SUSPENDED} backwards of a session wait for their hooks",
+                limit=MAX_SUSPENDED,
+            )
+        number = next(self._numbers)
+        self.suspended[number] = waiting
+        return number
+
+    def tidy(self) -> None:
+        """Give up the backwards that nobody has gone on with for an hour."""
+        before = time.monotonic() - SUSPENDED_SECONDS
+        for number in [number for number, each in self.suspended.items() if each.since < before]:
+            self.suspended.pop(number).run.steps.close()
+
+    def clear(self) -> None:
+        """Give up all that wait."""
+        while self.suspended:
+            self.suspended.popitem()[1].run.steps.close()
+
+
+def pass_through(
+    session: "Session", run: Backward | Gradients, asks: bool, finish: Callable[[Any], None], answer: Any
+) -> None:
+    """Let a backward run to its end, or to where the client is to be asked. Raises Refusal, EngineError."""
+    if asks and answer is not None:
+        _go_on(session, Suspended(run, finish), None, answer)
+    else:
+        run.through()
+        finish(answer)
+
+
+def resume_backward(
+    session: "Session", request: hooks_pb2.ResumeBackwardRequest, answer: hooks_pb2.ResumeBackwardResponse | None
+) -> None:
+    """Go on with a backward, or give it up."""
+    waiting = session.hooks.suspended.get(request.backward)
+    if request.abandon:
+        if waiting is not None:
+            del session.hooks.suspended[request.backward]
+            waiting.run.steps.close()
+        return
+    if waiting is None:
+        raise Refusal("ARGUMENT_VALUE", f"no backward {request.backward} waits in this session", argument="backward")
+    if answer is None:
+        raise Refusal("ARGUMENT_VALUE", "a backward is not resumed by a quiet command", argument="quiet")
+    given = [session.tensor(tensor_id) if tensor_id else None for tensor_id in request.gradients]
+    del session.hooks.suspended[request.backward]
+    waiting.since = time.monotonic()
+    try:
+        _go_on(session, waiting, given if request.replaces else None, answer)
+    except MemoryError as error:  # the pass is over: a second try would not find it
+        raise refusal_of(error, "ResumeBackward") from None
+    except EngineError as error:
+        if error.reason.name != "MEMORY_LIMIT":
+            raise
+        raise refusal_of(error, "ResumeBackward") from None
+
+
+def _go_on(session: "Session", waiting: Suspended, given: Sequence[Tensor | None] | None, answer: Any) -> None:
+    due = waiting.run.advance(given)
+    if due is None:
+        waiting.finish(answer)
+        return
+    session.check_room(len(due.gradients) + len(due.others) + 1)
+    call = answer.due
+    call.backward = session.hooks.suspend(waiting)
+    call.hook = due.number
+    call.kind = _KINDS[due.when]
+    _show(session, due, call)
+
+
+def _show(session: "Session", due: Due, call: types_pb2.HookCall) -> None:
+    """Give the tensors that a hook is called with ids; those are the client's to release."""
+    for tensors, specs in ((due.gradients, call.gradients), (due.others, call.others)):
+        for item in tensors:
+            spec = specs.add()
+            if item is not None:
+                fill_spec(spec, item, session.bind(0, item))
+    if due.leaf is not None:
+        fill_spec(call.leaf, due.leaf, session.names.get(due.leaf, 0) or session.bind(0, due.leaf))
+
+
+def _ask(session: "Session", number: int) -> Ask:
+    """What stands for the client's hook of that number. Raises Refusal: ARGUMENT_VALUE, TENSOR_LIMIT."""
+    asks = session.hooks.asks
+    if not number or number in asks:
+        raise Refusal("ARGUMENT_VALUE", f"{number} is no number for a new hook", argument="hook")
+    if len(asks) >= session.max_tensors:
+        raise Refusal("TENSOR_LIMIT", f"a session has at most {session.max_tensors} hooks", limit=session.max_tensors)
+    asks[number] = made = Ask(number, session.gone_hooks(number))
+    return made
+
+
+def register_hook(
+    session: "Session", request: hooks_pb2.RegisterHookRequest, answer: hooks_pb2.RegisterHookResponse | None
+) -> None:
+    """Let backward ask at a tensor or a node."""
+    source = session.tensor(request.tensor)
+    kind = request.kind
+    ask = _ask(session, request.hook)
+    if kind == types_pb2.HOOK_KIND_TENSOR:
+        hook_tensor(source, ask)
+    elif kind == types_pb2.HOOK_KIND_ACCUMULATED:
+        hook_accumulated(source, ask)
+    elif kind in (types_pb2.HOOK_KIND_BEFORE, types_pb2.HOOK_KIND_AFTER):
+        node = _node(session, source, request.node)
+        hooks_of(node).add(When.BEFORE if kind == types_pb2.HOOK_KIND_BEFORE else When.AFTER, ask)
+    else:
+        raise Refusal("ARGUMENT_VALUE", f"{kind} is no kind of hook that can be registered", argument="kind")
+
+
+def _node(session: "Session", source: Tensor, number: int) -> Any:
+    """The node of that number behind a tensor, or its own. Raises Refusal: ARGUMENT_VALUE."""
+    start = source.grad_fn
+    seen: dict[Any, None] = {} if start is None else {start: None}
+    waiting = list(seen)
+    for node in waiting:  # grows while it is walked
+        if not number or session.snapshots.node_id(node) == number:
+            return node
+        for edge in node.edges:
+            if edge is not None and edge[0] not in seen:
+                seen[edge[0]] = None
+                waiting.append(edge[0])
+    raise Refusal("ARGUMENT_VALUE", f"no node {number} is behind the tensor", argument="node")
+
+
+def remove_hook(
+    session: "Session", request: hooks_pb2.RemoveHookRequest, answer: hooks_pb2.RemoveHookResponse | None
+) -> None:
+    """Take a hook away."""
+    ask = session.hooks.asks.get(request.hook)
+    if ask is not None:
+        ask.remove()
+
+
+def record(
+    session: "Session", request: hooks_pb2.RecordFunctionRequest, answer: hooks_pb2.RecordFunctionResponse | None
+) -> None:
+    """Let tensors be a custom function's results."""
+    if not 0 < len(request.name) <= _MAX_NAME or not request.name.isprintable():
+        raise Refusal("ARGUMENT_VALUE", f"a node's name has 1 to {_MAX_NAME} printable characters", argument="name")
+
+    def optional(ids: Sequence[int]) -> list[Tensor | None]:
+        return [session.tensor(tensor_id) if tensor_id else None for tensor_id in ids]
+
+    outputs = session.tensors(request.outputs)
+    record_function(
+        request.name,
+        _ask(session, request.hook) if request.hook else None,
+        optional(request.inputs),
+        outputs,
+        optional(request.saved),
+        session.tensors(request.dirty),
+        session.tensors(request.non_differentiable),
+        not request.keeps_undefined,
+    )
+    if answer is not None:
+        for tensor_id, item in zip(request.outputs, outputs, strict=True):
+            fill_spec(answer.outputs.add(), item, tensor_id)

@@ -1,0 +1,376 @@
+"""Hooks of tensors and nodes: when they are called, with what, and what comes of what they answer."""
+
+from tests.client.scenarios.kit import leaf, refused, square
+
+
+def a_hook_sees_the_gradient(torch):
+    x, seen = leaf(torch), []
+    x.register_hook(lambda g: seen.append((g.tolist(), g.requires_grad)))
+    (x * x).sum().backward()
+    return seen, x.grad
+
+
+def a_hook_replaces_the_gradient_of_a_leaf_before_it_accumulates(torch):
+    x = leaf(torch)
+    x.grad = torch.ones(3)
+    x.register_hook(lambda g: g * 10)
+    (x * x).sum().backward()
+    return x.grad
+
+
+def a_hook_replaces_the_gradient_of_a_non_leaf(torch):
+    x = leaf(torch)
+    y = x * 2
+    y.register_hook(lambda g: g + 1)
+    (y * y).sum().backward()
+    return x.grad
+
+
+def several_hooks_run_in_order_each_with_what_the_one_before_made(torch):
+    x, seen = leaf(torch), []
+    x.register_hook(lambda g: (seen.append(g.tolist()), g * 2)[1])
+    x.register_hook(lambda g: seen.append(g.tolist()))
+    x.register_hook(lambda g: (seen.append(g.tolist()), g + 1)[1])
+    x.sum().backward()
+    return seen, x.grad
+
+
+def a_hook_is_called_once_with_the_sum(torch):
+    x, seen = leaf(torch), []
+    y = x * 2
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    (y * y + y.exp() + y).sum().backward()
+    return seen
+
+
+def a_removed_hook_is_called_no_more(torch):
+    x, seen = leaf(torch), []
+    handle = x.register_hook(lambda g: seen.append(1))
+    x.sum().backward()
+    handle.remove()
+    handle.remove()
+    x.sum().backward()
+    with x.register_hook(lambda g: seen.append(2)):
+        x.sum().backward()
+    x.sum().backward()
+    return seen, x.grad
+
+
+def a_hook_that_another_removes_is_called_once_more(torch):
+    x, seen, handles = leaf(torch), [], []
+    x.register_hook(lambda g: (seen.append("a"), handles[0].remove())[0])
+    handles.append(x.register_hook(lambda g: seen.append("b")))
+    x.sum().backward()
+    x.sum().backward()
+    return seen
+
+
+def a_hook_that_removes_itself(torch):
+    x, seen, handles = leaf(torch), [], []
+    handles.append(x.register_hook(lambda g: (seen.append("a"), handles[0].remove())[0]))
+    x.sum().backward()
+    x.sum().backward()
+    return seen
+
+
+def a_hook_added_inside_a_hook_waits_for_the_next_backward(torch):
+    x, seen = leaf(torch), []
+    handle = x.register_hook(lambda g: (x.register_hook(lambda g: seen.append("new")), None)[1])
+    x.sum().backward()
+    handle.remove()
+    x.sum().backward()
+    return seen
+
+
+def retained_gradients_are_those_after_the_hooks(torch):
+    x = leaf(torch)
+    y = x * 2
+    y.retain_grad()
+    y.register_hook(lambda g: g * 10)
+    y.sum().backward()
+    return y.grad, x.grad
+
+
+def hooks_stay_with_the_values_of_before_an_in_place_change(torch):
+    x, seen = leaf(torch), []
+    y = x * 2
+    y.register_hook(lambda g: seen.append(("old", g.tolist())))
+    y.mul_(3)
+    y.register_hook(lambda g: seen.append(("new", g.tolist())))
+    y.sum().backward()
+    return seen, x.grad
+
+
+def hooks_on_a_view_and_its_base(torch):
+    x, seen = square(torch), []
+    y = x * 2
+    row = y[1]
+    row.register_hook(lambda g: seen.append(("row", g.tolist())))
+    y.register_hook(lambda g: (seen.append(("base", g.tolist())), g * 2)[1])
+    (row * 3).sum().backward()
+    return seen, x.grad
+
+
+def hooks_on_a_view_that_was_written_to(torch):
+    x, seen = square(torch), []
+    y = x * 2
+    row = y[1]
+    row.mul_(5)
+    row.register_hook(lambda g: seen.append(("row", g.tolist())))
+    y.register_hook(lambda g: seen.append(("base", g.tolist())))
+    (y.sum() + row.sum()).backward()
+    return seen, x.grad
+
+
+def hooks_with_retain_graph_run_every_time(torch):
+    x, seen = leaf(torch), []
+    y = x * x
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+    return seen, x.grad
+
+
+def hooks_with_create_graph_can_be_differentiated(torch):
+    x, modes = leaf(torch), []
+    y = x * x
+    y.register_hook(lambda g: (modes.append((torch.is_grad_enabled(), g.requires_grad)), g * x)[1])
+    (g,) = torch.autograd.grad((y * y).sum(), x, create_graph=True)
+    (gg,) = torch.autograd.grad(g.sum(), x)
+    return modes, g.detach(), gg
+
+
+def grad_mode_is_off_in_hooks_without_create_graph(torch):
+    x, modes = leaf(torch), []
+    x.register_hook(lambda g: modes.append((torch.is_grad_enabled(), (g * x).requires_grad)))
+    x.sum().backward()
+    return modes, torch.is_grad_enabled()
+
+
+def grad_runs_hooks_before_it_answers(torch):
+    x = leaf(torch)
+    x.register_hook(lambda g: g * 10)
+    return torch.autograd.grad((x * 2).sum(), x)
+
+
+def grad_of_a_tensor_on_the_way_answers_what_came_before_its_hook(torch):
+    x = leaf(torch)
+    y = x * 2
+    y.register_hook(lambda g: g * 10)
+    return torch.autograd.grad((y * 3 + y).sum(), [y, x])
+
+
+def hooks_where_no_gradient_is_needed_are_not_called(torch):
+    x, w, seen = leaf(torch), leaf(torch, 4.0, 5.0, 6.0), []
+    y = x * w
+    w.register_hook(lambda g: seen.append("w"))
+    y.register_hook(lambda g: seen.append("y"))
+    y.sum().backward(inputs=[x])
+    return seen, x.grad, w.grad
+
+
+def hooks_that_use_other_tensors(torch):
+    x, scale = leaf(torch), torch.tensor([1.0, 0.0, 2.0])
+    norms = []
+    x.register_hook(lambda g: (norms.append(g.norm().item()), torch.where(scale > 0, g, -g) * scale)[1])
+    (x**3).sum().backward()
+    return norms, x.grad
+
+
+def a_backward_inside_a_hook(torch):
+    x, w = leaf(torch), leaf(torch, 4.0, 5.0, 6.0)
+
+    def hook(g):
+        with torch.enable_grad():
+            (w * g.detach()).sum().backward()
+
+    x.register_hook(hook)
+    (x * x).sum().backward()
+    return x.grad, w.grad
+
+
+def hooks_inside_hooks(torch):
+    x, w, seen = leaf(torch), leaf(torch, 4.0, 5.0, 6.0), []
+    w.register_hook(lambda g: (seen.append(g.tolist()), g * 2)[1])
+
+    def hook(g):
+        with torch.enable_grad():
+            (inner,) = torch.autograd.grad((w * w).sum(), w)
+        return g * inner
+
+    x.register_hook(hook)
+    x.sum().backward()
+    return seen, x.grad, w.grad
+
+
+def reading_values_in_a_hook(torch):
+    x, seen = leaf(torch), []
+    x.register_hook(lambda g: seen.append(float(g.sum())) or (g if g.sum() > 100 else g * 2))
+    (x * x).sum().backward()
+    return seen, x.grad
+
+
+def post_accumulate_hooks_see_the_gradient(torch):
+    x, seen = leaf(torch), []
+    x.register_post_accumulate_grad_hook(lambda p: seen.append((p is x, p.grad.tolist())))
+    (x * x).sum().backward()
+    (x * x).sum().backward()
+    return seen, x.grad
+
+
+def an_optimizer_in_backward(torch):
+    layers = [torch.nn.Linear(2, 3), torch.nn.Linear(3, 1)]
+    for layer in layers:
+        for place, p in enumerate(layer.parameters()):
+            with torch.no_grad():
+                p.copy_(torch.arange(p.numel()).reshape(p.shape) * 0.1 + place)
+
+    def step(p):
+        with torch.no_grad():
+            p.sub_(0.1 * p.grad)
+        p.grad = None
+
+    for layer in layers:
+        for p in layer.parameters():
+            p.register_post_accumulate_grad_hook(step)
+    for _ in range(3):
+        out = layers[1](layers[0](torch.tensor([[1.0, 2.0], [3.0, 4.0]])).tanh())
+        (out**2).mean().backward()
+    parameters = [p for layer in layers for p in layer.parameters()]
+    return [p.detach() for p in parameters], [p.grad for p in parameters]
+
+
+def the_order_of_all_kinds_of_hooks(torch):
+    x, seen = leaf(torch), []
+    y = x * 2
+    y.grad_fn.register_prehook(lambda gs: seen.append("before"))
+    y.register_hook(lambda g: seen.append("tensor"))
+    y.grad_fn.register_hook(lambda gi, go: seen.append("after"))
+    y.register_hook(lambda g: seen.append("tensor again"))
+    x.register_post_accumulate_grad_hook(lambda p: seen.append("accumulated"))
+    x.register_hook(lambda g: seen.append("leaf"))
+    y.sum().backward()
+    return seen
+
+
+def hooks_of_nodes_see_and_replace_gradients(torch):
+    x, seen = leaf(torch), []
+    y = x * 2
+    y.grad_fn.register_prehook(lambda gs: (seen.append([g.tolist() for g in gs]), (gs[0] * 2,))[1])
+    y.grad_fn.register_hook(lambda gi, go: (seen.append((gi[0].tolist(), go[0].tolist())), (gi[0] + 1, *gi[1:]))[1])
+    y.sum().backward()
+    return seen, x.grad
+
+
+def hooks_of_a_node_with_several_outputs(torch):
+    x, seen = square(torch), []
+    first, *_ = x.unbind(0)
+    first.grad_fn.register_prehook(lambda gs: seen.append([None if g is None else g.tolist() for g in gs]))
+    first.grad_fn.register_hook(lambda gi, go: seen.append((len(gi), len(go))))
+    first.sum().backward()
+    return seen
+
+
+def hooks_of_nodes_further_back(torch):
+    x, seen = leaf(torch), []
+    y = (x * 2).exp().sum()
+    node = y.grad_fn.next_functions[0][0]
+    handle = node.register_hook(lambda gi, go: (seen.append(node.name()), (gi[0] * 2,))[1])
+    y.backward(retain_graph=True)
+    handle.remove()
+    y.backward()
+    return seen, x.grad
+
+
+def hooks_of_a_leafs_node(torch):
+    x, seen = leaf(torch), []
+    node = x.expand_as(x).grad_fn.next_functions[0][0]
+    node.register_prehook(lambda gs: (gs[0] * 2,))
+    node.register_hook(lambda gi, go: seen.append((len(gi), go[0].tolist(), x.grad.tolist())))
+    (x * x).sum().backward()
+    return seen, x.grad
+
+
+def a_node_hook_of_constants_sees_none(torch):
+    x, c, seen = leaf(torch), torch.tensor([1.0, 2.0, 3.0]), []
+    y = x * c
+    y.grad_fn.register_hook(lambda gi, go: seen.append([None if g is None else g.tolist() for g in gi]))
+    y.sum().backward()
+    return seen
+
+
+def what_a_hook_raises_comes_out_and_no_leaf_has_changed(torch):
+    x, w = leaf(torch), leaf(torch, 4.0, 5.0, 6.0)
+    y = x * 2
+
+    def hook(g):
+        raise KeyError("mine")
+
+    handle = y.register_hook(hook)
+    loss = (w * y).sum()
+    try:
+        loss.backward(retain_graph=True)
+    except KeyError as error:
+        told = str(error)
+    before = x.grad
+    handle.remove()
+    w.grad = None
+    loss.backward()
+    return told, before, x.grad, w.grad
+
+
+def a_refusal_inside_a_hook_comes_out(torch):
+    x = leaf(torch)
+    handle = x.register_hook(lambda g: g.reshape(7))
+    try:
+        (x * 2).sum().backward()
+    except RuntimeError as error:
+        told = "invalid for input of size" in str(error)
+    handle.remove()
+    (x * 3).sum().backward()
+    return told, x.grad
+
+
+@refused(TypeError, "expected Variable, but hook returned 'int'")
+def a_hook_that_returns_no_tensor(torch):
+    x = leaf(torch)
+    x.register_hook(lambda g: 3)
+    x.sum().backward()
+
+
+@refused(RuntimeError, "has changed the size of value")
+def a_hook_that_changes_the_size(torch):
+    x = leaf(torch)
+    x.register_hook(lambda g: g[:1])
+    x.sum().backward()
+
+
+@refused(RuntimeError, "has changed the type of value")
+def a_hook_that_changes_the_dtype(torch):
+    x = leaf(torch)
+    x.register_hook(lambda g: g.double())
+    x.sum().backward()
+
+
+@refused(RuntimeError, r"incorrect number of values \(got 2, but expected 1\)")
+def a_prehook_that_returns_too_many(torch):
+    y = leaf(torch) * 2
+    y.grad_fn.register_prehook(lambda gs: (gs[0], gs[0]))
+    y.sum().backward()
+
+
+@refused(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
+def a_hook_on_a_constant(torch):
+    torch.ones(3).register_hook(lambda g: g)
+
+
+@refused(RuntimeError, "post accumulate grad hooks cannot be registered on non-leaf tensors")
+def a_post_accumulate_hook_on_a_non_leaf(torch):
+    (leaf(torch) * 2).register_post_accumulate_grad_hook(lambda p: None)
+
+
+@refused(TypeError, "expected Variable, but hook returned 'int'")
+def a_post_accumulate_hook_that_returns_something(torch):
+    x = leaf(torch)
+    x.register_post_accumulate_grad_hook(lambda p: 3)
+    x.sum().backward()

@@ -1,0 +1,141 @@
+"""Hooks over the server: threads, memory, other clients, lost connections; their rules are among the scenarios."""
+
+import gc
+import threading
+import traceback
+
+import pytest
+
+import gradwire
+from gradwire.v1 import commands_pb2, service_pb2
+
+
+def _leaf(session: gradwire.Session) -> gradwire.Tensor:
+    with session:
+        return gradwire.tensor([1.0, 2.0, 3.0], requires_grad=True)
+
+
+def test_the_traceback_of_a_hooks_error_shows_the_users_lines(session: gradwire.Session) -> None:
+    x = _leaf(session)
+
+    def my_own_hook(g: gradwire.Tensor) -> None:
+        raise ZeroDivisionError("mine")
+
+    x.register_hook(my_own_hook)
+    with pytest.raises(ZeroDivisionError, match="mine") as caught:
+        (x * x).sum().backward()
+    assert "my_own_hook" in "".join(traceback.format_tb(caught.value.__traceback__))
+    assert x.grad is None
+
+
+def test_hooks_run_on_the_thread_that_called_backward(session: gradwire.Session) -> None:
+    seen = {}
+
+    def work(number: int) -> None:
+        with session:
+            x = gradwire.tensor([1.0, 2.0, 3.0], requires_grad=True)
+            x.register_hook(lambda g: seen.setdefault(number, []).append(threading.get_ident()) or g * number)
+            for _ in range(5):
+                (x * x).sum().backward()
+            seen[number].append((threading.get_ident(), x.grad.tolist()))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for number in (1, 2, 3):
+        *called, (own, gradient) = seen[number]
+        assert called == [own] * 5
+        assert gradient == [10.0 * number, 20.0 * number, 30.0 * number]
+
+
+def test_two_threads_may_be_in_hooks_at_once(session: gradwire.Session) -> None:
+    met = threading.Barrier(2, timeout=30)
+    results = {}
+
+    def work(number: int) -> None:
+        with session:
+            x = gradwire.tensor([float(number)], requires_grad=True)
+            x.register_hook(lambda g: (met.wait(), g * 2)[1])
+            (x * x).sum().backward()
+            results[number] = x.grad.tolist()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert results == {1: [4.0], 2: [8.0]}
+
+
+def test_a_hook_goes_with_its_tensor(session: gradwire.Session) -> None:
+    x = _leaf(session)
+    for _ in range(5):
+        y = x * 2
+        y.register_hook(lambda g: None)
+        y.sum().backward()
+        del y
+    gc.collect()
+    session.sync()
+    session.describe()
+    assert not session.hooks
+
+
+def test_a_removed_hook_is_forgotten_and_backward_waits_no_more(deferring: gradwire.Session) -> None:
+    x = _leaf(deferring)
+    handle = x.register_hook(lambda g: None)
+    x.sum().backward()
+    handle.remove()
+    deferring.sync()
+    assert not deferring.hooks
+
+
+def test_a_failed_backward_leaves_nothing_suspended(session: gradwire.Session) -> None:
+    x = _leaf(session)
+    session.sync()
+    gc.collect()
+    held = session.describe()
+
+    def hook(g: gradwire.Tensor) -> None:
+        raise KeyError
+
+    x.register_hook(hook)
+    for _ in range(3):
+        with pytest.raises(KeyError):
+            (x.exp() * x).sum().backward()
+    gc.collect()
+    now = session.describe()
+    assert (now.tensor_count, now.bytes) == (held.tensor_count, held.bytes)
+
+
+def test_a_client_that_runs_no_hooks_is_refused(session: gradwire.Session) -> None:
+    x = _leaf(session)
+    x.register_hook(lambda g: g * 2)
+    y = (x * x).sum()
+    request = commands_pb2.BackwardRequest(tensors=[y._id], retain_graph=True)
+    with pytest.raises(NotImplementedError, match="hook"):
+        session.wait(service_pb2.Command(backward=request))
+    assert x.grad is None
+    y.backward()
+    assert x.grad.tolist() == [4.0, 8.0, 12.0]
+
+
+def test_a_backward_that_does_not_wait_cannot_be_gone_on_with(session: gradwire.Session) -> None:
+    from gradwire.v1 import hooks_pb2
+
+    with pytest.raises(ValueError, match="no backward 77 waits"):
+        session.wait(service_pb2.Command(resume_backward=hooks_pb2.ResumeBackwardRequest(backward=77)))
+
+
+def test_a_hook_in_a_compiled_function_is_refused(deferring: gradwire.Session) -> None:
+    x = _leaf(deferring)
+
+    @gradwire.compile
+    def step(x: gradwire.Tensor) -> gradwire.Tensor:
+        y = x * 2
+        y.register_hook(lambda g: g)
+        return y.sum()
+
+    with pytest.raises(NotImplementedError, match="hook"):
+        step(x)
