@@ -3,7 +3,8 @@
 Whoever waits for an answer reads the stream himself. grpc's public stream would put two threads in between, one that
 takes requests from an iterator and one that hands out events, and wake the waiting thread for both: a round trip
 costs a third less without. So a link drives the call as grpc's own blocking unary calls do, by the layer below, and
-all that is known here of that layer is in `_Call`.
+all that is known here of that layer is in `_LowerCall`. That layer is grpc's own and may change: where it is not as
+expected, links use the public stream (`_PublicCall`), slower and otherwise the same.
 
 A link that broke is not mended. The session opens the next one and sends again what was not answered.
 """
@@ -11,12 +12,14 @@ A link that broke is not mended. The session opens the next one and sends again 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections import deque
-from typing import Any
+from collections.abc import Iterator
+from queue import SimpleQueue
+from typing import Any, Protocol
 
 import grpc
-from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
 from gradwire import _wire
 from gradwire._errors import GradwireError, make_error
@@ -24,12 +27,20 @@ from gradwire._status import error_of_status
 from gradwire.v1 import errors_pb2 as pb
 from gradwire.v1 import service_pb2
 
-_METHOD = b"/gradwire.v1.AutogradService/Stream"
+cygrpc: Any
+try:
+    from grpc._cython import cygrpc  # type: ignore[attr-defined, no-redef]
+except ImportError:
+    cygrpc = None
+
+_METHOD = "/gradwire.v1.AutogradService/Stream"
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 # Statuses that a connection's end leaves, if they carry no reason of ours.
 _BREAKS = frozenset(
     (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED)
 )
+# What tells that the lower layer is not the one that is known here.
+_UNLIKE = (AttributeError, TypeError)
 
 
 class LinkBroken(Exception):
@@ -40,10 +51,37 @@ class LinkBroken(Exception):
         self.error = error
 
 
-class _Call:
+class _Call(Protocol):
+    """A stream whose events are taken by who waits for them: one thread at a time. `send` is for any."""
+
+    messages: deque[bytes]
+    #: The status code, details and trailers it ended with.
+    status: tuple[grpc.StatusCode, str, Any] | None
+
+    @property
+    def sending(self) -> bool:
+        """Whether a message is not off yet."""
+
+    def send(self, message: bytes) -> None:
+        """Send a message once those before it are off."""
+
+    def expect(self) -> None:
+        """Ask for a message, if that was not done yet."""
+
+    def take_event(self) -> None:
+        """Wait for something to end. Ctrl-C ends the call."""
+
+    def cancel(self) -> None:
+        """End it; its last events come soon."""
+
+    def drain(self) -> None:
+        """Take the last events of a call that was ended, which frees it."""
+
+
+class _LowerCall:
     """A stream by grpc's lower layer: operations are started, and their ends come as events to who asks for them.
 
-    One send and one receive are under way at most. `events` is for one thread at a time; `send` is for any.
+    One send and one receive are under way at most.
     """
 
     def __init__(self, channel: grpc.Channel) -> None:
@@ -52,23 +90,20 @@ class _Call:
         begin = (((metadata, status), None), ((initial,), None))
         lower: Any = channel
         # Raises ValueError if the channel is closed.
-        self._call = lower._channel.segregated_call(0, _METHOD, None, None, None, None, begin, None)
+        self._call = lower._channel.segregated_call(0, _METHOD.encode(), None, None, None, None, begin, None)
         self._lock = threading.Lock()
         self._out: deque[bytes] = deque()
         self._pending = len(begin)
         self._sending = False
         self._receiving = False
         self.messages: deque[bytes] = deque()
-        #: The status code, details and trailers it ended with.
         self.status: tuple[grpc.StatusCode, str, Any] | None = None
 
     @property
     def sending(self) -> bool:
-        """Whether a message is not off yet."""
         return self._sending
 
     def send(self, message: bytes) -> None:
-        """Send a message once those before it are off."""
         with self._lock:
             if self._sending:
                 self._out.append(message)
@@ -76,14 +111,12 @@ class _Call:
                 self._sending = self._start(cygrpc.SendMessageOperation(message, 0))
 
     def expect(self) -> None:
-        """Ask for a message, if that was not done yet."""
         if not self._receiving:
             with self._lock:
                 self._receiving = self._start(cygrpc.ReceiveMessageOperation(0))
 
     def take_event(self) -> None:
-        """Wait for something to end. Ctrl-C ends the call, for grpc gives it up then."""
-        try:
+        try:  # grpc gives the call up when Ctrl-C falls into this
             event = self._call.next_event()
         except BaseException:
             with self._lock:
@@ -119,13 +152,98 @@ class _Call:
         return not self._pending
 
     def cancel(self) -> None:
-        """End it; its last events come soon."""
-        self._call.cancel(cygrpc.StatusCode.cancelled, "given up")
+        self._call.cancel(grpc.StatusCode.CANCELLED.value[0], "given up")
 
     def drain(self) -> None:
-        """Take the last events of a call that was ended, which frees it."""
         while not self.over:
             self.take_event()
+
+    def abandon(self) -> None:
+        """Its events are not understood: end it without them."""
+        with contextlib.suppress(ValueError, *_UNLIKE):
+            self.cancel()
+        self._pending = 0
+        self.status = (grpc.StatusCode.CANCELLED, "given up", ())
+
+
+class _PublicCall:
+    """A stream by grpc's public API, whose threads take requests out of a queue and bring the answers."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._requests: SimpleQueue[bytes | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._unsent = 0
+        self._events = threading.Semaphore(0)
+        self.messages: deque[bytes] = deque()
+        self.status: tuple[grpc.StatusCode, str, Any] | None = None
+        # Raises ValueError if the channel is closed.
+        method: Any = channel.stream_stream(_METHOD)
+        self._call = method(self._outgoing())
+        threading.Thread(target=self._read, name="gradwire-link", daemon=True).start()
+
+    @property
+    def sending(self) -> bool:
+        return self._unsent > 0
+
+    def send(self, message: bytes) -> None:
+        with self._lock:
+            self._unsent += 1
+        self._requests.put(message)
+
+    def expect(self) -> None:
+        """Answers come unasked; there are no more of them than batches under way."""
+
+    def take_event(self) -> None:
+        try:
+            self._events.acquire()
+        except BaseException:
+            self.cancel()
+            raise
+
+    def cancel(self) -> None:
+        self._call.cancel()
+
+    def drain(self) -> None:
+        while self.status is None:
+            self.take_event()
+
+    def _outgoing(self) -> Iterator[bytes]:
+        while (message := self._requests.get()) is not None:
+            yield message
+            with self._lock:  # the next one is asked for when this one is off
+                self._unsent -= 1
+            self._events.release()
+
+    def _read(self) -> None:
+        call = self._call
+        try:
+            for message in call:
+                self.messages.append(message)
+                self._events.release()
+        except grpc.RpcError:
+            pass  # told by `status`
+        finally:
+            self._requests.put(None)
+            self.status = (call.code(), call.details() or "", call.trailing_metadata() or ())
+            self._events.release()
+
+
+_lower_works = cygrpc is not None
+
+
+def _open_call(channel: grpc.Channel) -> _Call:
+    if _lower_works:
+        try:
+            return _LowerCall(channel)
+        except _UNLIKE:
+            _do_without_lower()
+    return _PublicCall(channel)
+
+
+def _do_without_lower() -> None:
+    global _lower_works
+    _lower_works = False
+    logging.getLogger("gradwire").debug("grpc %s: streams go by the public API", grpc.__version__, exc_info=True)
 
 
 class Link:
@@ -133,7 +251,7 @@ class Link:
 
     def __init__(self, channel: grpc.Channel, address: str) -> None:
         self._address = address
-        self._call = _Call(channel)
+        self._call = _open_call(channel)
         self._reading = threading.Lock()
 
     def attach(
@@ -143,8 +261,15 @@ class Link:
         attach = service_pb2.StreamAttach(
             session_id=session_id, writer=writer, attempt=attempt, epoch=epoch, acknowledged_seq=acknowledged
         )
-        self.send(service_pb2.StreamRequest(attach=attach).SerializeToString())
-        response = self.receive()
+        try:
+            self.send(service_pb2.StreamRequest(attach=attach).SerializeToString())
+            response = self.receive()
+        except _UNLIKE as error:  # here all of the lower layer is used for the first time
+            if not isinstance(self._call, _LowerCall):
+                raise
+            self._call.abandon()
+            _do_without_lower()
+            raise LinkBroken(make_error(pb.REASON_INTERNAL, f"grpc's stream: {error}", 13)) from None
         if not response.HasField("attached"):
             raise self._unexpected(response)
         return response
@@ -195,7 +320,7 @@ class Link:
 
     def drop(self) -> None:
         """Give it up; whoever waits for it is woken."""
-        with contextlib.suppress(ValueError):  # it has ended
+        with contextlib.suppress(ValueError, *_UNLIKE):  # it has ended
             self._call.cancel()
         if self._reading.acquire(blocking=False):
             try:
