@@ -89,9 +89,10 @@ def _cov(d: Draw) -> Any:
     if d.chance(0.4):
         kwargs["correction"] = d.int(0, 2)
     if d.chance(0.3):
+        x.grad = False  # PyTorch subtracts in place, which a leaf refuses
         kwargs["fweights"] = d.tensor((count,), "int64", 1, 4)
     if d.chance(0.3):
-        x.grad = False  # PyTorch divides by weights in place, which a leaf refuses
+        x.grad = False
         kind = x.dtype if x.dtype in FLOATS else "float32" if x.dtype in WHOLE else "float64"
         kwargs["aweights"] = d.tensor((count,), kind, 0.2, 3, grad=False, odd=0.0)
     return a(x, **kwargs)

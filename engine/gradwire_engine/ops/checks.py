@@ -74,12 +74,12 @@ def fit_number(value: Any, dtype: DType) -> Any:
 
     Raises EngineError: RUNTIME for one that is out of range or, for a real dtype, has an imaginary part.
     """
+    if dtype == dtypes.bool_:
+        return bool(value)
     if isinstance(value, complex) and dtype.kind != "c":
         if value.imag:
             raise _overflow(value, dtype)
         value = value.real
-    if dtype == dtypes.bool_:
-        return bool(value)
     if dtypes.category(dtype) == dtypes.INT:
         limits = np.iinfo(dtype)
         if not math.isfinite(value) or not (limits.min or -limits.max) <= value <= limits.max:

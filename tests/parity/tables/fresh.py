@@ -13,6 +13,7 @@ case(
     order=0,
     half=False,
 )
+case("full", s((2,), 1j, dtype=D("bool")), order=0)
 case("sinc", in_dtype("float64", Z))
 case(
     "adaptive_avg_pool2d", edge(t(1, 4, 4, values=[INF, *range(15)]), (2, 3)), torch=F + "adaptive_avg_pool2d", order=0
