@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test check stubs generate bench bench-gate clean
+.PHONY: help demo test fuzz check stubs generate bench bench-gate clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -25,6 +25,9 @@ demo: $(VENV)/.installed-demo ## train a network on handwritten digits over gRPC
 
 test: $(VENV)/.installed-test ## run all tests
 	$(BIN)/python -m pytest -n auto
+
+fuzz: $(VENV)/.installed-test ## hold fresh random calls of the ops against PyTorch
+	GRADWIRE_FUZZ_SEED=fresh GRADWIRE_FUZZ_CALLS=40 $(BIN)/python -m pytest -n auto tests/parity/test_fuzz.py
 
 check: $(VENV)/.installed-dev ## lint, type-check, and compare generated files with their sources
 	$(BIN)/ruff check

@@ -11,7 +11,8 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from gradwire._errors import GradwireError, make_error
@@ -114,35 +115,40 @@ class Delivery:
                 self.drop()
                 raise
 
-    def receive(self, until: float | None = None) -> service_pb2.RunResponse:
-        """Wait for the oldest batch's answer, to be followed by `settle`. Raises GradwireError when all is lost.
+    def receive(self, until: float | None = None) -> tuple[list[Flight], service_pb2.RunResponse]:
+        """Wait for the oldest batch's answer, or that of the oldest few, which tells of the last of them alone.
+
+        To be followed by `settle`. Raises GradwireError when all is lost.
 
         Whoever drops the link ends the wait, with WaitOver if `until`, by time.monotonic(), is over. Where the wait or
         what follows it is interrupted, `drop` must be called: the answer comes again.
         """
-        flight = self.flights[0]
         while True:
             if until is not None and time.monotonic() >= until:
                 raise WaitOver
             link = self._link or self._open()
             try:
-                response, credit = link.receive_batch()
+                message = link.receive_batch()
             except LinkBroken as broken:
                 self._lost(broken.error)
                 continue
-            if response.applied_seq < flight.last:
+            answered = list(islice(self.flights, message.batches or 1))
+            response = message.batch
+            if response.applied_seq < answered[-1].last:
                 raise make_error(
                     pb.REASON_INTERNAL,
-                    f"the server answered commands through {response.applied_seq} in place of {flight.last}",
+                    f"the server answered commands through {response.applied_seq} in place of {answered[-1].last}",
                     13,
                 )
             with self._lock:
-                self._credit += credit
-            return response
+                self._credit += message.credit_bytes
+            return answered, response
 
-    def settle(self) -> None:
-        """The oldest batch's answer has been handed out."""
-        self.acknowledged = self.flights.popleft().last
+    def settle(self, answered: Sequence[Flight]) -> None:
+        """The answers of these batches, the oldest, have been handed out."""
+        for flight in answered:
+            self.flights.popleft()
+            self.acknowledged = flight.last
         self._failing_since = None
 
     def acknowledge(self) -> None:

@@ -259,8 +259,9 @@ class Link:
     ) -> service_pb2.StreamResponse:
         """Say whose stream it is; the answer says where it goes on. Raises GradwireError, LinkBroken."""
         attach = service_pb2.StreamAttach(
-            session_id=session_id, writer=writer, attempt=attempt, epoch=epoch, acknowledged_seq=acknowledged
-        )
+            session_id=session_id, writer=writer, attempt=attempt, epoch=epoch, acknowledged_seq=acknowledged,
+            joined_answers=True,
+        )  # fmt: skip
         try:
             self.send(service_pb2.StreamRequest(attach=attach).SerializeToString())
             response = self.receive()
@@ -306,12 +307,12 @@ class Link:
             data = call.messages.popleft()
         return service_pb2.StreamResponse.FromString(data)
 
-    def receive_batch(self) -> tuple[service_pb2.RunResponse, int]:
-        """Wait for the next batch's answer; with it the bytes of credit that came since the last."""
+    def receive_batch(self) -> service_pb2.StreamResponse:
+        """Wait for the next answer of a batch, or of several."""
         response = self.receive()
         if not response.HasField("batch"):
             raise self._unexpected(response)
-        return response.batch, response.credit_bytes
+        return response
 
     @property
     def alive(self) -> bool:

@@ -44,6 +44,7 @@ _MOST_RELEASES = 65_536
 _LAST_PATIENCE_SECONDS = 3.0  # with a server that cannot be reached, when closing
 # A release has eight bytes; a batch has this many besides its commands, at most.
 _BATCH_HEAD = 64
+_NOTHING = service_pb2.RunResponse()
 # What a call may bring along besides its words, where commands of another kind stand on its sides.
 _CALLS_HEAD = 16
 _IDS_PER_WRITER = 40
@@ -338,10 +339,13 @@ class Session:
             if ticket is not None and ticket.result is not None:
                 return
             try:
-                response = delivery.receive(until)
+                answered, response = delivery.receive(until)
                 with shielded():
-                    self._hand_out(delivery.flights[0], response)
-                    delivery.settle()
+                    *silent, last = answered
+                    for flight in silent:
+                        self._hand_out(flight, _NOTHING)
+                    self._hand_out(last, response)
+                    delivery.settle(answered)
             except GradwireError as error:
                 self._give_up(error)
                 self._refuse_if_unusable()

@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
@@ -29,8 +30,12 @@ _MOST_AT_ONCE = 16
 _LEAST_WINDOW = 16 * MIB
 _BATCH_IN = service_pb2.StreamRequest.BATCH_FIELD_NUMBER
 _BATCH_OUT = service_pb2.StreamResponse.BATCH_FIELD_NUMBER
+_BATCHES = service_pb2.StreamResponse.BATCHES_FIELD_NUMBER
 _CREDIT = service_pb2.StreamResponse.CREDIT_BYTES_FIELD_NUMBER
 _WRITER = service_pb2.RunRequest.WRITER_FIELD_NUMBER
+# Batches that one message answers at most: few enough that the client never waits for one that is done.
+_MOST_JOINED = 4
+_NO_RESULTS = 40  # bytes that an answer without results has at most
 _SMALL = 1 << 16  # bytes of a message that is parsed on the event loop
 
 
@@ -59,6 +64,7 @@ class Stream:
         self.session_id = ""
         self.writer = 0
         self.attempt = 0
+        self.joins = False  # whether one message may answer several batches
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._batches: deque[Batch] = deque()  # read and not answered, the oldest first
         self._held = 0  # their bytes
@@ -100,6 +106,7 @@ class Stream:
             raise Refusal("MALFORMED", "a stream begins with a message that has attach")
         attach = message.attach
         self.session_id, self.writer, self.attempt = attach.session_id, attach.writer, attach.attempt
+        self.joins = attach.joined_answers
         # An empty batch has its place in the session's order: what it answers is true of all that was sent before.
         run = service_pb2.RunRequest(writer=attach.writer, epoch=attach.epoch, acknowledged_seq=attach.acknowledged_seq)
         self.front.streams.add(self)
@@ -180,8 +187,9 @@ class Stream:
         self._work.set()
 
     async def _write(self) -> None:
-        """Write answers in the order of their batches."""
+        """Write answers in the order of their batches, joined where that spares the client a message."""
         batches, write = self._batches, self.context.write
+        joined = size = 0
         while True:
             while not batches:
                 self._work.clear()
@@ -189,9 +197,21 @@ class Stream:
             batch = batches[0]
             answer = await batch.answer
             if batch.answered:
-                credit = varint_field(_CREDIT, batch.size)
-                await write(b"".join((bytes_field(_BATCH_OUT, len(answer)), answer, credit)))
+                joined, size = joined + 1, size + batch.size
+                if joined == _MOST_JOINED or not self._can_wait(answer):
+                    more = varint_field(_CREDIT, size) + (varint_field(_BATCHES, joined) if joined > 1 else b"")
+                    await write(b"".join((bytes_field(_BATCH_OUT, len(answer)), answer, more)))
+                    joined = size = 0
             self._finish()
+
+    def _can_wait(self, answer: bytes) -> bool:
+        """Whether the oldest batch's answer has nothing to tell that the next one's will not tell as well."""
+        return (
+            self.joins
+            and len(answer) <= _NO_RESULTS
+            and any(batch.answered for batch in islice(self._batches, 1, None))
+            and not service_pb2.RunResponse.FromString(answer).results
+        )
 
     def _finish(self) -> None:
         """The oldest batch is answered, or nobody is there to be."""

@@ -16,13 +16,13 @@ def posted(deferring, monkeypatch):
     commands = []
     original = deferring.flush
 
-    def flush():
+    def flush(until=None):
         commands.extend(
             _wire.calls_command([data]) if is_call else data
             for data, record, is_call in deferring.buffer
             if not hasattr(record, "result")
         )
-        original()
+        original(until)
 
     monkeypatch.setattr(deferring, "flush", flush)
     return commands

@@ -1,12 +1,15 @@
 """Fresh random calls of every op drawn for: the client over the embedded server answers as PyTorch does.
 
-Each run draws other calls; a failure prints the seed, and GRADWIRE_FUZZ_SEED repeats it. GRADWIRE_FUZZ_CALLS says how
-many calls an op gets. Where the two are known to differ, KNOWN says why: at most 2 % of the ops.
+GRADWIRE_FUZZ_SEED says which calls are drawn: a number, or "fresh" for others in each run (`make fuzz`); a failure
+prints it. GRADWIRE_FUZZ_CALLS says how many calls an op gets. Where the two are known to differ, KNOWN says why: at
+most 2 % of the ops.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import zlib
 from collections.abc import Iterator
 
@@ -17,7 +20,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is what is compared with")
 
 from tests.parity import fuzz, fuzz_calls  # noqa: E402
 
-SEED = int(os.environ.get("GRADWIRE_FUZZ_SEED", np.random.SeedSequence().entropy % (1 << 32)))  # type: ignore[operator]
+_GIVEN = os.environ.get("GRADWIRE_FUZZ_SEED", "1")
+SEED = secrets.randbits(32) if _GIVEN == "fresh" else int(_GIVEN)
 CALLS = int(os.environ.get("GRADWIRE_FUZZ_CALLS", "8"))
 # How many of an op's calls may differ: rounding at ties, derivatives at nan.
 TOLERATED = 1
@@ -63,6 +67,15 @@ def test_a_wrong_answer_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "requires_grad" in fuzz.compare(("sinc", (x,), {}))
     monkeypatch.setattr(gradwire, "diag", lambda value: value, raising=False)
     assert "no error" in fuzz.compare(("diag", (fuzz.Made(np.zeros((1, 1, 1)), "float64", "plain", False),), {}))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _session() -> Iterator[None]:
+    """A default session of its own, whatever other tests have closed."""
+    import gradwire
+
+    with contextlib.closing(gradwire.connect()):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradwire.v1 import commands_pb2 as c
-from gradwire.v1 import errors_pb2, service_pb2, types_pb2
+from gradwire.v1 import errors_pb2, programs_pb2, service_pb2, types_pb2
 from tests.server.harness import Id, Remote, Running, argument, command, op, payload, refused
 
 NOWHERE = 999_999
@@ -59,6 +59,10 @@ REQUESTS: dict[str, Any] = {
     "Cancel": service_pb2.CancelRequest(),
     "Download": service_pb2.DownloadRequest(transfer_id="x"),
     "Upload": service_pb2.UploadStart(total_bytes=4),
+    "Share": service_pb2.ShareRequest(nonce="12345678", upload=service_pb2.UploadStart(total_bytes=4)),
+    "Stream": service_pb2.StreamAttach(writer=1),
+    "RegisterProgram": programs_pb2.RegisterProgramRequest(),
+    "RunProgram": programs_pb2.RunProgramRequest(),
 }
 
 
@@ -69,6 +73,10 @@ def send(session: Remote, method: str, request: Any, session_id: str) -> tuple[s
     call = getattr(session.stub, method)
     if method == "Upload":
         return refused(call, iter([service_pb2.UploadRequest(start=sent)]))
+    if method == "Share":
+        return refused(call, iter([sent]))
+    if method == "Stream":
+        return refused(call, iter([service_pb2.StreamRequest(attach=sent)]))
     return refused(call, sent)
 
 
@@ -270,7 +278,7 @@ TAKEN = {
     "TENSOR": "tensor", "TENSOR_OR_NUMBER": "tensor float integer boolean complex", "TENSORS": "tensors",
     "NUMBER": "float integer boolean complex", "FLOAT": "float integer", "INTEGER": "integer", "BOOLEAN": "boolean",
     "STRING": "string", "DTYPE": "dtype", "DEVICE": "string", "INTEGERS": "integers integer",
-    "FLOATS": "floats integers", "INDEX": "index",
+    "FLOATS": "floats integers", "INDEX": "index", "NUMBER_OR_STRING": "float integer boolean complex string",
 }  # fmt: skip
 
 
@@ -388,7 +396,7 @@ def test_other_commands_with_bad_arguments(filled: Remote, case: str) -> None:
 
 def test_message_over_the_cap(filled: Remote) -> None:
     for method, request in REQUESTS.items():
-        if method in ("Upload", "Download", "KeepAlive", "Cancel"):
+        if method in ("Upload", "Download", "Share", "Stream", "KeepAlive", "Cancel"):
             continue
         large = type(request).FromString(request.SerializeToString())
         large.session_id = filled.id

@@ -86,6 +86,27 @@ def test_batches_are_answered_in_their_order_though_sent_at_once(stream: Streami
         assert values(answer.results[1]) == [turn + 1.0]
 
 
+@pytest.mark.parametrize("joined", [False, True])
+def test_answers_are_joined_only_if_asked_and_only_where_they_tell_nothing(session: Remote, joined: bool) -> None:
+    stream = Streaming(session, joined_answers=joined)
+    stream.attached()
+    stream.run(1, create(1, 0.0))
+    quiet = command(op("add_", Id(1), 1.0), quiet=True)
+    for seq in range(2, 62):
+        stream.run(seq, *((read(1),) if seq % 10 == 1 else (quiet,)))
+    answered, credit, told = 0, 0, []
+    while answered < 61:
+        response = next(stream.call)
+        answered += response.batches or 1
+        credit += response.credit_bytes
+        told += [(result.seq, values(result)) for result in response.batch.results if result.HasField("read")]
+        assert response.batches <= (4 if joined else 1)
+        assert response.batch.applied_seq >= answered
+    assert answered == 61
+    assert told == [(seq, [seq - 1.0 - seq // 10]) for seq in range(11, 62, 10)]
+    stream.close()
+
+
 def test_a_stream_says_where_it_goes_on(session: Remote, stream: Streaming) -> None:
     stream.run(1, create(1, 5.0), add(1))
     stream.answer()

@@ -276,18 +276,20 @@ class StreamRequest(_message.Message):
     def __init__(self, attach: _Optional[_Union[StreamAttach, _Mapping]] = ..., batch: _Optional[_Union[RunRequest, _Mapping]] = ..., acknowledge: _Optional[_Union[StreamAcknowledge, _Mapping]] = ...) -> None: ...
 
 class StreamAttach(_message.Message):
-    __slots__ = ("session_id", "writer", "epoch", "acknowledged_seq", "attempt")
+    __slots__ = ("session_id", "writer", "epoch", "acknowledged_seq", "attempt", "joined_answers")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     WRITER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_SEQ_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    JOINED_ANSWERS_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     writer: int
     epoch: int
     acknowledged_seq: int
     attempt: int
-    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., epoch: _Optional[int] = ..., acknowledged_seq: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
+    joined_answers: bool
+    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., epoch: _Optional[int] = ..., acknowledged_seq: _Optional[int] = ..., attempt: _Optional[int] = ..., joined_answers: bool = ...) -> None: ...
 
 class StreamAcknowledge(_message.Message):
     __slots__ = ("acknowledged_seq",)
@@ -296,14 +298,16 @@ class StreamAcknowledge(_message.Message):
     def __init__(self, acknowledged_seq: _Optional[int] = ...) -> None: ...
 
 class StreamResponse(_message.Message):
-    __slots__ = ("attached", "batch", "credit_bytes")
+    __slots__ = ("attached", "batch", "credit_bytes", "batches")
     ATTACHED_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
     attached: StreamAttached
     batch: RunResponse
     credit_bytes: int
-    def __init__(self, attached: _Optional[_Union[StreamAttached, _Mapping]] = ..., batch: _Optional[_Union[RunResponse, _Mapping]] = ..., credit_bytes: _Optional[int] = ...) -> None: ...
+    batches: int
+    def __init__(self, attached: _Optional[_Union[StreamAttached, _Mapping]] = ..., batch: _Optional[_Union[RunResponse, _Mapping]] = ..., credit_bytes: _Optional[int] = ..., batches: _Optional[int] = ...) -> None: ...
 
 class StreamAttached(_message.Message):
     __slots__ = ("applied_seq", "durable_seq", "epoch")
