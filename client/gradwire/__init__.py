@@ -121,7 +121,7 @@ def __getattr__(name: str) -> _Any:
     else:
         ops = _import_module("gradwire._ops")
         if name_there not in ops.TORCH_NAMES:
-            raise AttributeError(f"module 'gradwire' has no attribute '{name}'")
+            raise _import_module("gradwire._absent").absent("gradwire", name, {*_HOMES, *ops.TORCH_NAMES})
         found = getattr(ops, name_there)
     globals()[name] = found
     return found

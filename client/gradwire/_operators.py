@@ -125,6 +125,33 @@ class Operators:
     def __rxor__(self, other: Any) -> Any:
         return _call("bitwise_xor", (self, other)) if _taken(other) else NotImplemented
 
+    def __lshift__(self, other: Any) -> Any:
+        return _call("bitwise_left_shift", (self, other)) if _taken(other) else NotImplemented
+
+    def __rlshift__(self, other: Any) -> Any:
+        return _call("bitwise_left_shift", (other, self)) if _taken(other) else NotImplemented
+
+    def __ilshift__(self, other: Any) -> Any:
+        return _call("bitwise_left_shift_", (self, other)) if _taken(other) else NotImplemented
+
+    def __rshift__(self, other: Any) -> Any:
+        return _call("bitwise_right_shift", (self, other)) if _taken(other) else NotImplemented
+
+    def __rrshift__(self, other: Any) -> Any:
+        return _call("bitwise_right_shift", (other, self)) if _taken(other) else NotImplemented
+
+    def __irshift__(self, other: Any) -> Any:
+        return _call("bitwise_right_shift_", (self, other)) if _taken(other) else NotImplemented
+
+    def __iand__(self, other: Any) -> Any:
+        return _call("bitwise_and_", (self, other)) if _taken(other) else NotImplemented
+
+    def __ior__(self, other: Any) -> Any:
+        return _call("bitwise_or_", (self, other)) if _taken(other) else NotImplemented
+
+    def __ixor__(self, other: Any) -> Any:
+        return _call("bitwise_xor_", (self, other)) if _taken(other) else NotImplemented
+
     def __eq__(self, other: object) -> Any:
         return _call("eq", (self, other)) if _taken(other) else NotImplemented
 

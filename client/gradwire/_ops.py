@@ -287,7 +287,9 @@ NUMBERS: dict[str, frozenset[str]] = {
     "addr": frozenset({'beta', 'alpha'}),
     "baddbmm": frozenset({'beta', 'alpha'}),
     "bitwise_and": frozenset({'input', 'other'}),
+    "bitwise_left_shift": frozenset({'input', 'other'}),
     "bitwise_or": frozenset({'input', 'other'}),
+    "bitwise_right_shift": frozenset({'input', 'other'}),
     "bitwise_xor": frozenset({'input', 'other'}),
     "bucketize": frozenset({'input'}),
     "clamp": frozenset({'min', 'max'}),
@@ -348,7 +350,7 @@ NUMBERS: dict[str, frozenset[str]] = {
     "where": frozenset({'input', 'other'}),
     "xlogy": frozenset({'input', 'other'}),
 }
-TORCH_NAMES = frozenset(['abs', 'absolute', 'acos', 'acosh', 'add', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'arccos', 'arccosh', 'arcsin', 'arcsinh', 'arctan', 'arctan2', 'arctanh', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'binomial', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'block_diag', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'celu', 'cholesky_inverse', 'cholesky_solve', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clip', 'clone', 'column_stack', 'combinations', 'complex', 'concat', 'concatenate', 'conj', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_trapezoid', 'deg2rad', 'det', 'detach', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dist', 'div', 'divide', 'dot', 'dsplit', 'dstack', 'einsum', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expm1', 'eye', 'fill', 'fix', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'ge', 'ger', 'greater', 'greater_equal', 'gt', 'hardshrink', 'heaviside', 'histc', 'hsplit', 'hstack', 'hypot', 'i0', 'igamma', 'igammac', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inverse', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'istft', 'kron', 'kthvalue', 'le', 'lerp', 'less', 'less_equal', 'lgamma', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logspace', 'logsumexp', 'lt', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mm', 'mode', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'ne', 'neg', 'negative', 'nonzero', 'norm', 'normal', 'not_equal', 'ones', 'ones_like', 'outer', 'permute', 'poisson', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'remainder', 'renorm', 'repeat_interleave', 'reshape', 'resolve_conj', 'roll', 'rot90', 'round', 'row_stack', 'rsqrt', 'rsub', 'scalar_tensor', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'sgn', 'sigmoid', 'sign', 'signbit', 'sin', 'sinc', 'sinh', 'slice_scatter', 'slogdet', 'softmax', 'sort', 'split', 'split_with_sizes', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'stft', 'sub', 'subtract', 'sum', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tensor_split', 'tensordot', 'threshold', 'tile', 'topk', 'trace', 'transpose', 'trapezoid', 'trapz', 'tril', 'tril_indices', 'triu', 'triu_indices', 'true_divide', 'trunc', 'unbind', 'unflatten', 'unique', 'unique_consecutive', 'unsafe_chunk', 'unsafe_split', 'unsafe_split_with_sizes', 'unsqueeze', 'var', 'var_mean', 'vdot', 'view_as_complex', 'view_as_real', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like'])
+TORCH_NAMES = frozenset(['abs', 'absolute', 'acos', 'acosh', 'add', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'allclose', 'amax', 'amin', 'aminmax', 'angle', 'any', 'arange', 'arccos', 'arccosh', 'arcsin', 'arcsinh', 'arctan', 'arctan2', 'arctanh', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'baddbmm', 'bernoulli', 'bincount', 'binomial', 'bitwise_and', 'bitwise_left_shift', 'bitwise_not', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bmm', 'broadcast_tensors', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cdist', 'ceil', 'celu', 'cholesky_inverse', 'cholesky_solve', 'chunk', 'clamp', 'clamp_max', 'clamp_min', 'clip', 'clone', 'column_stack', 'combinations', 'complex', 'concat', 'concatenate', 'conj', 'copysign', 'corrcoef', 'cos', 'cosh', 'count_nonzero', 'cov', 'cross', 'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_trapezoid', 'deg2rad', 'det', 'detach', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dist', 'div', 'divide', 'dot', 'dsplit', 'dstack', 'einsum', 'empty', 'empty_like', 'eq', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expm1', 'eye', 'fill', 'fix', 'flatten', 'flip', 'fliplr', 'flipud', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'full', 'full_like', 'gather', 'gcd', 'ge', 'ger', 'greater', 'greater_equal', 'gt', 'hardshrink', 'heaviside', 'histc', 'hsplit', 'hstack', 'hypot', 'i0', 'igamma', 'igammac', 'imag', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inverse', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'isreal', 'istft', 'kron', 'kthvalue', 'lcm', 'ldexp', 'le', 'lerp', 'less', 'less_equal', 'lgamma', 'linspace', 'log', 'log10', 'log1p', 'log2', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logspace', 'logsumexp', 'lt', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'max', 'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum', 'mm', 'mode', 'moveaxis', 'movedim', 'msort', 'mul', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'ne', 'neg', 'negative', 'nextafter', 'nonzero', 'norm', 'normal', 'not_equal', 'ones', 'ones_like', 'outer', 'permute', 'poisson', 'polar', 'polygamma', 'positive', 'pow', 'prelu', 'prod', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint', 'randint_like', 'randn', 'randn_like', 'randperm', 'ravel', 'real', 'reciprocal', 'relu', 'remainder', 'renorm', 'repeat_interleave', 'reshape', 'resolve_conj', 'roll', 'rot90', 'round', 'row_stack', 'rsqrt', 'rsub', 'scalar_tensor', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'selu', 'sgn', 'sigmoid', 'sign', 'signbit', 'sin', 'sinc', 'sinh', 'slice_scatter', 'slogdet', 'softmax', 'sort', 'split', 'split_with_sizes', 'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean', 'stft', 'sub', 'subtract', 'sum', 'swapaxes', 'swapdims', 't', 'take', 'take_along_dim', 'tan', 'tanh', 'tensor_split', 'tensordot', 'threshold', 'tile', 'topk', 'trace', 'transpose', 'trapezoid', 'trapz', 'tril', 'tril_indices', 'triu', 'triu_indices', 'true_divide', 'trunc', 'unbind', 'unflatten', 'unique', 'unique_consecutive', 'unsafe_chunk', 'unsafe_split', 'unsafe_split_with_sizes', 'unsqueeze', 'var', 'var_mean', 'vdot', 'view_as_complex', 'view_as_real', 'vsplit', 'vstack', 'where', 'xlogy', 'zeros', 'zeros_like'])
 
 
 def H(input: Tensor) -> Tensor:
@@ -656,6 +658,11 @@ def bitwise_and(input: Tensor | Number, other: Tensor | Number) -> Tensor:
     return _call("bitwise_and", (input, other))
 
 
+def bitwise_left_shift(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+    """input's bits moved up by other places; nothing is left of them beyond the width (torch.bitwise_left_shift)."""
+    return _call("bitwise_left_shift", (input, other))
+
+
 def bitwise_not(input: Tensor) -> Tensor:
     """All bits flipped; for bools, not (torch.bitwise_not)."""
     return _call("bitwise_not", (input,))
@@ -664,6 +671,11 @@ def bitwise_not(input: Tensor) -> Tensor:
 def bitwise_or(input: Tensor | Number, other: Tensor | Number) -> Tensor:
     """Bits set in either (torch.bitwise_or)."""
     return _call("bitwise_or", (input, other))
+
+
+def bitwise_right_shift(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+    """input's bits moved down by other places, keeping the sign (torch.bitwise_right_shift)."""
+    return _call("bitwise_right_shift", (input, other))
 
 
 def bitwise_xor(input: Tensor | Number, other: Tensor | Number) -> Tensor:
@@ -1356,6 +1368,11 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | Number, full:
     return _call("gaussian_nll_loss", (input, target, var, full, eps, reduction))
 
 
+def gcd(input: Tensor, other: Tensor) -> Tensor:
+    """The greatest common divisor of whole numbers (torch.gcd)."""
+    return _call("gcd", (input, other))
+
+
 def ge(input: Tensor, other: Tensor | Number) -> Tensor:
     """input >= other, elementwise (torch.ge)."""
     return _call("ge", (input, other))
@@ -1588,6 +1605,11 @@ def isposinf(input: Tensor) -> Tensor:
     return _call("isposinf", (input,))
 
 
+def isreal(input: Tensor) -> Tensor:
+    """Where it has no imaginary part: everywhere, if the dtype is real (torch.isreal)."""
+    return _call("isreal", (input,))
+
+
 def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False) -> Tensor:
     """The signal of which `stft` with the same arguments gives the input (torch.istft).
 
@@ -1629,6 +1651,16 @@ def layer_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Ten
     normalized_shape: their sizes; weight, bias: of that shape. Raises EngineError: RUNTIME.
     """
     return _call("layer_norm", (input, normalized_shape, weight, bias, eps))
+
+
+def lcm(input: Tensor, other: Tensor) -> Tensor:
+    """The least common multiple of whole numbers (torch.lcm)."""
+    return _call("lcm", (input, other))
+
+
+def ldexp(input: Tensor, other: Tensor) -> Tensor:
+    """input * 2**other (torch.ldexp)."""
+    return _call("ldexp", (input, other))
 
 
 def le(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -2346,6 +2378,11 @@ def new_ones(input: Tensor, size: int | Sequence[int], *, dtype: dtype | None = 
 def new_zeros(input: Tensor, size: int | Sequence[int], *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
     """Zeros of the input's dtype and device (torch.Tensor.new_zeros)."""
     return _call("new_zeros", (input, size), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
+
+
+def nextafter(input: Tensor, other: Tensor) -> Tensor:
+    """The floating number next to input towards other (torch.nextafter)."""
+    return _call("nextafter", (input, other))
 
 
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
@@ -3443,6 +3480,14 @@ class TensorMethods:
         """In-place form of `bitwise_and`."""
         return _call("bitwise_and_", (self, other))
 
+    def bitwise_left_shift(self, other: Tensor | Number) -> Tensor:
+        """See `gradwire.bitwise_left_shift`: input's bits moved up by other places; nothing is left of them beyond the width (torch.bitwise_left_shift)."""
+        return _call("bitwise_left_shift", (self, other))
+
+    def bitwise_left_shift_(self, other: Tensor | Number) -> Tensor:
+        """In-place form of `bitwise_left_shift`."""
+        return _call("bitwise_left_shift_", (self, other))
+
     def bitwise_not(self) -> Tensor:
         """See `gradwire.bitwise_not`: All bits flipped; for bools, not (torch.bitwise_not)."""
         return _call("bitwise_not", (self,))
@@ -3458,6 +3503,14 @@ class TensorMethods:
     def bitwise_or_(self, other: Tensor | Number) -> Tensor:
         """In-place form of `bitwise_or`."""
         return _call("bitwise_or_", (self, other))
+
+    def bitwise_right_shift(self, other: Tensor | Number) -> Tensor:
+        """See `gradwire.bitwise_right_shift`: input's bits moved down by other places, keeping the sign (torch.bitwise_right_shift)."""
+        return _call("bitwise_right_shift", (self, other))
+
+    def bitwise_right_shift_(self, other: Tensor | Number) -> Tensor:
+        """In-place form of `bitwise_right_shift`."""
+        return _call("bitwise_right_shift_", (self, other))
 
     def bitwise_xor(self, other: Tensor | Number) -> Tensor:
         """See `gradwire.bitwise_xor`: Bits set in exactly one (torch.bitwise_xor)."""
@@ -3819,6 +3872,14 @@ class TensorMethods:
         """See `gradwire.gather`: At each place of index the input's element there, at that position along dim (torch.gather)."""
         return _call("gather", (self, dim, index), (("sparse_grad", sparse_grad),))
 
+    def gcd(self, other: Tensor) -> Tensor:
+        """See `gradwire.gcd`: The greatest common divisor of whole numbers (torch.gcd)."""
+        return _call("gcd", (self, other))
+
+    def gcd_(self, other: Tensor) -> Tensor:
+        """In-place form of `gcd`."""
+        return _call("gcd_", (self, other))
+
     def ge(self, other: Tensor | Number) -> Tensor:
         """See `gradwire.ge`: input >= other, elementwise (torch.ge)."""
         return _call("ge", (self, other))
@@ -3971,6 +4032,10 @@ class TensorMethods:
         """See `gradwire.isposinf`: Where it is plus infinity (torch.isposinf)."""
         return _call("isposinf", (self,))
 
+    def isreal(self) -> Tensor:
+        """See `gradwire.isreal`: Where it has no imaginary part: everywhere, if the dtype is real (torch.isreal)."""
+        return _call("isreal", (self,))
+
     def istft(self, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False) -> Tensor:
         """See `gradwire.istft`: The signal of which `stft` with the same arguments gives the input (torch.istft)."""
         return _call("istft", (self, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex))
@@ -3982,6 +4047,22 @@ class TensorMethods:
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> Any:
         """See `gradwire.kthvalue`: The k-th smallest value along dim, and where it is (torch.kthvalue)."""
         return _call("kthvalue", (self, k, dim, keepdim), (), ('values', 'indices'))
+
+    def lcm(self, other: Tensor) -> Tensor:
+        """See `gradwire.lcm`: The least common multiple of whole numbers (torch.lcm)."""
+        return _call("lcm", (self, other))
+
+    def lcm_(self, other: Tensor) -> Tensor:
+        """In-place form of `lcm`."""
+        return _call("lcm_", (self, other))
+
+    def ldexp(self, other: Tensor) -> Tensor:
+        """See `gradwire.ldexp`: input * 2**other (torch.ldexp)."""
+        return _call("ldexp", (self, other))
+
+    def ldexp_(self, other: Tensor) -> Tensor:
+        """In-place form of `ldexp`."""
+        return _call("ldexp_", (self, other))
 
     def le(self, other: Tensor | Number) -> Tensor:
         """See `gradwire.le`: input <= other, elementwise (torch.le)."""
@@ -4278,6 +4359,14 @@ class TensorMethods:
     def new_zeros(self, *size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
         """See `gradwire.new_zeros`: Zeros of the input's dtype and device (torch.Tensor.new_zeros)."""
         return _call("new_zeros", (self, _sizes(size)), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
+
+    def nextafter(self, other: Tensor) -> Tensor:
+        """See `gradwire.nextafter`: The floating number next to input towards other (torch.nextafter)."""
+        return _call("nextafter", (self, other))
+
+    def nextafter_(self, other: Tensor) -> Tensor:
+        """In-place form of `nextafter`."""
+        return _call("nextafter_", (self, other))
 
     def nonzero(self, *, as_tuple: bool = False) -> tuple[Tensor, ...]:
         """See `gradwire.nonzero`: The positions of nonzero elements, one a row; or a tuple of one vector a dimension (torch.nonzero)."""

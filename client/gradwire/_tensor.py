@@ -10,11 +10,12 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from gradwire import _commands, _dtypes, _results, _values
+from gradwire._absent import absent
 from gradwire._call import _call, _sizes
 from gradwire._casts import Casts
 from gradwire._draws import Draws
@@ -61,6 +62,14 @@ class Tensor(Casts, Draws, InPlaceViews, Operators, TensorMethods, Handle):  # t
 
         made = legacy_tensor(args, **kwargs)
         return made if cls is Tensor else made._as_subclass(cls)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Only for what is not there: says what is nearest."""
+            if name.startswith("_"):
+                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name)
+            raise absent("Tensor", name, (one for one in dir(Tensor) if not one.startswith("_")))
 
     # What it is.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire import _ops
+from gradwire._absent import absent
 
 _PREFIX = "fft_"
 __all__ = [*sorted(name[len(_PREFIX) :] for name in vars(_ops) if name.startswith(_PREFIX))]
@@ -13,7 +14,7 @@ __all__ = [*sorted(name[len(_PREFIX) :] for name in vars(_ops) if name.startswit
 def __getattr__(name: str) -> Any:
     found = getattr(_ops, _PREFIX + name, None)
     if found is None:
-        raise AttributeError(f"module 'gradwire.fft' has no attribute '{name}'")
+        raise absent("gradwire.fft", name, __all__)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire import _ops
+from gradwire._absent import absent
 from gradwire._errors import GradwireRuntimeError
 
 # The server tells of a singular matrix as of any failure while it computes.
@@ -16,7 +17,7 @@ __all__ = ["LinAlgError", *sorted(name[len(_PREFIX) :] for name in vars(_ops) if
 def __getattr__(name: str) -> Any:
     found = getattr(_ops, _PREFIX + name, None)
     if found is None:
-        raise AttributeError(f"module 'gradwire.linalg' has no attribute '{name}'")
+        raise absent("gradwire.linalg", name, __all__)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire import _ops
+from gradwire._absent import absent
 
 _PREFIX = "special_"
 # PyTorch has these in both places; the second is their name there.
@@ -26,7 +27,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     found = getattr(_ops, _PREFIX + name, None) or getattr(_ops, _SHARED.get(name, _PREFIX + name), None)
     if found is None:
-        raise AttributeError(f"module 'gradwire.special' has no attribute '{name}'")
+        raise absent("gradwire.special", name, __all__)
     return found
 
 

@@ -22,7 +22,7 @@ from gradwire_engine.graph import AccumulateGrad, Edge, Fit, FunctionNode, Meta,
 from gradwire_engine.hooks import Ask, Due, Hooks, When, check_replaced, hooks_on, refuse_shape
 from gradwire_engine.ops.basic import cast, copied, real, sum_to_size
 from gradwire_engine.ops.shape import clone
-from gradwire_engine.refusals import check_writable
+from gradwire_engine.refusals import REFUSED, check_writable, explain_backward
 from gradwire_engine.tensor import Tensor, edge_of, retain_grad
 
 AnyNode: TypeAlias = "Node | AccumulateGrad"
@@ -373,7 +373,10 @@ class _Passage:
         for slot, formula, places, takes_all in plan.formulas:
             if node.op.list_place < 0 and not self._leads_on(node.edges[slot]):
                 continue
-            result = formula(whole if takes_all else gradient, *[values[place] for place in places])
+            try:
+                result = formula(whole if takes_all else gradient, *[values[place] for place in places])
+            except REFUSED as error:
+                raise explain_backward(node.op, gradient, values, error) from error
             if self.check_nan:
                 _refuse_nan(node, slot, result)
             if node.op.list_place >= 0:

@@ -130,6 +130,8 @@ class Op(Signature):
         outputs: tuple[str, ...] = (),
         differentiable_outputs: tuple[int, ...] | None = None,
         in_place: bool | None = None,
+        of_numbers: bool = False,
+        drops_grad: bool = False,
     ) -> None:
         """Declare an op.
 
@@ -138,9 +140,12 @@ class Op(Signature):
         view: True if results always share the first input's bytes, "maybe" if they may, "multiple" if
             there are several (their in-place changes are refused).
         node: the name of its graph node, PyTorch's; or a function of its arguments giving it.
-        outputs: names of several results; `differentiable_outputs` says which get gradients (all).
+        outputs: names of several results; `differentiable_outputs` says which get gradients (all); of a single result
+            that gets none, (), its in-place form gives zeros.
         in_place: whether there is a form that ends in an underscore; those that promote have one unless told.
         data_dependent: whether the results' shapes depend on values; or a function of the arguments telling.
+        of_numbers: whether it takes nothing but numbers, where each operand may be one.
+        drops_grad: whether a result of whole numbers just does not require grad, as a cast's; else that is refused.
         """
         super().__init__(function, name, skip=1)
         self.promotes = promote
@@ -160,11 +165,15 @@ class Op(Signature):
         self.writes_always = False
         self.check: Callable[..., None] | None = None
         self.lacking: tuple[str, str, str] | None = None
+        self.sizes: Callable[..., int] | None = None
+        self.drops_grad = drops_grad
+        kinds = {self.params[place].kind for place in self.tensor_places}
+        self.needs_tensor = kinds == {Kind.TENSOR_OR_NUMBER} and not of_numbers
 
     @property
     def differentiable(self) -> bool:
         """Whether gradients flow through it."""
-        return bool(self.formulas)
+        return bool(self.formulas) and self.differentiable_outputs != ()
 
     def grad(self, **formulas: Formula) -> Op:
         """Give the formulas of the differentiable inputs."""
@@ -209,6 +218,14 @@ class Op(Signature):
         """
         self.writer = writer
         self.writes_always = always
+        return self
+
+    def sized_by(self, sizes: Callable[..., int]) -> Op:
+        """Give a function of the arguments, arrays among them, that tells the result's bytes before it is computed.
+
+        Of elementwise ops (those that promote, or work in place) they are known.
+        """
+        self.sizes = sizes
         return self
 
     def getter(self, name: str) -> tuple[str, Any]:
@@ -321,20 +338,32 @@ class Op(Signature):
         if account.limit:
             if account.bytes > account.limit:
                 account.admit(1)
-            if self.promotes and several > 0:
+            if self.sizes is not None:
+                _admit(account, self.sizes, arrays)
+            elif several >= 0 and (self.promotes or self.has_in_place) and not self.view:
                 _admit_broadcast(account, arrays, self.tensor_places)
+        if several < 0 and self.needs_tensor:
+            self._refuse("received an invalid combination of arguments: one must be a tensor, not all numbers")
         result = self.compute(tuple(arrays))
         track = track and context.grad_enabled and bool(self.formulas)
         if type(result) is tuple or type(result) is list:
             return self._wrap_many(args, result, track, context)
         made = self._wrap(args, result, context)
-        if track and dtypes.is_differentiable(made.array.dtype):
+        if track and self._flows(made.array.dtype):
             node = made.node = self.record(args, (made,))
             node.command = context.command.number
             made.requires_grad = True
         if context.tracer is not None:
             context.tracer.applied(self, args, made)
         return made
+
+    def _flows(self, dtype: DType) -> bool:
+        """Whether gradients flow from a result of this dtype. Raises EngineError: RUNTIME where PyTorch refuses it."""
+        if self.differentiable_outputs == ():
+            return False
+        if not dtypes.is_differentiable(dtype) and not self.drops_grad:
+            raise EngineError(Reason.RUNTIME, f"Autograd not support dtype: {dtypes.TITLES[dtype]}", op=self.name)
+        return dtypes.is_differentiable(dtype)
 
     def _look_again(self, view: Tensor, context: Context) -> None:
         """A view may have another node, or flag, by now; that matters where the op will be recorded."""
@@ -447,7 +476,7 @@ class Op(Signature):
             kept.node, kept.index = target.node, target.index
             override = {first: Saved(kept, -1)}
         # Recorded before the change, so that edges and saved versions are those of the old value.
-        node = self.record(args, (target,), override) if track else None
+        node = self.record(args, (target,), override) if track and self.formulas else None
         try:
             if direct:
                 self.writer(np if cupy() is None else self._module(arrays), *arrays)  # type: ignore[misc]
@@ -674,10 +703,19 @@ def _shares_memory(array: Array, source: Array) -> bool:
     return bool(xp.may_share_memory(array, source))
 
 
+def _admit(account: Account, sizes: Callable[..., int], arrays: list[Any]) -> None:
+    """Ask for the bytes that an op foretells, if it can; what it cannot read it refuses, in its own words."""
+    try:
+        size = sizes(*arrays)
+    except (IndexError, TypeError, AttributeError, ValueError, ZeroDivisionError):
+        return
+    account.admit(size)
+
+
 def _admit_broadcast(account: Account, arrays: list[Any], places: tuple[int, ...]) -> None:
-    """Ask for the bytes of operands that broadcast to far more than they are."""
-    shapes = [arrays[place].shape for place in places if hasattr(arrays[place], "shape")]
-    if len(shapes) > 1 and math.prod(map(math.prod, shapes)) > _SMALL and len(set(shapes)) > 1:
+    """Ask for the bytes of an elementwise result, where they are worth it."""
+    shapes = {arrays[place].shape for place in places if hasattr(arrays[place], "shape")}
+    if math.prod(map(math.prod, shapes)) > _SMALL:
         try:
             shape = np.broadcast_shapes(*shapes)
         except ValueError:

@@ -22,6 +22,7 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import Node
 from gradwire_engine.kernels import BLOCK, LARGE, CrossEntropy, Kernel, in_blocks
 from gradwire_engine.op import Op
+from gradwire_engine.refusals import REFUSED
 from gradwire_engine.tensor import Storage, Tensor
 from gradwire_engine.tracing import Instr, NumRef, Ref, Reg, Tracer, is_entangled, leaves
 
@@ -578,10 +579,12 @@ class Plan:
             for call in remaining:
                 call()
             return self._finish(inputs)
-        except Exception:
+        except Exception as error:
             done = len(self.code) - operator.length_hint(remaining)
             self.failed_step = self.steps[done - 1] if done else None
-            raise
+            if isinstance(error, MemoryError) or not isinstance(error, REFUSED):
+                raise
+            raise EngineError(Reason.RUNTIME, f"a step of the program: {error}") from error
         finally:
             for place, count in self.changes.items():
                 for _ in range(count):

@@ -143,6 +143,12 @@ def check_result(name: str, target: Tensor, result: Any) -> None:
         )
 
 
+def explain_backward(op: Op, g: Any, values: list[Any], error: Exception) -> EngineError:
+    """The refusal for what the array module refused in an op's formula."""
+    found = explain(op, (g, *values), error)
+    return EngineError(found.reason, f"backward of {found.message}", **found.metadata)
+
+
 def explain(op: Op | Composite, args: tuple[Any, ...], error: Exception) -> EngineError:
     """PyTorch's refusal for what the array module refused."""
     given = [value for value in args if hasattr(value, "shape") and not isinstance(value, np.dtype)]

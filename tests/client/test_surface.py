@@ -1,8 +1,11 @@
 """The names: what gradwire has, PyTorch has too, and the forms of call that differ from an op's own."""
 
+import importlib
+
 import pytest
 
 import gradwire
+from gradwire._absent import PYTORCH
 from gradwire._ops import TORCH_NAMES, TensorMethods
 from gradwire.nn import functional
 from tests.client.oracle import agree
@@ -28,6 +31,37 @@ def test_every_promised_name_can_be_reached():
     assert all(callable(getattr(functional, name)) for name in functional.__all__)
     missing = [name for name in dir(gradwire) if not name.startswith("__") and not hasattr(gradwire, name)]
     assert missing == []
+
+
+def test_what_pytorch_has_and_gradwire_has_not_is_said_so():
+    for home, names in PYTORCH.items():
+        ours, theirs = _homes(home)
+        missing = [name for name in names.split() if not hasattr(theirs, name)]
+        here = [name for name in names.split() if hasattr(ours, name)]
+        assert (missing, here) == ([], []), home
+
+
+def _homes(home):
+    if home == "Tensor":
+        return gradwire.Tensor, torch.Tensor
+    path = home.split(".")[1:]
+    ours, theirs = importlib.import_module(home), torch
+    for part in path:
+        theirs = getattr(theirs, part)
+    return ours, theirs
+
+
+def test_a_name_that_is_not_here_names_the_nearest():
+    with pytest.raises(
+        NotImplementedError, match=r"PyTorch's op .* not supported here.*Did you mean: .*histc"
+    ) as refused:
+        gradwire.histogram  # noqa: B018
+    assert isinstance(refused.value, AttributeError)
+    with pytest.raises(AttributeError, match=r"no attribute 'sigmoidd'. Did you mean: .*sigmoid"):
+        gradwire.sigmoidd  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'Tensor' object has no attribute 'cumsumm'. Did you mean: .*cumsum"):
+        gradwire.ones(2).cumsumm  # noqa: B018
+    assert not hasattr(gradwire.ones(2), "to_sparse") and not hasattr(gradwire.linalg, "ldl_solve")
 
 
 @pytest.mark.usefixtures("session")

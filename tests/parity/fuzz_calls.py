@@ -58,6 +58,23 @@ def _xlogy(d: Draw) -> Any:
     return d.pick(a(x, y), a(x, y), a(x, 1.5), a(0.5, y))
 
 
+@calls("gcd", "lcm", "bitwise_left_shift", "bitwise_right_shift", order=0)
+def _whole_pairs(d: Draw) -> Any:
+    shape = d.shape()
+    return a(d.tensor(shape, d.dtype(EVERY if d.chance(0.1) else WHOLE)), d.tensor(d.broadcast(shape), d.dtype(WHOLE)))
+
+
+@calls("ldexp", "nextafter")
+def _pairs(d: Draw) -> Any:
+    shape = d.shape()
+    return a(d.tensor(shape), d.tensor(d.broadcast(shape)))
+
+
+@calls("isreal", order=0)
+def _isreal(d: Draw) -> Any:
+    return a(d.tensor(d.shape()))
+
+
 @calls("mvlgamma", "special.multigammaln")
 def _mvlgamma(d: Draw) -> Any:
     return a(d.tensor(d.shape(), low=3, high=6, odd=0.0, ties=0.0), d.int(1, 3))

@@ -5,12 +5,12 @@ Most are the ops themselves. Those here add what is no op: `inplace`, a dimensio
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradwire import _dtypes, _ops
+from gradwire._absent import absent
 from gradwire._call import _call
 from gradwire._create import tensor
 from gradwire._ops import (
@@ -670,6 +670,4 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
 
 
 def __getattr__(name: str) -> Any:
-    close = difflib.get_close_matches(name, __all__, n=3)
-    hint = f" Did you mean: {', '.join(close)}?" if close else ""
-    raise AttributeError(f"module 'gradwire.nn.functional' has no attribute '{name}'.{hint}", name=name)
+    raise absent("gradwire.nn.functional", name, __all__)

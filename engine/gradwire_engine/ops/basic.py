@@ -45,7 +45,7 @@ def _check_alpha(input: Array, alpha: Number) -> None:
         )
 
 
-@op(promote="same")
+@op(promote="same", of_numbers=True)
 def add(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number = 1) -> Array:
     """input + alpha * other (torch.add)."""
     if alpha != 1 or alpha is True:
@@ -89,7 +89,7 @@ def neg(xp: Any, input: Array) -> Array:
 neg.grad(input=lambda g: neg(g))
 
 
-@op(promote="same")
+@op(promote="same", of_numbers=True)
 def sub(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number = 1) -> Array:
     """input - alpha * other (torch.sub)."""
     if bool in (type(input), type(other)) or dtypes.bool_ in (
@@ -108,7 +108,7 @@ sub.into(lambda xp, input, other, alpha: xp.subtract(input, other if alpha == 1 
 sub.grad(input=lambda g: g, other=lambda g, alpha: neg(g) if alpha == 1 else g * -conj(alpha))
 
 
-@op(promote="same")
+@op(promote="same", of_numbers=True)
 def mul(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """input * other (torch.mul)."""
     return xp.multiply(input, other)
@@ -118,7 +118,7 @@ mul.into(lambda xp, input, other: xp.multiply(input, other, out=input))
 mul.grad(input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input))
 
 
-@op(name="_cast", node="ToCopyBackward0")
+@op(name="_cast", node="ToCopyBackward0", drops_grad=True)
 def cast(xp: Any, input: Array, dtype: DType) -> Array:
     """The values in another dtype, always a copy. Complex to real drops the imaginary part."""
     if input.dtype.kind == "c" and dtype.kind != "c" and dtype != dtypes.bool_:
@@ -126,6 +126,7 @@ def cast(xp: Any, input: Array, dtype: DType) -> Array:
     return input.astype(dtype)
 
 
+cast.sized_by(lambda input, dtype: input.size * dtype.itemsize)
 cast.grad(input=lambda g: g)  # fit() casts it back
 
 
@@ -263,6 +264,7 @@ def _row_sums(rows: Array) -> Array:
 
 
 @op(
+    of_numbers=True,
     promote=lambda input, other, rounding_mode: "same" if rounding_mode else "float",
     node=lambda input, other, rounding_mode: "DivBackward2" if rounding_mode else "DivBackward0",
 )

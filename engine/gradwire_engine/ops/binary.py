@@ -11,8 +11,8 @@ from gradwire_engine import dtypes
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
-from gradwire_engine.ops.basic import conj, div, neg, real, sub
+from gradwire_engine.op import Composite, op
+from gradwire_engine.ops.basic import _refuse_bools, conj, div, neg, real, sub
 from gradwire_engine.ops.checks import needs_tensor
 from gradwire_engine.ops.compare import eq, ge, gt, le, logical_and, logical_or, lt
 from gradwire_engine.ops.fill import where, zeros
@@ -112,14 +112,34 @@ def _log_of(number: Any, is_complex: bool) -> Any:
 pow.grad(input=_pow_input, exponent=_pow_exponent)
 
 
-@composite(in_place=True)
-def float_power(input: Array | Number, exponent: Array | Number) -> Array:
+class _FloatPower(Composite):
+    """Its in-place form takes only a base that has the result's dtype already."""
+
+    def in_place(self, args: tuple[Any, ...]) -> Tensor:
+        wanted = _float_power_type(args[:2])
+        if args[0].dtype != wanted:
+            base, result = dtypes.TITLES[args[0].dtype], dtypes.TITLES[wanted]
+            raise EngineError(
+                Reason.RUNTIME,
+                f"the base given to float_power_ has dtype {base} but the operation's result requires dtype {result}",
+            )
+        return super().in_place(args)
+
+
+def _float_power_type(values: tuple[Any, ...]) -> dtypes.DType:
+    is_complex = any(dtypes.category(dtypes.result_type(value)) == dtypes.COMPLEX for value in values)
+    return dtypes.complex128 if is_complex else dtypes.float64
+
+
+def _float_power(input: Array | Number, exponent: Array | Number) -> Array:
     """pow in double precision (torch.float_power)."""
     values = (input, exponent)
     needs_tensor("float_power", *values)
-    is_complex = any(dtypes.category(dtypes.result_type(value)) == dtypes.COMPLEX for value in values)
-    dtype = dtypes.complex128 if is_complex else dtypes.float64
+    dtype = _float_power_type(values)
     return pow(*(_cast(value, dtype) if hasattr(value, "dtype") else value for value in values))
+
+
+float_power = _FloatPower(_float_power, name="float_power", in_place=True)
 
 
 def _cast(value: Any, dtype: Any) -> Any:
@@ -146,7 +166,7 @@ def fmod(xp: Any, input: Array, other: Array | Number) -> Array:
     return xp.fmod(input, other)
 
 
-@op(promote="same", node="NotImplemented")
+@op(promote="same", node="NotImplemented", of_numbers=True)
 def floor_divide(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """The quotient rounded down; PyTorch has no derivative of it, and refuses in backward (torch.floor_divide)."""
     return div(input, other, rounding_mode="floor")
@@ -266,6 +286,7 @@ def rsub(xp: Any, input: Array, other: Array | Number, *, alpha: Number = 1) -> 
     return sub(other, input, alpha=alpha)
 
 
+rsub.checked_by(_refuse_bools)
 rsub.grad(input=lambda g, alpha: neg(g) * conj(alpha), other=lambda g: g)
 
 
@@ -417,6 +438,44 @@ def copysign(xp: Any, input: Array, other: Array | Number) -> Array:
 copysign.grad(input=lambda g, input, out: g * where(eq(input, 0), 0, out / input), other=lambda g: zeros(g))
 
 
+@op(promote="float")
+@through_float32
+def ldexp(xp: Any, input: Array, other: Array) -> Array:
+    """input * 2**other (torch.ldexp)."""
+    return xp.multiply(input, xp.power(xp.asarray(2, input.dtype), other))
+
+
+# Of whole exponents PyTorch takes the power as a whole number, 0 where they are negative.
+ldexp.grad(input=lambda g, other: g * conj(pow(2, other)), other=lambda g, out: g * conj(out * math.log(2)))
+
+
+@op(promote="same")
+def nextafter(xp: Any, input: Array, other: Array) -> Array:
+    """The floating number next to input towards other (torch.nextafter)."""
+    return xp.nextafter(input, other)
+
+
+nextafter.grad(input=lambda g, input, other: where(eq(input, other), 0, g), other=lambda g: zeros(g))
+
+
+# Whole numbers.
+
+
+@op(promote="same")
+def gcd(xp: Any, input: Array, other: Array) -> Array:
+    """The greatest common divisor of whole numbers (torch.gcd)."""
+    return xp.gcd(input, other)
+
+
+@op(promote="same")
+def lcm(xp: Any, input: Array, other: Array) -> Array:
+    """The least common multiple of whole numbers (torch.lcm)."""
+    common = xp.gcd(input, other)
+    wide = input.dtype if input.itemsize > 2 else dtypes.int32  # as C has it
+    parts = xp.floor_divide(input, xp.where(common == 0, 1, common)).astype(wide)
+    return xp.abs(parts * other.astype(wide)).astype(input.dtype)
+
+
 @op(promote="same", node="NotImplemented")
 def heaviside(xp: Any, input: Array, values: Array) -> Array:
     """0 below zero, 1 above, `values` at zero; backward is refused, as PyTorch refuses it (torch.heaviside)."""
@@ -457,6 +516,9 @@ def _log_where(input: Any, other: Any) -> Any:
     return where(silent, 0, log(other) if not _is_number(other) else _log_of_scale(other))
 
 
+nextafter.lacks("bic", "nextafter_cpu")
+gcd.lacks("bfc", "gcd_cpu")
+lcm.lacks("bfc", "lcm_cpu")
 logaddexp.lacks("bi", "logaddexp_cpu")
 logaddexp2.lacks("bic", "logaddexp2_cpu")
 addcmul.lacks("b", "addcmul_cpu_out")

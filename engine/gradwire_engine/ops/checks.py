@@ -16,6 +16,7 @@ from gradwire_engine.errors import EngineError, Reason
 
 # No array can be larger: NumPy counts bytes in a signed 64-bit number.
 MOST_ELEMENTS = 1 << 62
+MOST_RESULTS = 1 << 17
 # C++ names of element types, where PyTorch's message about numbers that do not fit has them.
 _C_NAMES = {
     dtypes.uint8: "uint8_t", dtypes.int8: "int8_t", dtypes.int16: "int16_t", dtypes.int32: "int",
@@ -132,6 +133,14 @@ def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
                 )
         result = tuple(n if m == 1 else m for m, n in zip(a, b, strict=True))
     return result
+
+
+def check_count(name: str, count: int) -> None:
+    """Refuse more results than anybody could name, before one is made. Raises EngineError: MEMORY_LIMIT."""
+    if count > MOST_RESULTS:
+        raise EngineError(
+            Reason.MEMORY_LIMIT, f"{name}() would have {count} results; at most {MOST_RESULTS} are made", op=name
+        )
 
 
 def admit(shape: Sequence[int], dtype: DType) -> None:

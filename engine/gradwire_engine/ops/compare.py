@@ -14,44 +14,52 @@ from gradwire_engine.op import op
 from gradwire_engine.ops.checks import needs_order
 
 
-@op(promote="same")
+@op(promote="same", differentiable_outputs=())
 def eq(xp: Any, input: Array, other: Array | Number) -> Array:
     """input == other, elementwise (torch.eq)."""
     return xp.equal(input, other)
 
 
-@op(promote="same")
+@op(promote="same", differentiable_outputs=())
 def ne(xp: Any, input: Array, other: Array | Number) -> Array:
     """input != other, elementwise (torch.ne)."""
     return xp.not_equal(input, other)
 
 
-@op(promote="same")
+@op(promote="same", differentiable_outputs=())
 def lt(xp: Any, input: Array, other: Array | Number) -> Array:
     """input < other, elementwise (torch.lt)."""
     needs_order("lt_cpu", input.dtype)
     return xp.less(input, other)
 
 
-@op(promote="same")
+@op(promote="same", differentiable_outputs=())
 def le(xp: Any, input: Array, other: Array | Number) -> Array:
     """input <= other, elementwise (torch.le)."""
     needs_order("le_cpu", input.dtype)
     return xp.less_equal(input, other)
 
 
-@op(promote="same")
+@op(promote="same", differentiable_outputs=())
 def gt(xp: Any, input: Array, other: Array | Number) -> Array:
     """input > other, elementwise (torch.gt)."""
     needs_order("gt_cpu", input.dtype)
     return xp.greater(input, other)
 
 
-@op(promote="same")
+@op(promote="same", differentiable_outputs=())
 def ge(xp: Any, input: Array, other: Array | Number) -> Array:
     """input >= other, elementwise (torch.ge)."""
     needs_order("ge_cpu", input.dtype)
     return xp.greater_equal(input, other)
+
+
+def _zeros(g: Any) -> Any:
+    return g * 0
+
+
+for _comparison in (eq, ne, lt, le, gt, ge):  # of their in-place forms: the old value leaves no trace
+    _comparison.grad(input=_zeros, other=_zeros)
 
 
 @op(in_place=True)
@@ -113,6 +121,34 @@ def bitwise_not(xp: Any, input: Array) -> Array:
     return xp.bitwise_not(input)
 
 
+@op(promote="same")
+def bitwise_left_shift(xp: Any, input: Array | Number, other: Array | Number) -> Array:
+    """input's bits moved up by other places; nothing is left of them beyond the width (torch.bitwise_left_shift)."""
+    bits = _shifted_type("lshift_cpu", input, other)
+    dtype, places = dtypes.result_type(input, other), xp.asarray(other)
+    beyond = (places < 0) | (places >= bits)
+    return xp.where(beyond, 0, xp.left_shift(input, xp.where(beyond, 0, places).astype(dtype))).astype(dtype)
+
+
+@op(promote="same")
+def bitwise_right_shift(xp: Any, input: Array | Number, other: Array | Number) -> Array:
+    """input's bits moved down by other places, keeping the sign (torch.bitwise_right_shift)."""
+    dtype = dtypes.result_type(input, other)
+    bits = _shifted_type("rshift_cpu", input, other)
+    most = bits - 1 if dtype.kind == "i" else bits  # after so many the sign is left, or nothing
+    places = xp.asarray(other)
+    places = xp.where((places < 0) | (places > most), most, places).astype(dtype)
+    return xp.right_shift(input, places)
+
+
+def _shifted_type(kernel: str, *values: Any) -> int:
+    """How many bits the values have. Raises EngineError: NOT_SUPPORTED."""
+    dtype = dtypes.result_type(*values)
+    if dtypes.category(dtype) != dtypes.INT:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{dtypes.TITLES[dtype]}'")
+    return dtype.itemsize * 8
+
+
 @op
 def isclose(
     xp: Any, input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
@@ -146,12 +182,11 @@ def allclose(
     return isclose(input, other, rtol, atol, equal_nan).all()
 
 
-@op
+@op(promote="same", in_place=False)
 def equal(xp: Any, input: Array, other: Array) -> Array:
     """Whether shapes and all elements are equal, a 0-d bool (torch.equal)."""
     if input.shape != other.shape:
         return xp.asarray(False)
-    _same_dtype(input, other)
     return xp.asarray(bool((input == other).all()))
 
 

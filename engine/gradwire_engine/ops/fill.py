@@ -102,7 +102,7 @@ def _refuse_wide(value: Any) -> None:
 
 def _write_fill(xp: Any, input: Array, value: Any) -> None:
     _refuse_wide(value)
-    input[...] = cast_array(value, input.dtype)
+    input[...] = cast_array(value if hasattr(value, "dtype") else fit_number(value, input.dtype), input.dtype)
 
 
 fill.into(_write_fill, always=True)

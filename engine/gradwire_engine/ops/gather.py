@@ -61,6 +61,9 @@ def index_select(xp: Any, input: Array, dim: int, index: Array) -> Array:
     return xp.take(input, places, dim) if input.ndim else input.copy()
 
 
+index_select.sized_by(lambda input, dim, index: input.nbytes // max(input.shape[dim], 1) * index.size)
+
+
 @op(name="_index_select_backward")
 def _index_select_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
     """Zeros of a shape, with the slices of g added at their positions."""
@@ -193,6 +196,9 @@ def gather(xp: Any, input: Array, dim: int, index: Array, *, sparse_grad: bool =
     dim = normalize_dim(dim, input.ndim)
     places = flat_places(xp, "gather", input.shape, dim, index)
     return input.reshape(-1)[places]
+
+
+gather.sized_by(lambda input, dim, index, sparse_grad: index.size * (input.itemsize + 8))  # and places
 
 
 @op(name="_gather_backward", node="ScatterAddBackward0")

@@ -7,6 +7,7 @@ Every index is checked before the array module sees it: CuPy wraps those out of 
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import Composite, cast_array, composite, op
 from gradwire_engine.ops.basic import expand
-from gradwire_engine.ops.checks import check_index
+from gradwire_engine.ops.checks import check_index, fit_number
 from gradwire_engine.ops.fill import copy, fill
 from gradwire_engine.ops.precision import is_half
 from gradwire_engine.ops.shape import alias, reshape, select, slice_, unsqueeze
@@ -133,6 +134,19 @@ def _key(xp: Any, shape: tuple[int, ...], indices: list[Any]) -> tuple[Any, ...]
 def index_(xp: Any, input: Array, indices: list[Array]) -> Array:
     """The elements that index arrays choose; None takes a dimension whole. Masks stand for where they hold."""
     return input[_key(xp, input.shape, indices)]
+
+
+def _chosen_bytes(input: Array, indices: list[Array]) -> int:
+    """The bytes of what integer arrays choose; masks choose no more than there is."""
+    whole = [index for index in indices if index is not None]
+    if any(index.dtype == dtypes.bool_ for index in whole):
+        return int(input.nbytes)
+    rest = [size for index, size in zip(indices, input.shape, strict=False) if index is None]
+    rest += input.shape[len(indices) :]
+    return int(math.prod(np.broadcast_shapes(*(index.shape for index in whole))) * math.prod(rest) * input.itemsize)
+
+
+index_.sized_by(_chosen_bytes)
 
 
 @op(name="_index_backward", node="IndexPutBackward0")
@@ -379,6 +393,7 @@ class _SetItem(Composite):
         _, key, value = args
         basic, indices = _parse(target.shape, key)
         indices, value = _arrays(target, indices), _trimmed(value)
+        value = value if hasattr(value, "dtype") else fit_number(value, target.dtype)
         if all(_is_whole(item) for item in basic):
             _put_in_place(target, indices, value)
         elif shares_elements(target.array):

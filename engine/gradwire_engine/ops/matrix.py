@@ -6,6 +6,7 @@ multiplied in float32 and rounded once: that is what PyTorch's kernels do, and N
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from gradwire_engine.dtypes import DType, Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import conj
+from gradwire_engine.ops.checks import broadcast_shape
 from gradwire_engine.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -116,6 +118,7 @@ def _right(g: Any, left: Any) -> Any:
     return (mm if g.ndim == 2 else bmm)(matrix_t(conj(left)), g)
 
 
+mm.sized_by(lambda input, mat2: input.shape[0] * mat2.shape[1] * input.itemsize)
 mm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right(g, input))
 
 
@@ -171,6 +174,7 @@ def _times(value: Any, factor: Number) -> Any:
     return value if factor == 1 else value * conj(factor)
 
 
+addmm.sized_by(lambda input, mat1, mat2, beta, alpha: mat1.shape[0] * mat2.shape[1] * mat1.itemsize)
 addmm.grad(
     input=lambda g, beta: _times(g, beta),
     mat1=lambda g, mat2, alpha: _times(_left(g, mat2), alpha),
@@ -262,6 +266,7 @@ def _check_scalar_type(kernel: str, a: Array, b: Array) -> None:
     _refuse_bool(kernel, a)
 
 
+bmm.sized_by(lambda input, mat2: input.shape[0] * input.shape[1] * mat2.shape[2] * input.itemsize)
 bmm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right(g, input))
 
 
@@ -342,6 +347,11 @@ def _broadcast_node(input: Any, other: Any) -> str:
     return "CloneBackward0" if folds else "UnsafeViewBackward0"
 
 
+def _batched_bytes(input: Array, other: Array) -> int:
+    batch = broadcast_shape(input.shape[:-2], other.shape[:-2])
+    return int(math.prod(batch) * input.shape[-2] * other.shape[-1] * input.itemsize)
+
+
 @op(name="_matmul_batched", node=_broadcast_node)
 def _matmul_batched(xp: Any, input: Array, other: Array) -> Array:
     """Products over batches that broadcast; each operand has two dimensions or more."""
@@ -369,6 +379,7 @@ def _matmul_batched(xp: Any, input: Array, other: Array) -> Array:
     return product(xp, input, other)
 
 
+_matmul_batched.sized_by(_batched_bytes)
 _matmul_batched.grad(
     input=lambda g, other: _matmul_batched(g, matrix_t(conj(other))),
     other=lambda g, input: _matmul_batched(matrix_t(conj(input)), g),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from gradwire_engine import dtypes
@@ -14,7 +13,7 @@ from gradwire_engine.ops.checks import needs_order, normalize_dim
 from gradwire_engine.ops.cumulative import nansum
 from gradwire_engine.ops.reduce import shared_by_all
 from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.sort import scatter_selected
+from gradwire_engine.ops.sort import nothing_in_the_middle, scatter_selected
 from gradwire_engine.ops.unary import isnan
 from gradwire_engine.tensor import Tensor
 
@@ -75,9 +74,9 @@ def _nanmedian_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
 
 @op(name="_nanmedian", node="NanmedianBackward0")
 def _nanmedian_all(xp: Any, input: Array) -> Array:
-    _needs_median(input)
     if not input.size:
-        return xp.asarray(math.nan, input.dtype)
+        return nothing_in_the_middle(xp, input.dtype)
+    _needs_median(input)
     flat = input.reshape(-1)
     return flat[_middle(xp, flat)].reshape(())
 

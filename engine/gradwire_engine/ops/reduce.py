@@ -26,7 +26,7 @@ from gradwire_engine.ops.fill import where
 from gradwire_engine.ops.precision import is_half, through_float32
 from gradwire_engine.ops.scan import product_backward
 from gradwire_engine.ops.shape import reshape
-from gradwire_engine.ops.sort import median_dim, scatter_selected
+from gradwire_engine.ops.sort import median_dim, nothing_in_the_middle, scatter_selected
 from gradwire_engine.ops.unary import isnan
 from gradwire_engine.tensor import Tensor
 
@@ -512,7 +512,9 @@ vector_norm.grad(x=_norm_x)
 @op(name="_median", node="MedianBackward0")
 def _median_all(xp: Any, input: Array) -> Array:
     if not input.size:
-        return xp.asarray(math.nan, input.dtype)
+        return nothing_in_the_middle(xp, input.dtype)
+    if input.dtype == dtypes.bool_:
+        raise EngineError(Reason.NOT_SUPPORTED, "\"median_cpu\" not implemented for 'Bool'", op="median")
     return median_dim(input.reshape(-1), 0, False)[0]
 
 
@@ -523,3 +525,16 @@ _median_all.grad(input=shared_by_all)
 def median(input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
     """The lower of the two middle values; with a dim, values and indices along it (torch.median)."""
     return _median_all(input) if dim is None else median_dim(input, dim, keepdim)
+
+
+def _reduced_bytes(input: Array, dim: Any = None, *rest: Any) -> int:
+    """At most the bytes of what is left: of views that show few bytes as many this may be much."""
+    if input.size <= 1 << 20:
+        return 0
+    dims = normalize_dims(dim, input.ndim)
+    return int(math.prod(kept_shape(input.shape, dims)) * builtins.max(input.itemsize, dtypes.int64.itemsize))
+
+
+for _reduction in (sum, mean, prod, var, std, amax, amin, _max_dim, _min_dim, argmax, argmin, all, any, count_nonzero):
+    _reduction.sized_by(_reduced_bytes)
+logsumexp.sized_by(_reduced_bytes)

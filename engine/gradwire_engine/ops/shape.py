@@ -18,7 +18,7 @@ from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import Composite, composite, op
 from gradwire_engine.ops.basic import conj, expand
-from gradwire_engine.ops.checks import admit, check_index, ints, normalize_dim
+from gradwire_engine.ops.checks import admit, check_count, check_index, ints, normalize_dim
 from gradwire_engine.tensor import Tensor, leave_graph
 from gradwire_engine.tensor import detach as detached
 
@@ -79,7 +79,7 @@ def view(xp: Any, input: Array, size: Ints) -> Array:
     return input.reshape(sizes)
 
 
-@op(view=True)
+@op(view=True, drops_grad=True)
 def view_dtype(xp: Any, input: Array, dtype: DType) -> Array:
     """The elements' bytes as another dtype; the last dimension grows or shrinks with its size (torch.Tensor.view).
 
@@ -397,6 +397,7 @@ def _bounds(split: Any, size: int) -> list[int]:
                 if split < 0
                 else f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}",
             )
+        check_count("split", -(-size // max(split, 1)))
         return [*range(0, size, split), size] if size else [0, 0]
     lengths = ints(split)
     if any(length < 0 for length in lengths) or math.fsum(lengths) != size:
@@ -432,6 +433,7 @@ def chunk(input: Array, chunks: int, dim: int = 0) -> Array:
     if chunks <= 0:
         raise EngineError(Reason.RUNTIME, f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     dim = normalize_dim(dim, input.ndim)
+    check_count("chunk", 0 if input.shape[dim] else chunks)
     size = -(-input.shape[dim] // chunks)
     return split(input, size, dim) if size else split(input, [0] * chunks, dim)
 
@@ -442,6 +444,7 @@ def unbind(xp: Any, input: Array, dim: int = 0) -> Array:
     if not input.ndim:
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, "Dimension specified as 0 but tensor has no dimensions")
     dim = normalize_dim(dim, input.ndim)
+    check_count("unbind", input.shape[dim])
     return tuple(at(input, dim, index) for index in range(input.shape[dim]))
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from gradwire_engine import dtypes
 from gradwire_engine.device import Array
@@ -95,17 +98,32 @@ def kthvalue(xp: Any, input: Array, k: int, dim: int = -1, keepdim: bool = False
         raise EngineError(
             Reason.INDEX_OUT_OF_RANGE, f"kthvalue(): Expected reduction dim {dim} to have non-zero size.", dim=dim
         )
-    needs_order("kthvalue_cpu", input.dtype)
+    _needs_values("kthvalue_cpu", input.dtype)
     if not 1 <= k <= (input.shape[dim] if input.ndim else 1):
         raise EngineError(Reason.RUNTIME, f"kthvalue(): selected number k out of range for dimension {dim}", k=k)
     return _ranked(xp, input, k - 1, dim, keepdim)
+
+
+def _needs_values(kernel: str, dtype: dtypes.DType) -> None:
+    """Neither complex numbers nor bools have ranks in PyTorch. Raises EngineError: NOT_SUPPORTED."""
+    needs_order(kernel, dtype)
+    if dtype == dtypes.bool_:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for 'Bool'", op=kernel)
+
+
+def nothing_in_the_middle(xp: Any, dtype: dtypes.DType) -> Array:
+    """The median of nothing: nan, and what nan is as a whole number."""
+    if dtypes.category(dtype) >= dtypes.FLOAT:
+        return xp.asarray(math.nan, dtype)
+    wide = dtype.itemsize >= dtypes.int32.itemsize
+    return xp.asarray(np.iinfo(dtype).min if wide else dtype == dtypes.bool_, dtype)
 
 
 @op(name="_median_dim", node="MedianBackward1", outputs=("values", "indices"), differentiable_outputs=(0,))
 def median_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
     """The lower of the two middle values along dim, nan if there is one; and where it is."""
     dim = normalize_dim(dim, input.ndim)
-    needs_order("median_out", input.dtype)
+    _needs_values("median_out", input.dtype)
     length = input.shape[dim] if input.ndim else 1
     if not length:
         raise EngineError(

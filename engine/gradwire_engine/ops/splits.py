@@ -8,7 +8,7 @@ from typing import Any
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite
-from gradwire_engine.ops.checks import ints, normalize_dim
+from gradwire_engine.ops.checks import check_count, ints, normalize_dim
 from gradwire_engine.ops.shape import slice_, split
 
 Ints = Any
@@ -40,6 +40,7 @@ def tensor_split(input: Array, indices_or_sections: Ints, dim: int = 0) -> Any:
     count = indices_or_sections
     if count <= 0:
         _refuse(f"number of sections must be larger than 0, got {count}")
+    check_count("tensor_split", count)
     each, longer = divmod(size, count)
     starts = [part * each + min(part, longer) for part in range(count + 1)]
     return tuple(slice_(input, dim, a, b, 1) for a, b in itertools.pairwise(starts))

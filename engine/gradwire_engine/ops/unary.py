@@ -153,6 +153,12 @@ def isfinite(xp: Any, input: Array) -> Array:
 
 
 @op
+def isreal(xp: Any, input: Array) -> Array:
+    """Where it has no imaginary part: everywhere, if the dtype is real (torch.isreal)."""
+    return xp.equal(input.imag, 0) if input.dtype.kind == "c" else xp.ones(input.shape, bool)
+
+
+@op
 def isposinf(xp: Any, input: Array) -> Array:
     """Where it is plus infinity (torch.isposinf)."""
     return xp.isinf(input) & (input > 0)

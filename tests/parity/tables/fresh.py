@@ -46,7 +46,23 @@ case(
     order=1,
 )
 
+case("equal", s(t(2, values=[1, 2]), ints(1, 2)), s(mask(True), ints(1, dtype="int32")), order=0, node=False)
+for _name in ("median", "nanmedian"):
+    case(_name, *[in_dtype("float32", ints(dtype=one)) for one in ("int32", "uint8", "int64", "bool")], order=0)
+
 REFUSALS = [
+    *[refuses(name, TypeError, "invalid combination", 2, 3) for name in ("pow", "remainder", "xlogy", "bitwise_and")],
+    *[
+        refuses(name, NotImplementedError, "not implemented for 'Bool'", mask(True, False), *more)
+        for name, more in (("median", ()), ("median", (0,)), ("kthvalue", (1,)), ("gcd", (mask(True, False),)))
+    ],
+    refuses("rsub", RuntimeError, "with a bool tensor", ints(1, 2), True),
+    refuses("bitwise_left_shift", NotImplementedError, "lshift_cpu", t(2), 1),
+    refuses("nextafter", NotImplementedError, "nextafter_cpu", ints(1), ints(2)),
+    *[
+        refuses(name, RuntimeError, "Autograd not support dtype: Int", t(2), *more, dtype=D("int32"))
+        for name, more in (("sum", ()), ("prod", (0,)), ("cumsum", (0,)), ("nansum", ()))
+    ],
     *[
         refuses(name, NotImplementedError, "", of(0.5, dtype="complex64"), *more, torch=F + name)
         for name, more in (

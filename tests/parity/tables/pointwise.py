@@ -67,6 +67,7 @@ case("ceil", unary(-2, 2, *EDGES), whole(dtypes=("int64",)))
 case("trunc", unary(-2, 2, *EDGES), whole(dtypes=("int64",)))
 case("frac", unary(-2, 2))
 case("round", unary(-2, 2, 0.5, 1.5, 2.5, -0.5), s(t(3), decimals=2), edge(of(1234.5, 1250.0), decimals=-2))
+case("isreal", unary(-2, 2, *EDGES), whole(), s(of(1 + 0j, 1j, dtype="complex128")), order=0)
 for _name in ("isnan", "isinf", "isfinite", "isposinf", "isneginf", "signbit"):
     case(_name, unary(-2, 2, *EDGES), whole())
 case("logical_not", unary(-2, 2, *EDGES), whole(), in_place=False)
@@ -175,6 +176,35 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     case(_name, pair(), edge(of(1.0, 2.0, NAN), of(1.0, 3.0, NAN)), s(t(3), 0.5), whole(2), whole(2.5), order=0)
 for _name in ("logical_and", "logical_or", "logical_xor"):
     case(_name, s(mask(True, False, True), mask(True, True, False)), edge(of(0.0, 1.0, NAN), of(1.0, 0.0, 1.0)))
+case("ldexp", pair(), complexes(2), edge(of(1.0, 2.0), of(-3.0, INF)), edge(t(3), ints(1, 0, -2)), in_place=False)
+case("nextafter", edge(t(3), t(3)), edge(of(1.0, INF, 0.0, NAN), of(1.0, 0.0, -0.0, 1.0)), edge(t(3, 1), t(2)))
+case(
+    "gcd",
+    s(ints(-4, 0, 12, -128, dtype="int8"), ints(6, 0, 18, 0, dtype="int8")),
+    s(ints([6], [9]), ints(4, 3)),
+    half=False,
+    in_place=False,
+)
+case(
+    "lcm",
+    s(ints(-4, 0, 100, 7, dtype="int8"), ints(6, 0, 99, 0, dtype="int8")),
+    s(ints([6], [9]), ints(4, 3)),
+    half=False,
+    in_place=False,
+)
+for _name in ("bitwise_left_shift", "bitwise_right_shift"):
+    case(
+        _name,
+        s(ints(1, -5, 127, 3, 5, dtype="int8"), ints(-1, 100, 1, 8, 7, dtype="int8")),
+        s(ints(200, 5, dtype="uint8"), ints(8, 255, dtype="uint8")),
+        s(ints(-200, 5), ints(64, 63)),
+        s(ints([3], [-9]), ints(1, 2, dtype="int32")),
+        s(ints(-200, 5), 2),
+        s(2, ints(1, 3)),
+        s(mask(True), 1),
+        half=False,
+        in_place=False,
+    )
 for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
     case(
         _name,

@@ -1,0 +1,56 @@
+"""Names that are not here: which ops are nearest, and whether the name is one of PyTorch's."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from gradwire._errors import GradwireNotImplementedError
+
+# PyTorch's ops and functions that have no counterpart here, by where they are; a test holds them against PyTorch.
+PYTORCH: dict[str, str] = {
+    "gradwire": """
+        affine_grid_generator as_strided_ as_strided_scatter bartlett_window batch_norm
+        binary_cross_entropy_with_logits blackman_window broadcast_shapes chain_matmul cholesky conj_physical
+        constant_pad_nd convolution cosine_embedding_loss ctc_loss dequantize eig embedding embedding_bag
+        embedding_renorm_ empty_permuted empty_strided frexp frobenius_norm frombuffer geqrf gradient grid_sampler gru
+        gru_cell hamming_window hann_window hinge_embedding_loss histogram histogramdd instance_norm kaiser_window
+        kl_div lstm lstm_cell lstsq lu lu_solve lu_unpack margin_ranking_loss narrow_copy native_batch_norm
+        native_dropout native_group_norm native_layer_norm nonzero_static norm_except_dim nuclear_norm orgqr ormqr
+        pca_lowrank pinverse poisson_nll_loss qr quantize_per_channel quantize_per_tensor range rnn_relu rnn_tanh
+        segment_reduce set_num_threads solve sparse_bsr_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor
+        svd svd_lowrank symeig triangular_solve triplet_margin_loss unravel_index vander""",
+    "gradwire.linalg": "cholesky_ex inv_ex ldl_factor ldl_factor_ex ldl_solve lu_factor_ex solve_ex",
+    "gradwire.fft": "fftfreq hfft2 hfftn ihfft2 ihfftn rfftfreq",
+    "gradwire.special": """
+        airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 chebyshev_polynomial_t chebyshev_polynomial_u
+        chebyshev_polynomial_v chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l
+        legendre_polynomial_p modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1
+        scaled_modified_bessel_k0 scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t
+        shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w
+        spherical_bessel_j0""",
+    "gradwire.nn.functional": """
+        affine_grid conv_tbc fractional_max_pool2d fractional_max_pool3d grouped_mm linear_cross_entropy
+        max_pool2d_with_indices max_pool3d_with_indices scaled_grouped_mm scaled_mm upsample_bilinear
+        upsample_nearest""",
+    "Tensor": """
+        as_strided_scatter cholesky coalesce frexp geqrf histogram indices lstsq lu lu_solve map_ narrow_copy orgqr
+        ormqr pinverse qr register_post_accumulate_grad_hook reinforce resize_ set_ sparse_mask storage_offset svd
+        to_dense to_sparse triangular_solve values""",
+}
+
+
+class GradwireAbsentError(GradwireNotImplementedError, AttributeError):
+    """A name that PyTorch has and gradwire has not."""
+
+
+def absent(home: str, name: str, known: Iterable[str]) -> AttributeError:
+    """What to raise for a name that `home` has not: it says what is nearest, and whether PyTorch has it."""
+    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.55)
+    hint = f". Did you mean: {', '.join(near)}?" if near else ""
+    if name in PYTORCH.get(home, "").split():
+        error = GradwireAbsentError(f"{home} has no '{name}': PyTorch's op of that name is not supported here{hint}")
+        error.reason, error.code = "OP_UNKNOWN", 12
+        return error
+    place = "'Tensor' object" if home == "Tensor" else f"module '{home}'"
+    return AttributeError(f"{place} has no attribute '{name}'{hint}", name=name)
