@@ -11,6 +11,7 @@ if _TYPE_CHECKING:
     from gradwire import autograd as autograd
     from gradwire import cuda as cuda
     from gradwire import fft as fft
+    from gradwire import func as func
     from gradwire import linalg as linalg
     from gradwire import nn as nn
     from gradwire import optim as optim
@@ -38,7 +39,7 @@ if _TYPE_CHECKING:
     from gradwire._tensor import Tensor as Tensor
     from gradwire._version import __version__ as __version__
 
-_MODULES = ("autograd", "cuda", "fft", "linalg", "nn", "optim", "special")
+_MODULES = ("autograd", "cuda", "fft", "func", "linalg", "nn", "optim", "special")
 _NAMES = {
     "_version": "__version__",
     "_bulk": "progress",

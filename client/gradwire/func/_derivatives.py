@@ -1,0 +1,438 @@
+"""Derivatives of functions of tensors: grad, vjp, jvp, jacrev, jacfwd, hessian (torch.func).
+
+A transform gives the function copies of its inputs that require grad, and differentiates what it answers by them.
+Nesting is the graph's: within another transform a gradient keeps its graph, so every order is to be had. What leaves
+the outermost transform has no graph, unless something of the caller's own that requires grad took part: `_Level`
+tells. A Jacobian is one graph, gone through once per row (jacrev) or column (jacfwd): no formula needs a batching rule.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+from gradwire._backward import grad as autograd_grad
+from gradwire._create import eye, zeros, zeros_like
+from gradwire._errors import GradwireTypeError, GradwireValueError, refuse
+from gradwire._ghost import Leaf, Reach
+from gradwire._modes import GRAD_ENABLED, enable_grad
+from gradwire._ops import ones_like, stack
+from gradwire._tensor import Tensor
+from gradwire.func._pytree import Structure, flatten, rebuild, tree_map
+
+_Function: TypeAlias = "Callable[..., Any]"
+_Argnums: TypeAlias = "int | tuple[int, ...]"
+
+
+def grad(func: _Function, argnums: _Argnums = 0, has_aux: bool = False) -> _Function:
+    """The function that computes the gradient of `func` by its arguments `argnums` (torch.func.grad).
+
+    `func` answers one tensor without dimensions; with `has_aux` a pair of it and anything else, which is answered,
+    too. The arguments may be nested tuples, lists and dicts of floating or complex tensors. Raises RuntimeError for an
+    answer that is no such tensor, or an argument that is not there.
+    """
+
+    @functools.wraps(func)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        found, _, aux = _value_and_grad("grad", func, argnums, has_aux, args, kwargs)
+        return (found, aux) if has_aux else found
+
+    return gradient
+
+
+def grad_and_value(func: _Function, argnums: _Argnums = 0, has_aux: bool = False) -> _Function:
+    """As grad, but answers (gradient, value), or (gradient, (value, aux)) (torch.func.grad_and_value)."""
+
+    @functools.wraps(func)
+    def both(*args: Any, **kwargs: Any) -> Any:
+        found, value, aux = _value_and_grad("grad_and_value", func, argnums, has_aux, args, kwargs)
+        return (found, (value, aux)) if has_aux else (found, value)
+
+    return both
+
+
+def value_and_grad(func: _Function, argnums: _Argnums = 0, has_aux: bool = False) -> _Function:
+    """As grad_and_value in the other order: (value, gradient), or ((value, aux), gradient)."""
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def exchanged(*args: Any, **kwargs: Any) -> Any:
+        found, value = both(*args, **kwargs)
+        return value, found
+
+    return exchanged
+
+
+def vjp(func: _Function, *primals: Any, has_aux: bool = False) -> Any:
+    """The function's value, and the function that multiplies a cotangent with its Jacobian (torch.func.vjp).
+
+    The cotangent has the value's structure and shapes; the product is in the form of the primals, a tuple of them if
+    there are several. With `has_aux` a third, what the function answered beside its value. Raises RuntimeError for a
+    cotangent of another form.
+    """
+    with _Level() as level:
+        inputs, structure = level.enter("vjp", primals)
+        value, aux = _split_aux("vjp", func(*rebuild(structure, inputs)), has_aux)
+        outputs, form = _tensors("vjp", "answer of the function", value)
+        keep = level.keeps(outputs)
+
+    def product(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        weights, given = _tensors("vjp", "cotangents", cotangents)
+        if given != form:
+            raise refuse(
+                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function."
+            )
+        graph = create_graph
+        if graph is None:
+            graph = is_recorded() and (keep or _inside() or any(weight.requires_grad for weight in weights))
+        found = _filled(_gradients(outputs, inputs, weights, graph), inputs)
+        told = rebuild(structure, [each if graph else each.detach() for each in found])
+        return told[0] if len(primals) == 1 else told
+
+    answer = _leave(value, keep)
+    return (answer, product, _leave(aux, keep)) if has_aux else (answer, product)
+
+
+def jvp(func: _Function, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+    """The function's value at the primals, and its Jacobian times the tangents (torch.func.jvp).
+
+    `primals` and `tangents` are tuples of one structure. It is the derivative of the vector-Jacobian product by its
+    vector. With `strict` an output that does not depend on the primals is refused; else its tangent is zero.
+    """
+    value, product, aux = _linearized("jvp", func, primals, strict, has_aux)
+    answer = product(tangents)
+    return (value, answer, aux) if has_aux else (value, answer)
+
+
+def linearize(func: _Function, *primals: Any) -> tuple[Any, _Function]:
+    """The function's value at the primals, and the function that multiplies its Jacobian with tangents."""
+    value, product, _ = _linearized("linearize", func, primals, False, False)
+    return value, lambda *tangents: product(tangents)
+
+
+def jacrev(
+    func: _Function, argnums: _Argnums = 0, *, has_aux: bool = False, chunk_size: int | None = None
+) -> _Function:
+    """The function that computes the Jacobian of `func` row by row, in reverse mode (torch.func.jacrev).
+
+    For each output and input a tensor of the one's shape and the other's, nested as the outputs, then as `argnums`
+    says. `chunk_size` changes nothing here.
+    """
+    _check_chunk(chunk_size)
+
+    @functools.wraps(func)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        with _Level() as level:
+            inputs, structure, value, aux = _called("jacrev", func, argnums, has_aux, level, args, kwargs)
+            outputs, form = _tensors("jacrev", "answer of the function", value)
+            keep = level.keeps(outputs)
+            rows = [rebuild(structure, _rows(output, inputs, keep)) for output in outputs]
+        answer = rebuild(form, rows)
+        return (answer, _leave(aux, keep)) if has_aux else answer
+
+    return jacobian
+
+
+def jacfwd(
+    func: _Function,
+    argnums: _Argnums = 0,
+    has_aux: bool = False,
+    *,
+    chunk_size: int | None = None,
+    randomness: str = "error",
+) -> _Function:
+    """The function that computes the Jacobian of `func` column by column (torch.func.jacfwd).
+
+    For each output and input a tensor of the one's shape and the other's, nested as the outputs, then as `argnums`
+    says. The function is called once, so that random numbers are the same in all columns.
+    """
+    _check_chunk(chunk_size)
+
+    @functools.wraps(func)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        with _Level() as level:
+            inputs, structure, value, aux = _called("jacfwd", func, argnums, has_aux, level, args, kwargs)
+            outputs, form = _tensors("jacfwd", "answer of the function", value)
+            keep = level.keeps(outputs)
+            forward = _Forward(outputs, inputs)
+            columns = [_columns(forward, place, keep) for place in range(len(inputs))]
+            rows = [rebuild(structure, list(parts)) for parts in zip(*columns, strict=True)]
+        answer = rebuild(form, rows)
+        return (answer, _leave(aux, keep)) if has_aux else answer
+
+    return jacobian
+
+
+def hessian(func: _Function, argnums: _Argnums = 0) -> _Function:
+    """The function that computes the second derivatives of `func` (torch.func.hessian): jacfwd of jacrev."""
+    return jacfwd(jacrev(func, argnums), argnums)
+
+
+# What is inside a transform.
+
+_CURRENT: ContextVar[_Level | None] = ContextVar("gradwire_func_level", default=None)
+
+
+class _Level:
+    """One transform under way: which leaves are its own, and whether what it computed depends on others'."""
+
+    def __init__(self) -> None:
+        self.parent = _CURRENT.get()
+        self.recorded = is_recorded()
+        self.own: set[int] = set() if self.parent is None else set(self.parent.own)
+        self.leaves: list[Leaf] = []  # kept, so that no other may have the id of one
+        self.foreign = False
+        self.nested = False
+        self._mode = enable_grad()
+
+    def __enter__(self) -> _Level:
+        self._token = _CURRENT.set(self)
+        self._mode.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._mode.__exit__(*exc)
+        _CURRENT.reset(self._token)
+        if self.parent is not None:
+            self.parent.nested = True
+            self.parent.foreign |= self.foreign
+
+    def enter(self, name: str, value: Any) -> tuple[list[Tensor], Structure]:
+        """The inputs as this level differentiates by them: still part of the graph around it, if they are of one."""
+        given, structure = _tensors(name, "inputs to differentiate by", value)
+        return [self._enter(each) for each in given], structure
+
+    def _enter(self, tensor: Tensor) -> Tensor:
+        if self.recorded and tensor.requires_grad:
+            return tensor.view_as(tensor)
+        made = tensor.detach().requires_grad_()
+        leaf: Any = made._edge
+        self.own.add(id(leaf))
+        self.leaves.append(leaf)
+        return made
+
+    def keeps(self, outputs: Sequence[Tensor]) -> bool:
+        """Whether what this level answers is to have a graph: for a transform around it, or the caller's tensors."""
+        reach = Reach([each._edge for each in outputs if each.requires_grad])
+        if any(id(leaf) not in self.own for leaf in reach.leaves) or (not reach.known and not self.nested):
+            self.foreign = True
+        return self.recorded and (self.parent is not None or self.foreign)
+
+
+def is_recorded() -> bool:
+    """Whether grad mode is on where the transform is called."""
+    return bool(GRAD_ENABLED.get())
+
+
+def _inside() -> bool:
+    return _CURRENT.get() is not None
+
+
+def _leave(value: Any, keep: bool) -> Any:
+    """What a transform hands out: as it is, or without the graph that was the transform's own."""
+    if keep:
+        return value
+    return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, value)
+
+
+def _tensors(name: str, what: str, value: Any) -> tuple[list[Tensor], Structure]:
+    leaves, structure = flatten(value)
+    if not leaves:
+        raise refuse(f"{name}: the {what} hold no tensors")
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise refuse(f"{name}: Expected the {what} to be Tensors, but got {type(leaf).__name__}")
+    return leaves, structure
+
+
+def _called(
+    name: str,
+    func: _Function,
+    argnums: _Argnums,
+    has_aux: bool,
+    level: _Level,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> tuple[list[Tensor], Structure, Any, Any]:
+    """Call the function on this level's inputs: these, the structure of what `argnums` names, the answer, the aux."""
+    places = _places(argnums, len(args))
+    named = tuple(args[place] for place in places)
+    inputs, structure = level.enter(name, named if isinstance(argnums, tuple) else named[0])
+    entered = rebuild(structure, inputs)
+    given = list(args)
+    for place, each in zip(places, entered if isinstance(argnums, tuple) else (entered,), strict=True):
+        given[place] = each
+    value, aux = _split_aux(name, func(*given, **kwargs), has_aux)
+    return inputs, structure, value, aux
+
+
+def _value_and_grad(
+    name: str, func: _Function, argnums: _Argnums, has_aux: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, Any, Any]:
+    with _Level() as level:
+        inputs, structure, value, aux = _called(name, func, argnums, has_aux, level, args, kwargs)
+        if not isinstance(value, Tensor):
+            raise refuse(f"{name}(f)(*args): Expected f(*args) to return a tensor, got {type(value).__name__}")
+        if value.dim():
+            raise refuse(
+                f"{name}(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with {value.dim()} dims. "
+                "Maybe you wanted to use the vjp or jacrev APIs instead?"
+            )
+        keep = level.keeps([value])
+        found = _filled(_gradients([value], inputs, [ones_like(value)], keep, retain=keep), inputs)
+    return rebuild(structure, found), _leave(value, keep), _leave(aux, keep)
+
+
+def _split_aux(name: str, answer: Any, has_aux: bool) -> tuple[Any, Any]:
+    if not has_aux:
+        return answer, None
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise refuse(f"{name}(f)(*args): output of function f should be a tuple: (output, aux) if has_aux is True")
+    return answer
+
+
+def _places(argnums: Any, count: int) -> list[int]:
+    """The arguments' places. Raises TypeError or RuntimeError for numbers that name none."""
+    if isinstance(argnums, bool) or not isinstance(argnums, (int, tuple)):
+        raise refuse(f"argnums must be int or Tuple[int, ...], got: {type(argnums).__name__}")
+    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not numbers:
+        raise refuse("argnums must be non-empty")
+    places = []
+    for number in numbers:
+        if not isinstance(number, int):
+            raise refuse(f"argnums elements must be int, got {type(number).__name__}")
+        if not -count <= number < count:
+            raise refuse(f"Got argnum={number}, but only {count} positional inputs")
+        places.append(number % count)
+    if len(set(places)) < len(places):
+        raise refuse(f"argnums elements must be unique, got {argnums}")
+    return places
+
+
+# Products with the Jacobian.
+
+
+def _gradients(
+    outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    create_graph: bool,
+    retain: bool = True,
+) -> list[Tensor | None]:
+    """The outputs' gradients by the inputs, None for an input that they do not depend on."""
+    kept = [(output, weight) for output, weight in zip(outputs, weights, strict=True) if output.requires_grad]
+    if not kept:
+        return [None] * len(inputs)
+    roots, given = [output for output, _ in kept], [weight for _, weight in kept]
+    reach = Reach([root._edge for root in roots])
+    if not reach.known:
+        found = autograd_grad(roots, inputs, given, retain, create_graph, allow_unused=True)
+        return list(found)
+    reached = {id(edge) for edge in (*reach.leaves, *reach.nodes)}
+    targets = [each for each in inputs if id(each._edge) in reached]
+    slopes = iter(autograd_grad(roots, targets, given, retain, create_graph) if targets else ())
+    return [next(slopes) if id(each._edge) in reached else None for each in inputs]
+
+
+def _filled(found: Sequence[Tensor | None], like: Sequence[Tensor]) -> list[Tensor]:
+    return [zeros_like(other) if each is None else each for each, other in zip(found, like, strict=True)]
+
+
+class _Forward:
+    """Jacobian times vector, as the derivative of vector times Jacobian by its vector."""
+
+    def __init__(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
+        self.outputs = outputs
+        self.inputs = inputs
+        self.dummies = [zeros_like(output).requires_grad_() for output in outputs]
+        self.products = _gradients(outputs, inputs, self.dummies, True)
+
+    def times(self, tangents: Sequence[Tensor | None], create_graph: bool) -> list[Tensor | None]:
+        """The product per output, None for one that does not depend on the inputs that have a tangent."""
+        pairs = [
+            (product, tangent)
+            for product, tangent in zip(self.products, tangents, strict=True)
+            if product is not None and tangent is not None
+        ]
+        return _gradients([one for one, _ in pairs], self.dummies, [other for _, other in pairs], create_graph)
+
+
+def _linearized(
+    name: str, func: _Function, primals: Any, strict: bool, has_aux: bool
+) -> tuple[Any, Callable[[Any], Any], Any]:
+    if not isinstance(primals, tuple) or not primals:
+        raise refuse(f"{name}: Expected primals to be a non-empty tuple, got {type(primals).__name__}")
+    with _Level() as level:
+        inputs, structure = level.enter(name, primals)
+        value, aux = _split_aux(name, func(*rebuild(structure, inputs)), has_aux)
+        outputs, form = _tensors(name, "answer of the function", value)
+        keep = level.keeps(outputs)
+        forward = _Forward(outputs, inputs)
+
+    def product(tangents: Any) -> Any:
+        if not isinstance(tangents, tuple):
+            raise refuse(f"{name}: Expected tangents to be a tuple, got {type(tangents).__name__}")
+        given, other = _tensors(name, "tangents", tangents)
+        if other != structure:
+            raise refuse(
+                f"{name}(f, primals, tangents): Expected primals and tangents to have the same python structure."
+            )
+        for place, (tangent, primal) in enumerate(zip(given, inputs, strict=True)):
+            if tangent.shape != primal.shape:
+                raise refuse(
+                    f"{name}: tangent {place} has the shape {tuple(tangent.shape)}, its primal {tuple(primal.shape)}"
+                )
+        graph = is_recorded() and (keep or _inside() or any(tangent.requires_grad for tangent in given))
+        with enable_grad():
+            found = forward.times(given, graph)
+        if strict and any(each is None for each in found):
+            raise refuse(f"{name}(f, primals, tangents, strict=True): an output of f is independent of the primals.")
+        filled = _filled(found, outputs)
+        return rebuild(form, [each if graph else each.detach() for each in filled])
+
+    return _leave(value, keep), product, _leave(aux, keep)
+
+
+def _basis(like: Tensor) -> list[Tensor]:
+    """The directions of a tensor's elements: each of its shape, one at one place."""
+    count = like.numel()
+    return [row.reshape(like.shape) for row in eye(count, dtype=like.dtype, device=like.device).unbind(0)]
+
+
+def _rows(output: Tensor, inputs: Sequence[Tensor], create_graph: bool) -> list[Tensor]:
+    """The Jacobians of one output: one pass per element."""
+    lines = [_filled(_gradients([output], inputs, [one], create_graph), inputs) for one in _basis(output)]
+    if not lines:
+        return [zeros(*output.shape, *each.shape, dtype=each.dtype, device=each.device) for each in inputs]
+    return [
+        stack(list(column)).reshape((*output.shape, *each.shape))
+        for column, each in zip(zip(*lines, strict=True), inputs, strict=True)
+    ]
+
+
+def _columns(forward: _Forward, place: int, create_graph: bool) -> list[Tensor]:
+    """The Jacobians of all outputs by one input: one pass per element of it."""
+    like = forward.inputs[place]
+    lines = []
+    for one in _basis(like):
+        tangents: list[Tensor | None] = [None] * len(forward.inputs)
+        tangents[place] = one
+        lines.append(_filled(forward.times(tangents, create_graph), forward.outputs))
+    if not lines:
+        return [zeros(*each.shape, *like.shape, dtype=each.dtype, device=each.device) for each in forward.outputs]
+    return [
+        stack(list(column), -1).reshape((*each.shape, *like.shape))
+        for column, each in zip(zip(*lines, strict=True), forward.outputs, strict=True)
+    ]
+
+
+def _check_chunk(chunk_size: int | None) -> None:
+    if chunk_size is None:
+        return
+    if not isinstance(chunk_size, int):
+        raise GradwireTypeError(f"chunk_size should be an int or None, got {type(chunk_size).__name__}")
+    if chunk_size <= 0:
+        raise GradwireValueError("`chunk_size` should be greater than 0.")

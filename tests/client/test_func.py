@@ -1,0 +1,236 @@
+"""torch.func's transforms: values, structures and graphs, compared with PyTorch over a real socket."""
+
+import pytest
+
+import gradwire
+from tests.client.oracle import alike, plain, refuse, torch
+
+pytestmark = pytest.mark.usefixtures("session")
+
+X = [[0.3, -1.2, 0.7], [2.0, 0.1, -0.4]]
+
+
+def bare(value):
+    """Plain data of a transform's answer: values, dtypes, shapes and whether it has a graph."""
+    found = plain(value)
+
+    def strip(item):
+        if isinstance(item, dict) and "values" in item:
+            return {key: item[key] for key in ("values", "dtype", "shape", "requires_grad")}
+        if isinstance(item, dict):
+            return {key: strip(each) for key, each in item.items()}
+        return [strip(each) for each in item] if isinstance(item, list) else item
+
+    return strip(found)
+
+
+def same(story):
+    """The story answers alike with torch and gradwire, three times."""
+    expected = bare(story(torch))
+    for _ in range(3):
+        found = bare(story(gradwire))
+        assert alike(found, expected), f"{found} is not {expected}"
+
+
+def test_grad_answers_the_gradient_without_a_graph():
+    same(lambda t: t.func.grad(lambda x: (x.sin() * x).sum())(t.tensor(X)))
+
+
+def test_grad_nests_to_any_order():
+    def story(t):
+        slope = lambda x: x**4 * x.sin()  # noqa: E731
+        answers = []
+        for _ in range(4):
+            slope = t.func.grad(slope)
+            answers.append(slope(t.tensor(1.3, dtype=t.float64)))
+        return answers
+
+    same(story)
+
+
+@pytest.mark.parametrize("argnums", [0, 1, (0, 1), (1, 0), (-1,)])
+def test_argnums_choose_the_arguments_and_the_form(argnums):
+    same(lambda t: t.func.grad(lambda x, y: (x * y.exp()).sum(), argnums)(t.tensor(X), t.tensor(X[0])))
+
+
+def test_nested_arguments_and_aux():
+    def story(t):
+        def loss(params, x):
+            y = x @ params["w"] + params["more"][0]
+            return (y**2).mean(), {"prediction": y}
+
+        params = {"w": t.tensor([[1.0], [2.0], [3.0]]), "more": [t.tensor(0.5), t.tensor(9.0)]}
+        return t.func.grad(loss, has_aux=True)(params, t.tensor(X)), t.func.grad_and_value(loss, has_aux=True)(
+            params, t.tensor(X)
+        )
+
+    same(story)
+
+
+def test_value_and_grad_is_grad_and_value_exchanged():
+    value, slope = gradwire.func.value_and_grad(lambda x: (x**2).sum())(gradwire.tensor([1.0, 3.0]))
+    assert value.item() == 10.0
+    assert slope.tolist() == [2.0, 6.0]
+
+
+def test_a_graph_of_the_callers_own_goes_on():
+    def story(t):
+        w = t.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        x = t.tensor(X, requires_grad=True)
+        slope = t.func.grad(lambda x: (x * w).pow(3).sum())(x)
+        slope.sum().backward()
+        closed = t.func.grad(lambda v: (v * w).pow(2).sum())(t.tensor([1.0, 1.0, 2.0]))
+        with t.no_grad():
+            outside = t.func.grad(lambda v: (v * w).pow(2).sum())(t.tensor([1.0, 1.0, 2.0]))
+        return w.grad, x.grad, closed, outside
+
+    same(story)
+
+
+def test_vjp_takes_many_cotangents_and_nested_outputs():
+    def story(t):
+        value, product = t.func.vjp(lambda x, y: {"a": x @ y, "b": (x.sum(),)}, t.tensor(X), t.tensor([1.0, 2.0, 3.0]))
+        ones = {"a": t.tensor([1.0, -1.0]), "b": (t.tensor(2.0),)}
+        return value, product(ones), product({"a": t.tensor([0.0, 2.0]), "b": (t.tensor(0.0),)})
+
+    same(story)
+
+
+def test_jvp_nests_and_fills_what_does_not_depend():
+    def story(t):
+        x, v = t.tensor(X[0]), t.tensor([1.0, 0.5, -2.0])
+
+        def first(x):
+            return t.func.jvp(lambda x: (x.exp() * x.flip(0), t.ones(2)), (x,), (v,))[1][0]
+
+        return t.func.jvp(lambda x: (x.sin(), x.sum()), (x,), (v,)), t.func.jvp(first, (x,), (v,)), first(x)
+
+    same(story)
+
+
+@pytest.mark.parametrize("name", ["jacrev", "jacfwd"])
+def test_jacobians_are_nested_by_output_then_input(name):
+    def story(t):
+        def function(params, y):
+            return {"p": params["w"] @ y, "q": (y * y).sum()}
+
+        transform = getattr(t.func, name)
+        args = {"w": t.tensor(X), "unused": t.tensor([4.0])}, t.tensor([1.0, 2.0, 0.5])
+        return transform(function)(*args), transform(function, (0, 1))(*args)
+
+    same(story)
+
+
+def test_hessian_and_mixed_orders():
+    def story(t):
+        def energy(x):
+            return (x.sin().outer(x.exp()).sum() + (x**3).prod()).log1p()
+
+        x = t.tensor([0.5, 0.2, 1.1], dtype=t.float64)
+        f = t.func
+        return f.hessian(energy)(x), f.jacrev(f.jacfwd(energy))(x), f.jacrev(f.jacrev(f.grad(energy)))(x)
+
+    same(story)
+
+
+def test_physics_residual_takes_each_outputs_derivatives():
+    def story(t):
+        t.manual_seed(0)
+        net = t.nn.Sequential(t.nn.Linear(2, 5), t.nn.Tanh(), t.nn.Linear(5, 2)).double()
+        with t.no_grad():
+            for at, p in enumerate(net.parameters()):
+                p.copy_(t.linspace(-1.0, 1.0, p.numel(), dtype=t.float64).reshape(p.shape) * (at + 1) / 3)
+        point = t.tensor([0.3, -0.6], dtype=t.float64)
+        first = t.func.jacrev(net)(point)
+        second = t.func.jacfwd(t.func.jacrev(net))(point)
+        residual = (first[:, 0] - second[:, 1, 1]).pow(2).sum()
+        residual.backward()
+        return residual.detach(), [p.grad for p in net.parameters()]
+
+    same(story)
+
+
+def test_functional_call_leaves_the_module_as_it_was():
+    def story(t):
+        net = t.nn.Sequential(t.nn.Linear(3, 2), t.nn.ReLU())
+        before = net[0].weight
+        params = {"0.weight": t.tensor(X), "0.bias": t.tensor([0.5, 0.1])}
+        loss = lambda p, x: t.func.functional_call(net, p, (x,)).sum()  # noqa: E731
+        answer = t.func.grad(loss)(params, t.tensor([1.0, 2.0, -1.0]))
+        return answer, net[0].weight is before
+
+    same(story)
+
+
+def test_tied_weights_are_replaced_together():
+    def story(t):
+        class Tied(t.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = t.nn.Linear(1, 1, bias=False)
+                self.b = t.nn.Linear(1, 1, bias=False)
+                self.b.weight = self.a.weight
+
+            def forward(self, x):
+                return self.a(x) + 10 * self.b(x)
+
+        net = Tied()
+        with t.no_grad():
+            net.a.weight.fill_(7.0)
+        w, x = {"a.weight": t.tensor([[2.0]])}, t.tensor([1.0])
+        return t.func.functional_call(net, w, x), t.func.functional_call(net, w, x, tie_weights=False).detach()
+
+    same(story)
+
+
+def test_stacked_states():
+    def story(t):
+        nets = [t.nn.Linear(2, 1) for _ in range(3)]
+        with t.no_grad():
+            for at, net in enumerate(nets):
+                net.weight.fill_(at)
+                net.bias.fill_(-at)
+        return t.func.stack_module_state(nets)
+
+    same(story)
+
+
+@pytest.mark.parametrize(
+    ("story", "phrase"),
+    [
+        (lambda t: t.func.grad(lambda x: x)(t.ones(2)), "scalar tensor"),
+        (lambda t: t.func.grad(lambda x: 3.0)(t.ones(2)), "return.* tensor"),
+        (lambda t: t.func.grad(lambda x: x.sum(), argnums=2)(t.ones(2)), "argnum=2"),
+        (lambda t: t.func.grad(lambda x: x.sum(), argnums=())(t.ones(2)), "non-empty"),
+        (lambda t: t.func.grad(lambda x: x.sum(), has_aux=True)(t.ones(2)), "has_aux"),
+        (lambda t: t.func.vjp(lambda x: (x, x), t.ones(2))[1](t.ones(2)), "structure"),
+        (lambda t: t.func.jvp(lambda x: x, (t.ones(2),), (t.ones(2), t.ones(2))), "structure"),
+        (lambda t: t.func.functional_call(t.nn.Linear(1, 1), {"nope": t.ones(1)}, t.ones(1), strict=True), "nope"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(story, phrase):
+    refuse(story, RuntimeError, phrase)
+
+
+def test_repeats_of_a_transform_wait_for_nothing_new(deferring):
+    w = gradwire.tensor([1.0, 2.0])
+    step = gradwire.func.grad(lambda w: ((w * w).sin()).sum())
+    for _ in range(5):
+        w = w - 0.1 * step(w)
+    assert alike(w.tolist(), torch_descent())
+
+
+def torch_descent():
+    w = torch.tensor([1.0, 2.0])
+    for _ in range(5):
+        w = w - 0.1 * torch.func.grad(lambda w: ((w * w).sin()).sum())(w)
+    return w.tolist()
+
+
+def test_autograd_inside_a_transform_is_part_of_it():
+    def inner(x):
+        y = x.clone()
+        (g,) = gradwire.autograd.grad((y**3).sum(), y, create_graph=True)
+        return (g * x).sum()
+
+    assert gradwire.func.jacrev(inner)(gradwire.tensor([1.0, 2.0])).tolist() == [9.0, 36.0]
