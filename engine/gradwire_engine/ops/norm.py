@@ -12,12 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
+import numpy as np
 
 from gradwire_engine import dtypes
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import cast
+from gradwire_engine.ops.blocked import BLOCK
 from gradwire_engine.ops.conv import channel_sum, spread_channels
 from gradwire_engine.ops.loss import constant
 from gradwire_engine.ops.matrix import fold
@@ -84,12 +86,31 @@ def _batch_input(g: Any, input: Any, weight: Any, out1: Any, out2: Any, eps: flo
         return _centred(slope, normal, scale, lambda value: _channel_mean(value, count))
     g = _wide(g)
     result = _wide(input) - spread_channels(out1, ndim)
-    share = channel_sum(g * result) * (out2 * out2 / count)
-    result *= spread_channels(-share, ndim)
-    result += g
-    result -= spread_channels(channel_sum(g) / count, ndim)
-    result *= spread_channels(out2 if weight is None else out2 * _wide(weight), ndim)
+    by = spread_channels(_channel_dots(g, result) * (out2 * out2 / -count), ndim)
+    added = spread_channels(channel_sum(g) / count, ndim)
+    factor = spread_channels(out2 if weight is None else out2 * _wide(weight), ndim)
+    for part, slope in zip(_image_blocks(result), _image_blocks(g), strict=True):
+        part *= by
+        part += slope
+        part -= added
+        part *= factor
     return result
+
+
+def _image_blocks(array: Array) -> list[Array]:
+    """Views of as many images each as fit a block; of all on a GPU."""
+    if type(array) is not np.ndarray or array.size <= 2 * BLOCK:
+        return [array]
+    step = max(1, BLOCK * len(array) // array.size)
+    return [array[start : start + step] for start in range(0, len(array), step)]
+
+
+def _channel_dots(one: Array, other: Array) -> Array:
+    """Sums of products over all but dimension 1."""
+    if type(one) is not np.ndarray or one.ndim < 3 or one.dtype != other.dtype:
+        return channel_sum(one * other)
+    shape = (*one.shape[:2], math.prod(one.shape[2:]))
+    return np.vecdot(one.reshape(shape), other.reshape(shape)).sum(0)
 
 
 def _channel_mean(value: Any, count: int) -> Any:
@@ -101,7 +122,7 @@ def _batch_weight(g: Any, input: Any, out1: Any, out2: Any, eps: float) -> Any:
         count = math.prod(input.shape) // input.shape[1]
         normal, _ = _recorded_statistics(_wide_tensor(input), lambda value: _channel_mean(value, count), eps)
         return channel_sum(_wide_tensor(g) * normal)
-    return channel_sum(_wide(g) * (_wide(input) - spread_channels(out1, g.ndim))) * out2
+    return _channel_dots(_wide(g), _wide(input) - spread_channels(out1, g.ndim)) * out2
 
 
 _batch_norm.grad(
@@ -217,14 +238,15 @@ def _normalized_rows(xp: Any, rows: Array, eps: float) -> tuple[Array, Array, Ar
 def _rows_gradient(slope: Array, rows: Array, centre: Array, scale: Array) -> Array:
     """The gradient by rows of a matrix of their normalization, whose gradient is slope.
 
-    Of `_centred` what is the same along a row is computed once a row: slope * scale + rows * by + rest is left.
+    Of `_centred` what is the same along a row is computed once a row: (rows * by + slope - rest) * scale is left.
     """
     xp, count = module_of(rows), rows.dtype.type(rows.shape[1] or 1)
     added = sum_along(xp, slope, 1) / count
-    by = (added * centre - dot_along(xp, slope, rows, 1) / count) * scale**3
-    made = slope * scale
-    made += rows * by
-    made -= by * centre + added * scale
+    by = (added * centre - dot_along(xp, slope, rows, 1) / count) * (scale * scale)
+    made = rows * by
+    made += slope
+    made -= by * centre + added
+    made *= scale
     return made
 
 
