@@ -30,6 +30,8 @@ Ints = Any  # an int or several
 # Elements of a column buffer: about what a second-level cache holds; on a GPU enough to fill it.
 _BUFFER = 1 << 18
 _GPU_BUFFER = 1 << 26
+# From here on a vector's addition takes longer than its call.
+_LONG = 1 << 11
 
 
 @op(name="_channel_sum")
@@ -143,6 +145,9 @@ def convolution_transpose(
 def _scatter_columns(xp: Any, matrix: Array, grads: Array, window: Window, per_group: int) -> Array:
     """Columns' gradients added where the columns were read: (n, groups, c / groups, *padded)."""
     (groups, taps, _), (images, _, _, positions) = matrix.shape, grads.shape
+    plain = all(step == 1 for step in window.stride) and (groups == 1 or per_group * math.prod(window.padded) >= _LONG)
+    if xp is np and plain and np.isfinite(matrix).all():
+        return _scatter_flat(matrix, grads, window, per_group)
     target = xp.zeros((images, groups, per_group, *window.padded), grads.dtype)
     buffer = None
     for block in _blocks(xp, images, groups * taps * positions):
@@ -159,6 +164,40 @@ def _scatter_columns(xp: Any, matrix: Array, grads: Array, window: Window, per_g
     return target
 
 
+def _scatter_flat(matrix: Array, grads: Array, window: Window, per_group: int) -> Array:
+    """`_scatter_columns` for a stride of 1, in long vectors instead of an image's rows.
+
+    With the gradient's rows as long as the padded input's, filled up with zeros, a kernel element's share is added at
+    one offset everywhere: what would run over a row's or channel's end is zero.
+    """
+    (groups, _, rows), images, padded = matrix.shape, len(grads), window.padded
+    size, taps, channels = math.prod(padded), window.taps, groups * per_group
+    steps = [math.prod(padded[axis + 1 :]) for axis in range(len(padded))]
+    offsets = [
+        sum(place * spread * step for place, spread, step in zip(position, window.dilation, steps, strict=True))
+        for position, _ in window.offsets()
+    ]
+    # Elements of the kernel first, so that each one's share of all channels is one vector.
+    by_tap = matrix.reshape(groups, per_group, taps, rows).transpose(0, 2, 1, 3).reshape(groups, -1, rows)
+    by_tap = np.ascontiguousarray(by_tap)
+    target = np.zeros((images, channels * size + offsets[-1]), grads.dtype)
+    step = max(1, _BUFFER // (taps * channels * size))
+    wide = np.zeros((step, groups, rows, *padded), grads.dtype)
+    inner = tuple(slice(0, length) for length in window.output)
+    for start in range(0, images, step):
+        part = grads[start : start + step]
+        count = len(part)
+        wide[(slice(0, count), slice(None), slice(None), *inner)] = part.reshape(count, groups, rows, *window.output)
+        shares = np.matmul(by_tap, wide[:count].reshape(count, groups, rows, size))
+        shares = shares.reshape(count, groups, taps, per_group * size)
+        place = target[start : start + step]
+        for tap, offset in enumerate(offsets):
+            for group in range(groups):
+                first = group * per_group * size + offset
+                place[:, first : first + per_group * size] += shares[:, group, tap]
+    return target[:, : channels * size].reshape(images, groups, per_group, *padded)
+
+
 @op(name="_convolution_weight")
 @through_float32
 def convolution_weight(
@@ -173,6 +212,9 @@ def convolution_weight(
     result = xp.zeros((groups, rows, taps), input.dtype)
     for block in _blocks(xp, images, groups * taps * positions):
         count = block.stop - block.start
+        if xp is np and positions >= taps:
+            _add_products(result, grads[block], columns[block], taps)
+            continue
         # Images side by side in the columns, so that one product sums over them.
         lead = len(window.kernel) + 2
         view = xp.moveaxis(columns[block], 0, lead)
@@ -181,6 +223,16 @@ def convolution_weight(
         high = xp.moveaxis(grads[block], 0, 2).reshape(groups, rows, count * positions)
         result += xp.matmul(high, wide.swapaxes(1, 2))
     return result.reshape(out_channels, channels // groups, *window.kernel)
+
+
+def _add_products(result: Array, grads: Array, columns: Array, taps: int) -> None:
+    """Add each image's product of gradients (groups, rows, positions) and columns: positions are enough for a sum."""
+    groups, _, positions = grads.shape[1:]
+    buffer = np.empty(columns.shape[1:], columns.dtype)
+    for high, view in zip(grads, columns, strict=True):
+        buffer[...] = view
+        # This way around BLAS reads both as they lie.
+        result += np.matmul(buffer.reshape(groups, taps, positions), high.swapaxes(1, 2)).swapaxes(1, 2)
 
 
 def _input_grad(g: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int, size: Ints) -> Any:
