@@ -183,11 +183,11 @@ def _scatter_flat(matrix: Array, grads: Array, window: Window, per_group: int) -
     target = np.zeros((images, channels * size + offsets[-1]), grads.dtype)
     step = max(1, _BUFFER // (taps * channels * size))
     wide = np.zeros((step, groups, rows, *padded), grads.dtype)
-    inner = tuple(slice(0, length) for length in window.output)
+    inner = (..., *(slice(0, length) for length in window.output))
     for start in range(0, images, step):
         part = grads[start : start + step]
         count = len(part)
-        wide[(slice(0, count), slice(None), slice(None), *inner)] = part.reshape(count, groups, rows, *window.output)
+        wide[:count][inner] = part.reshape(count, groups, rows, *window.output)
         shares = np.matmul(by_tap, wide[:count].reshape(count, groups, rows, size))
         shares = shares.reshape(count, groups, taps, per_group * size)
         place = target[start : start + step]

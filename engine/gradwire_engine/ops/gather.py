@@ -172,22 +172,24 @@ def flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Arr
                 f"{list(shape)} apart from dimension {dim}",
                 op=name,
             )
-    if index.size and int(index.min()) < 0:
+    # As unsigned numbers, negative ones are too large.
+    if index.size and int(index.view(np.uint64).max()) >= shape[dim]:
+        low, high = int(index.min()), int(index.max())
         raise EngineError(
             Reason.RUNTIME,
-            f"index {int(index.min())} is out of bounds for dimension {dim} with size {shape[dim]}",
+            f"index {low if low < 0 else high} is out of bounds for dimension {dim} with size {shape[dim]}",
             op=name,
         )
-    checked(xp, index, shape[dim], dim, Reason.RUNTIME)
     steps = [1] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         steps[axis] = steps[axis + 1] * shape[axis + 1]
-    places = index * steps[dim]
+    # Where an element lies but for dim, is the same along dim: small beside the index.
+    starts = xp.zeros((1,) * index.ndim, dtypes.int64)
     for axis, size in enumerate(index.shape):
         if axis != dim:
             line = xp.arange(size, dtype=dtypes.int64) * steps[axis]
-            places += line.reshape((-1,) + (1,) * (index.ndim - axis - 1))
-    return places
+            starts = starts + line.reshape((-1,) + (1,) * (index.ndim - axis - 1))
+    return starts + (index if steps[dim] == 1 else index * steps[dim])
 
 
 @op
@@ -195,7 +197,7 @@ def gather(xp: Any, input: Array, dim: int, index: Array, *, sparse_grad: bool =
     """At each place of index the input's element there, at that position along dim (torch.gather)."""
     dim = normalize_dim(dim, input.ndim)
     places = flat_places(xp, "gather", input.shape, dim, index)
-    return input.reshape(-1)[places]
+    return input.reshape(-1).take(places)
 
 
 gather.sized_by(lambda input, dim, index, sparse_grad: index.size * (input.itemsize + 8))  # and places

@@ -12,15 +12,17 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import conj, expand
 from gradwire_engine.ops.checks import normalize_dim
+from gradwire_engine.ops.compare import eq
 from gradwire_engine.ops.contract import tensordot
+from gradwire_engine.ops.fill import where
 from gradwire_engine.ops.join import cat
 from gradwire_engine.ops.linalg import adjoint, check_same_dtype, needs_float, needs_square, solvers
-from gradwire_engine.ops.matrix import bmm, dot, fold, mv
+from gradwire_engine.ops.matrix import bmm, dot, fold, matmul, mv
 from gradwire_engine.ops.precision import is_half
 from gradwire_engine.ops.reduce import sum as total
 from gradwire_engine.ops.reduce import vector_norm
 from gradwire_engine.ops.scan import cumprod
-from gradwire_engine.ops.shape import diagonal, narrow, unsqueeze
+from gradwire_engine.ops.shape import diagonal, narrow, transpose, unsqueeze
 from gradwire_engine.tensor import Tensor
 
 # Of vectors.
@@ -240,7 +242,9 @@ def _chained(chain: list[Any], cuts: dict[tuple[int, int], int], first: int, las
 def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None) -> Any:
     """The p-norm distances of all rows of one to all rows of the other (torch.cdist).
 
-    x1: (..., n, k); x2: (..., m, k); batches broadcast. `compute_mode` chooses nothing here.
+    x1: (..., n, k); x2: (..., m, k); batches broadcast. compute_mode: whether 2-norms may be computed by a matrix
+    product, which is fast and less exact for rows close to each other: "use_mm_for_euclid_dist_if_necessary" (the
+    default: for more than 25 rows), "use_mm_for_euclid_dist" or "donot_use_mm_for_euclid_dist".
     Raises EngineError: SHAPE, RUNTIME for a negative p.
     """
     for name, value in (("X1", x1), ("X2", x2)):
@@ -258,7 +262,37 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None)
         raise EngineError(Reason.RUNTIME, f"cdist only supports floating-point dtypes, X1 got: {title}", op="cdist")
     if is_half(x1.dtype):
         raise EngineError(Reason.NOT_SUPPORTED, f"\"cdist\" not implemented for '{dtypes.TITLES[x1.dtype]}'")
+    many = compute_mode in _BY_PRODUCT or (compute_mode in _BY_SIZE and max(x1.shape[-2], x2.shape[-2]) > 25)
+    if p == 2 and many and x1.dtype == x2.dtype:
+        return _euclidean(x1, x2)
     return vector_norm(unsqueeze(x1, -2) - unsqueeze(x2, -3), p, -1)
+
+
+_BY_PRODUCT = ("use_mm_for_euclid_dist",)
+_BY_SIZE = (None, "use_mm_for_euclid_dist_if_necessary")
+
+
+@op(name="_euclidean_dist", node="CdistBackward0")
+def _euclidean(xp: Any, x1: Array, x2: Array) -> Array:
+    """The distances by |a|² - 2 a·b + |b|²: without the differences of all rows in memory."""
+    squares = xp.matmul(x1 * -2, xp.swapaxes(x2, -1, -2))
+    squares += (x1 * x1).sum(-1, keepdims=True)
+    squares += xp.swapaxes((x2 * x2).sum(-1, keepdims=True), -1, -2)
+    squares = xp.maximum(squares, squares.dtype.type(0), out=squares)
+    return xp.sqrt(squares, out=squares)
+
+
+def _euclidean_input(g: Any, one: Any, other: Any, out: Any) -> Any:
+    """sum over rows b of g (a - b) / |a - b|; nothing where they are the same."""
+    same = eq(out, 0)
+    shares = where(same, 0, g / where(same, 1, out))
+    return total(shares, -1, True) * one - matmul(shares, other)
+
+
+_euclidean.grad(
+    x1=lambda g, x1, x2, out: _euclidean_input(g, x1, x2, out),
+    x2=lambda g, x1, x2, out: _euclidean_input(transpose(g, -2, -1), x2, x1, transpose(out, -2, -1)),
+)
 
 
 # The exponential.

@@ -193,6 +193,21 @@ case(
 case("argsort", s(t(3, 4)), s(t(3, 4), 0, True), s(t()))
 case("msort", s(t(3, 4)), node=False)
 case("topk", s(t(3, 4), 2), s(t(3, 4), 2, 0, False), s(t(), 1), s(t(3, 4), 0))
+case(
+    "topk",
+    s(t(3, 300), 5),
+    s(t(300, 2), 4, 0, False),
+    s(t(400, layout="F"), 0),
+    edge(of(*[[NAN, *map(float, range(300)), INF]] * 2), 3),
+    half=False,
+)
+case("kthvalue", s(t(3, 300), 7), s(t(300, 2), 300, 0, True), half=False)
+case(
+    "median",
+    s(t(3, 301), 1),
+    edge(of(*[[float(i), NAN if i == 200 else -float(i)] for i in range(300)]), 0),
+    half=False,
+)
 case("kthvalue", s(t(3, 4), 2), s(t(3, 4), 1, 0, True), s(t(), 1))
 case(
     "median",
