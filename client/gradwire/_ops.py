@@ -732,7 +732,9 @@ def cauchy(input: Tensor, median: float = 0.0, sigma: float = 1.0) -> Tensor:
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """The p-norm distances of all rows of one to all rows of the other (torch.cdist).
 
-    x1: (..., n, k); x2: (..., m, k); batches broadcast. `compute_mode` chooses nothing here.
+    x1: (..., n, k); x2: (..., m, k); batches broadcast. compute_mode: whether 2-norms may be computed by a matrix
+    product, which is fast and less exact for rows close to each other: "use_mm_for_euclid_dist_if_necessary" (the
+    default: for more than 25 rows), "use_mm_for_euclid_dist" or "donot_use_mm_for_euclid_dist".
     Raises EngineError: SHAPE, RUNTIME for a negative p.
     """
     return _call("cdist", (x1, x2, p, compute_mode))
