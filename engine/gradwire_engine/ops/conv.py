@@ -183,7 +183,7 @@ def _scatter_flat(matrix: Array, grads: Array, window: Window, per_group: int) -
     target = np.zeros((images, channels * size + offsets[-1]), grads.dtype)
     step = max(1, _BUFFER // (taps * channels * size))
     wide = np.zeros((step, groups, rows, *padded), grads.dtype)
-    inner = (..., *(slice(0, length) for length in window.output))
+    inner: Any = (..., *(slice(0, length) for length in window.output))
     for start in range(0, images, step):
         part = grads[start : start + step]
         count = len(part)
