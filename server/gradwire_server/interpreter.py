@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradwire.v1 import programs_pb2, types_pb2
+from gradwire.v1 import programs_pb2
 from gradwire_engine import EngineError, Tensor
 from gradwire_engine.context import CURRENT, Context
 from gradwire_engine.device import CPU, module_for
@@ -23,7 +23,6 @@ from gradwire_engine.plan import NotPlannable, Plan
 from gradwire_engine.tracing import Num, Tracer
 from gradwire_server import commands
 from gradwire_server.errors import Refusal, refusal_of
-from gradwire_server.payload import dtype_of
 from gradwire_server.programs import Input, Step, filled, find_program, refuse_argument
 from gradwire_server.specs import fill_spec
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("gradwire.server")
 MAX_REPEAT = 1 << 24
 MAX_PLANS = 4  # of a program, for inputs that lie or share memory in different ways
-_DISABLED = types_pb2.GRAD_MODE_DISABLED
 
 
 class Scope:
@@ -49,11 +47,20 @@ class Scope:
         self.account = session.account
         self.names: dict[Tensor, int] = {}
         self.tracer = tracer
-        self.recording: Context = session.recording
-        self.not_recording: Context = session.not_recording
-        if tracer is not None:
-            self.recording = replace(self.recording, tracer=tracer)
-            self.not_recording = replace(self.not_recording, tracer=tracer)
+        self.recording = self.context(0)
+
+    def context(self, grad_mode: int, default_dtype: int = 0) -> Context:
+        """The surroundings of a step, as Session.context."""
+        found, tracer = self.session.context(grad_mode, default_dtype), self.tracer
+        if tracer is None:
+            return found
+        if found.inference:
+            tracer.fail("inference mode is no part of plans")
+        return replace(found, tracer=tracer)
+
+    def enter(self, context: Context) -> None:
+        """Let what follows be computed in these surroundings."""
+        CURRENT.set(context)
 
     def tensor(self, slot: int) -> Tensor:
         """The tensor of a slot. Raises Refusal: TENSOR_NOT_FOUND if a step before it made none."""
@@ -86,7 +93,7 @@ class Scope:
     def run(self, step: Step) -> None:
         """Do one step and drop what nobody needs any more."""
         if step.call is None:
-            CURRENT.set(self.recording)
+            self.enter(self.recording)
             if self.tracer is None:
                 commands.HANDLERS[step.which](self, step.request, None)  # type: ignore[arg-type]
             else:
@@ -120,10 +127,7 @@ class Scope:
         else:
             args = filled(step.args, self.tensor, lambda place: Num.at(place, self.numbers[place]))
             mark = tracer.mark()
-        context = self.not_recording if step.request.grad_mode == _DISABLED else self.recording
-        if step.request.default_dtype:
-            context = replace(context, default_dtype=dtype_of(step.request.default_dtype))
-        CURRENT.set(context)
+        self.enter(self.context(step.request.grad_mode, step.request.default_dtype))
         result = call.apply(args)
         if call.in_place:
             if tracer is not None and not isinstance(call.op, Op):

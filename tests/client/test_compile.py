@@ -649,3 +649,41 @@ def test_compiling_warns_of_nothing_where_it_works(session):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         twice(mlp_step(plain_update))
+
+
+def test_a_function_may_make_tensors_of_values_in_every_call(session):
+    w = gradwire.tensor([1.0, 2.0], requires_grad=True)
+
+    @gradwire.compile
+    def weighted(x):
+        return (x * gradwire.tensor([3.0, 4.0]) * w).sum()
+
+    for _ in range(4):
+        loss = weighted(gradwire.ones(2))
+        loss.backward()
+        assert loss.item() == 11.0
+    assert w.grad.tolist() == [12.0, 16.0]
+    assert runs_of(weighted) == 1
+
+
+def test_inference_mode_is_kept_in_replays(session):
+    w = gradwire.tensor([1.0, 2.0], requires_grad=True)
+
+    @gradwire.compile
+    def inside(x):
+        with gradwire.inference_mode():
+            return x * w
+
+    @gradwire.compile
+    def around(x):
+        return x * w
+
+    for _ in range(4):
+        with gradwire.inference_mode():
+            outer = around(gradwire.ones(2))
+        inner = inside(gradwire.ones(2))
+        assert outer.is_inference() and inner.is_inference()
+        assert not outer.requires_grad and not inner.requires_grad
+        assert outer.tolist() == inner.tolist() == [1.0, 2.0]
+    x = gradwire.ones(2)
+    assert around(x).requires_grad
