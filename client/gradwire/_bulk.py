@@ -28,6 +28,7 @@ Callback: TypeAlias = Callable[[str, int, int], object]
 
 _CHUNK_BYTES = 1 << 20
 _WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)  # seconds between tries that bring nothing
+_KEPT_BYTES = 4 << 20
 _DATA_TAG = b"\x7a"  # UploadRequest.data and DownloadResponse.data = 15
 _OFFSET_TAG = b"\x08"  # DownloadResponse.offset = 1
 _CALLBACK: ContextVar[Callback | None] = ContextVar("gradwire_progress", default=None)
@@ -84,6 +85,9 @@ class Bulk:
         self._chunk = opened.limits.chunk_bytes or _CHUNK_BYTES
         self._shares = may_share(opened)
         self._rings: dict[str, Any] = {}
+        # glibc learns from the largest block it has seen freed which ones are worth keeping: chunks are then reused,
+        # and not given back to the system to be taken again page by page. No page of this one is touched.
+        np.empty(_KEPT_BYTES, np.uint8)
 
     def upload(self, data: memoryview) -> str:
         """Bring bytes to the server; the answer is the transfer's id. Raises GradwireError."""

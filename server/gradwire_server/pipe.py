@@ -136,7 +136,6 @@ class FrontPipe:
         self._lost: Callable[[], None] | None = lost
         self._inbox = Inbox()
         self._unsent: deque[memoryview] = deque()
-        self._flushed: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(sock, self._readable)
 
@@ -160,14 +159,6 @@ class FrontPipe:
                 self._loop.add_writer(self._sock, self._writable)
         else:
             self._unsent.extend(memoryview(part) for part in parts)
-
-    async def flushed(self) -> None:
-        """Wait until everything is sent, or the pipe has ended."""
-        if not self._unsent:
-            return
-        if self._flushed is None:
-            self._flushed = self._loop.create_future()
-        await asyncio.shield(self._flushed)
 
     def close(self) -> None:
         """Let go of the socket; `lost` is not called."""
@@ -202,12 +193,6 @@ class FrontPipe:
             self._end()
             return
         self._loop.remove_writer(self._sock)
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._flushed is not None:
-            self._flushed.set_result(None)
-            self._flushed = None
 
     def _end(self) -> None:
         if self._sock.fileno() >= 0:
@@ -215,7 +200,6 @@ class FrontPipe:
             self._loop.remove_writer(self._sock)
             self._sock.close()
         self._unsent.clear()
-        self._wake()
         if self._lost is not None:
             lost, self._lost = self._lost, None
             lost()

@@ -9,6 +9,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from gradwire_server.allocator import keep_freed
 from gradwire_server.backend import SessionBackend
 from gradwire_server.errors import Refusal
 from gradwire_server.service import SERVICE, Front
@@ -32,6 +33,7 @@ class Server:
 
     async def start(self, address: str) -> str:
         """Begin to serve; the address with the port that was chosen. Raises OSError if it cannot be listened at."""
+        keep_freed()
         await self.backend.start()
         self._server = grpc.aio.server(options=_options(self.backend.limits.max_message_bytes))
         self._server.add_generic_rpc_handlers((self.front.handlers(),))

@@ -2,7 +2,7 @@
 
 It inherits two sockets and the ledger's file. Its main thread computes: it blocks on the one socket for calls, so a
 call costs no change of threads. The control thread has the other, where what must get past a computation comes:
-cancellation, and the bytes of uploads and downloads. When the front is gone, both sockets end, and so does this.
+cancellation, and what is said of uploads and downloads. When the front is gone, both sockets end, and so does this.
 """
 
 import json
@@ -10,6 +10,7 @@ import math
 import os
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
@@ -29,13 +30,14 @@ from gradwire_server.logging import configure
 from gradwire_server.pipe import HEAD, BlockingPipe, head
 from gradwire_server.rings import Ring
 from gradwire_server.session import Pending
+from gradwire_server.slots import Slots
 from gradwire_server.turns import Turns, work
 
 # Kinds of frames. To the worker on the first pipe: an index of METHODS. On the second, and back:
 RESULT, REFUSAL, READY, CANCEL, CANCEL_THROUGH, CLOSE, UPLOAD, APPEND, END_UPLOAD, CHUNK = range(256, 266)
-LEND, RETURN, TAKE, GIVE = range(266, 270)
+LEND, RETURN, TAKE, GIVE, EMPTIED = range(266, 271)
+IN_SLOT = struct.Struct("<QQ")  # a slot, and how many bytes of it
 _LAST_SECONDS = 1.0
-_SCRATCH = 1 << 16
 
 
 @dataclass
@@ -47,6 +49,7 @@ class Plan:
     calls: int
     control: int
     ledger: int
+    slots: int
     cores: int  # to share among the workers that have work; 0 leaves BLAS's threads as they are
     log_format: str
     log_level: str
@@ -75,7 +78,8 @@ def main(arguments: list[str]) -> None:
         cap_process(plan.limits.max_bytes)
     host = Host(plan.limits, Ledger(plan.workers, plan.ledger), plan.slot)
     control = socket.socket(fileno=plan.control)
-    threading.Thread(target=_control, args=(host, control), name="gradwire-control", daemon=True).start()
+    slots = Slots(plan.limits.chunk_bytes, plan.slots)
+    threading.Thread(target=_control, args=(host, control, slots), name="gradwire-control", daemon=True).start()
     calls = Calls(host, socket.socket(fileno=plan.calls))
     calls.ready()
     collect, follow = Collector(), blas.Follower(plan.cores)
@@ -137,10 +141,10 @@ def unpacked(body: bytes) -> Refusal:
     return refusal
 
 
-def _control(host: Host, sock: socket.socket) -> None:
+def _control(host: Host, sock: socket.socket, slots: Slots) -> None:
     """Serve the second pipe; when it ends, the front has ended."""
     try:
-        Control(host, sock).serve()
+        Control(host, sock, slots).serve()
     except (OSError, EOFError):
         pass
     finally:
@@ -150,11 +154,12 @@ def _control(host: Host, sock: socket.socket) -> None:
 
 
 class Control:
-    """The second pipe. An upload's bytes are received where they are to stay."""
+    """The second pipe. Chunks lie in slots while they are spoken of here."""
 
-    def __init__(self, host: Host, sock: socket.socket) -> None:
+    def __init__(self, host: Host, sock: socket.socket, slots: Slots) -> None:
         self.host = host
         self.sock = sock
+        self.slots = slots
         self._head = bytearray(HEAD.size)
         self._arrivals: dict[int, Arrival] = {}
         self._rings: dict[int, Ring] = {}
@@ -165,9 +170,6 @@ class Control:
         while True:
             self._fill(memoryview(self._head))
             size, kind, number, ticket, _ = HEAD.unpack(self._head)
-            if kind == APPEND:
-                self._append(ticket, size)
-                continue
             body = bytearray(size)
             self._fill(memoryview(body))
             self._handle(kind, number, ticket, bytes(body))
@@ -186,6 +188,8 @@ class Control:
             self.host.close(number, ticket)
         elif kind == CANCEL_THROUGH:
             self.host.cancel_through(number, int.from_bytes(body, "little"), ticket)
+        elif kind == APPEND:
+            self._append(ticket, *IN_SLOT.unpack(body))
         elif kind == UPLOAD:
             told = json.loads(body)
             self._arrivals[ticket] = Arrival(number, told["transfer_id"], told["taker"], told["offset"])
@@ -208,7 +212,9 @@ class Control:
         """Answer what is asked of a transfer. Raises Refusal."""
         if kind == CHUNK:
             with self.host.chunk(number, told["transfer_id"], told["offset"]) as (start, data, following):
-                self._answer(RESULT, ticket, following, start, data)
+                self.slots.put(told["slot"], data)
+                size = data.nbytes
+            self._answer(RESULT, ticket, following, size.to_bytes(8, "little"), start)
         elif kind == LEND:
             ring = self._rings[ticket] = self.host.lend_ring(number, told["nonce"])
             about = {name: getattr(ring, name) for name in ("pid", "fd", "name", "nbytes", "piece")}
@@ -221,26 +227,18 @@ class Control:
             size, following = self.host.give(number, told["transfer_id"], told["offset"], ring, told["place"])
             self._answer(RESULT, ticket, following, size.to_bytes(8, "little"))
 
-    def _append(self, ticket: int, size: int) -> None:
-        arrival = self._arrivals[ticket]
+    def _append(self, ticket: int, slot: int, size: int) -> None:
         if ticket not in self._failed:
             try:
-                with self.host.receiving(arrival, size) as room:
-                    self._fill(room)
+                with self.host.receiving(self._arrivals[ticket], size) as room:
+                    self.slots.move(slot, room)
             except Refusal as refusal:
                 self._failed.add(ticket)
                 self._answer(REFUSAL, ticket, 0, packed(refusal))
-            else:
-                return
-        scratch = memoryview(bytearray(min(size, _SCRATCH)))
-        while size:
-            self._fill(scratch[: min(size, len(scratch))])
-            size -= min(size, len(scratch))
+        self._answer(EMPTIED, 0, slot)
 
-    def _answer(self, kind: int, ticket: int, number: int, *parts: bytes | memoryview) -> None:
-        self.sock.sendall(head(sum(len(part) for part in parts), kind, number, ticket))
-        for part in parts:
-            self.sock.sendall(part)
+    def _answer(self, kind: int, ticket: int, number: int, *parts: bytes) -> None:
+        self.sock.sendall(b"".join((head(sum(len(part) for part in parts), kind, number, ticket), *parts)))
 
 
 if __name__ == "__main__":

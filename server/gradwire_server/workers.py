@@ -26,14 +26,17 @@ from gradwire_server.ledger import Ledger
 from gradwire_server.limits import Limits
 from gradwire_server.pipe import INFINITE, Frame, FrontPipe, head
 from gradwire_server.rings import RING_BYTES
+from gradwire_server.slots import Keys, Slots
 from gradwire_server.worker import (
     APPEND,
     CANCEL,
     CANCEL_THROUGH,
     CHUNK,
     CLOSE,
+    EMPTIED,
     END_UPLOAD,
     GIVE,
+    IN_SLOT,
     LEND,
     READY,
     REFUSAL,
@@ -70,8 +73,13 @@ def _gpus() -> list[str]:
 class ProcessWorker(Worker):
     """A worker process. `environment` is added to this one's."""
 
-    def __init__(self, slot: int, plan: Callable[..., Plan], descriptor: int, environment: dict[str, str]) -> None:
+    def __init__(
+        self, slot: int, plan: Callable[..., Plan], descriptor: int, chunk_bytes: int, environment: dict[str, str]
+    ) -> None:
         super().__init__(slot)
+        self._shared = Slots.file(chunk_bytes)
+        self._slots = Slots(chunk_bytes, self._shared)
+        self._keys = Keys(self._slots.count)
         self._plan = plan
         self._descriptor = descriptor
         self._environment = {**os.environ, **environment}
@@ -94,7 +102,7 @@ class ProcessWorker(Worker):
         self._ready = loop.create_future()
         calls, control = _pair(), _pair()
         try:
-            plan = self._plan(self.slot, calls[1].fileno(), control[1].fileno(), self._descriptor)
+            plan = self._plan(self.slot, calls[1].fileno(), control[1].fileno(), self._descriptor, self._shared)
             # In a thread: a start takes milliseconds, for which the event loop has better use.
             self._process = await loop.run_in_executor(None, self._spawn, plan)
         finally:
@@ -102,6 +110,7 @@ class ProcessWorker(Worker):
             control[1].close()
         self._calls = FrontPipe(calls[0], self._received, self._lost)
         self._control = FrontPipe(control[0], self._controlled, self._lost)
+        self._keys = Keys(self._slots.count)
         try:
             about = await asyncio.wait_for(asyncio.shield(self._ready), START_SECONDS)
         except asyncio.TimeoutError:
@@ -115,7 +124,7 @@ class ProcessWorker(Worker):
             [sys.executable, "-m", "gradwire_server.worker", plan.text()],
             stdin=subprocess.DEVNULL,
             stdout=2,  # the front's stdout says where it listens, and nothing else
-            pass_fds=(plan.calls, plan.control, plan.ledger),
+            pass_fds=(plan.calls, plan.control, plan.ledger, plan.slots),
             env=self._environment,
         )
 
@@ -130,7 +139,11 @@ class ProcessWorker(Worker):
             await asyncio.wait([future for future, _ in self._waiting.values()], timeout=grace)
         self._calls.close()
         self._control.close()
+        self._keys.end(Refusal("UNAVAILABLE", "the server is shutting down"))
         await asyncio.get_running_loop().run_in_executor(None, self._reap)
+        if self._shared >= 0:
+            os.close(self._shared)
+            self._shared = -1
 
     def _reap(self) -> int:
         """Wait for the process's end, and help it if need be; its status."""
@@ -167,6 +180,7 @@ class ProcessWorker(Worker):
             elif not asked.done():
                 asked.set_exception(gone)
         self._asked.clear()
+        self._keys.end(gone)
         self._restarting = asyncio.get_running_loop().create_task(self._restart())
 
     async def _restart(self) -> None:
@@ -211,6 +225,9 @@ class ProcessWorker(Worker):
         self._control.send(head(0, CLOSE, entry.number, self.last_ticket))
 
     def _controlled(self, frame: Frame) -> None:
+        if frame.kind == EMPTIED:
+            self._keys.give_back(frame.number)
+            return
         asked = self._asked.get(frame.ticket)
         if asked is None:
             return
@@ -251,12 +268,15 @@ class ProcessWorker(Worker):
         return arrival
 
     async def append(self, arrival: Sending, data: memoryview) -> None:
-        """Take an upload's next bytes: sent when there is room, and not waited for beyond that."""
+        """Take an upload's next bytes: put where the worker finds them when there is room, and not waited for."""
+        slot = await self._keys.take()
         if arrival.failure is not None:
+            self._keys.give_back(slot)
             raise arrival.failure
-        self._control.send(head(len(data), APPEND, arrival.number, arrival.ticket), data)
+        size = data.nbytes
+        self._slots.put(slot, data)
+        self._control.send(head(IN_SLOT.size, APPEND, arrival.number, arrival.ticket), IN_SLOT.pack(slot, size))
         arrival.sent = True
-        await self._control.flushed()
 
     async def end_upload(self, arrival: Sending) -> int:
         """How many bytes the upload has, when all that were sent have arrived."""
@@ -274,8 +294,17 @@ class ProcessWorker(Worker):
 
     async def chunk(self, entry: Entry, transfer_id: str, offset: int) -> tuple[bytes, int]:
         """A part of a download."""
-        frame = await self._ask_for(CHUNK, entry.number, transfer_id=transfer_id, offset=offset)
-        return frame.body, frame.number
+        slot = await self._keys.take()
+        # Where nobody waits any more, the slot is still in use until the worker has answered.
+        return await asyncio.shield(self._fetch(entry, transfer_id, offset, slot, self._keys))
+
+    async def _fetch(self, entry: Entry, transfer_id: str, offset: int, slot: int, keys: Keys) -> tuple[bytes, int]:
+        try:
+            frame = await self._ask_for(CHUNK, entry.number, transfer_id=transfer_id, offset=offset, slot=slot)
+            size, start = int.from_bytes(frame.body[:8], "little"), frame.body[8:]
+            return b"".join((start, self._slots.memory(slot, size))), frame.number
+        finally:
+            keys.give_back(slot)
 
     async def lend_ring(self, entry: Entry, nonce: str) -> Lent:
         """A ring for one call, in the worker's memory."""
@@ -331,12 +360,14 @@ class WorkersBackend(Backend):
         rings = max(min(resolved.max_shared_bytes, RING_BYTES), resolved.max_shared_bytes // workers)
         theirs = replace(resolved, max_shared_bytes=rings)
 
-        def plan(slot: int, calls: int, control: int, ledger: int) -> Plan:
-            return Plan(slot, workers, calls, control, ledger, cores, log_format, log_level, theirs)
+        def plan(slot: int, calls: int, control: int, ledger: int, slots: int) -> Plan:
+            return Plan(slot, workers, calls, control, ledger, slots, cores, log_format, log_level, theirs)
 
         gpus = _gpus()
         environments = [{_VISIBLE: gpus[slot % len(gpus)]} if gpus else {} for slot in range(workers)]
-        processes = [ProcessWorker(slot, plan, descriptor, environments[slot]) for slot in range(workers)]
+        processes = [
+            ProcessWorker(slot, plan, descriptor, resolved.chunk_bytes, environments[slot]) for slot in range(workers)
+        ]
         super().__init__(resolved, processes, Ledger(workers, descriptor), clock)
         self.cores = cores
         self._descriptor = descriptor

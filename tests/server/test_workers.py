@@ -1,5 +1,6 @@
 """Worker processes: who is where, what passes a computation by, and what the end of one takes with it."""
 
+import asyncio
 import os
 import signal
 import time
@@ -11,12 +12,13 @@ import psutil
 import pytest
 
 from gradwire.v1 import commands_pb2 as c
-from gradwire.v1 import errors_pb2, service_pb2
+from gradwire.v1 import errors_pb2, service_pb2, types_pb2
 from gradwire_server.errors import Refusal
 from gradwire_server.host import METHODS, NUMBER, Host
 from gradwire_server.ledger import Ledger
 from gradwire_server.pipe import HEAD, Inbox, head
 from gradwire_server.session import Pending
+from gradwire_server.slots import Keys, Slots
 from gradwire_server.turns import Turns
 from gradwire_server.worker import packed, unpacked
 from tests.server.harness import LIMITS, Id, Remote, Running, command, op, payload, refused, running
@@ -325,3 +327,58 @@ def test_a_refusal_arrives_as_it_was() -> None:
     got = unpacked(packed(sent))
     assert (got.reason, got.message, got.metadata, got.root_seq) == ("SHAPE", "so not", sent.metadata, 7)
     assert got.code == sent.code
+
+
+def test_slots_go_to_who_waits_first_and_none_is_lost_with_who_left() -> None:
+    async def story() -> None:
+        keys = Keys(1)
+        slot = await keys.take()
+        left, first, second = (asyncio.ensure_future(keys.take()) for _ in range(3))
+        await asyncio.sleep(0)
+        left.cancel()
+        keys.give_back(slot)
+        assert await first == slot and not second.done()
+        keys.give_back(slot)
+        second.cancel()  # after it was given the slot, before it could take it
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert await keys.take() == slot
+        waiter = asyncio.ensure_future(keys.take())
+        await asyncio.sleep(0)
+        keys.end(Refusal("UNAVAILABLE", "gone"))
+        for wait in (waiter, keys.take()):
+            with pytest.raises(Refusal, match="gone"):
+                await wait
+
+    asyncio.run(story())
+
+
+def test_a_slot_holds_a_chunk_of_any_size_and_two_processes_see_it() -> None:
+    for size in (5000, 1 << 20, 7 << 20):
+        descriptor = Slots.file(size)
+        ours, theirs = Slots(size, descriptor), Slots(size, descriptor)
+        os.close(descriptor)
+        assert 2 <= ours.count <= 8
+        data = os.urandom(size)
+        ours.put(ours.count - 1, memoryview(data))
+        room = bytearray(size - 1)
+        theirs.move(ours.count - 1, memoryview(room))
+        assert room == data[:-1]
+        assert bytes(theirs.memory(0, size)) == bytes(size)
+
+
+def test_more_transfers_at_once_than_slots_all_arrive(server: Running) -> None:
+    session = server.open()
+    values = [np.random.default_rng(seed).standard_normal(100_003).astype(np.float32) for seed in range(12)]
+
+    def there_and_back(each: np.ndarray) -> np.ndarray:
+        transfer = c.Transfer(
+            transfer_id=session.upload(each.tobytes()), dtype=types_pb2.DTYPE_FLOAT32, shape=each.shape
+        )
+        request = c.CreateRequest(session_id=session.id, transfer=transfer)
+        return session.read(session.stub.Create(request).tensor.id)
+
+    with ThreadPoolExecutor(len(values)) as pool:
+        for sent, came in zip(values, pool.map(there_and_back, values), strict=True):
+            np.testing.assert_array_equal(sent, came)
+    session.close()
