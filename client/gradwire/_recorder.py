@@ -267,12 +267,17 @@ def varying(tensor: Handle, key: object, now: Callable[[int], float]) -> float:
     return now(0) if recorder is None else recorder.vary(key, now(0), now)
 
 
-def counting(tensor: Handle, state: dict[str, Any], name: str) -> None:
-    """Let `state[name]` count the updates of `tensor` that a program makes, as it does those made here."""
+def counting(tensor: Handle, state: dict[str, Any], name: str, also: Callable[[int], None] | None = None) -> None:
+    """Let `state[name]` count the updates of `tensor` that a program makes, as it does those made here.
+
+    `also` is called with their number first, for what else follows from it.
+    """
     recorder = tensor._session.recorder
     if recorder is not None:
 
         def count(updates: int) -> None:
+            if also is not None:
+                also(updates)
             state[name] += updates
 
         recorder.counters[id(state)] = count

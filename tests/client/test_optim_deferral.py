@@ -11,6 +11,13 @@ OPTIMIZERS = [
     "Adam(params)",
     "Adam(params, amsgrad=True, weight_decay=0.1, maximize=True)",
     "AdamW(params)",
+    "Adagrad(params, lr_decay=0.1)",
+    "RMSprop(params, centered=True, momentum=0.9)",
+    "Adadelta(params)",
+    "Rprop(params)",
+    "Adamax(params)",
+    "NAdam(params)",
+    "RAdam(params)",
 ]
 
 

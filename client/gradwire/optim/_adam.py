@@ -8,7 +8,7 @@ from gradwire import _ops
 from gradwire._create import zeros_like
 from gradwire._recorder import counting, varying
 from gradwire._tensor import Tensor
-from gradwire.optim._optimizer import Optimizer, Params, refuse_negative, refuse_unsupported
+from gradwire.optim._optimizer import Optimizer, Params, refuse_betas, refuse_negative, refuse_unsupported
 
 
 class Adam(Optimizer):
@@ -37,9 +37,7 @@ class Adam(Optimizer):
     ) -> None:
         refuse_negative("learning rate", lr)
         refuse_negative("epsilon value", eps)
-        for place, beta in enumerate(betas):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
+        refuse_betas(betas)
         refuse_negative("weight_decay value", weight_decay)
         refuse_unsupported(differentiable, fused, foreach)
         defaults = {
@@ -58,12 +56,8 @@ class Adam(Optimizer):
         super().__init__(params, defaults)
 
     def _update(self, group: dict[str, Any]) -> None:
-        for param in group["params"]:
-            grad = param.grad
-            if grad is not None:
-                if param.is_complex():
-                    raise NotImplementedError(f"{type(self).__name__} of complex parameters is not supported yet")
-                self._update_one(param, -grad if group["maximize"] else grad, group)
+        for param, grad in self._gradients(group):
+            self._update_one(param, grad, group)
 
     def _update_one(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]

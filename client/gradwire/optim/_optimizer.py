@@ -7,16 +7,46 @@ learning rate) are operands of those ops, so a whole step is deferred into one b
 from __future__ import annotations
 
 import copy
+import functools
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
+from gradwire import _dtypes, _ops
+from gradwire._create import tensor
 from gradwire._modes import enable_grad, no_grad
 from gradwire._tensor import Tensor
-from gradwire.nn._module import clear_grad
+from gradwire.nn._module import HookHandle, clear_grad
 
 Params: TypeAlias = "Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]"
+
+
+# What PyTorch keeps as tensors of one element, and is a number here: the corrections are computed with it.
+_NUMBERS = ("step", "mu_product")
+
+
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A class's `step` with the hooks around it, once, though it may call the step of its base."""
+
+    @functools.wraps(step)
+    def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if self._stepping:
+            return step(self, *args, **kwargs)
+        self._stepping = self._opt_called = True
+        try:
+            for hook in list(self._step_pre_hooks.values()):
+                changed = hook(self, args, kwargs)
+                if changed is not None:
+                    args, kwargs = changed
+            result = step(self, *args, **kwargs)
+            for hook in list(self._step_post_hooks.values()):
+                hook(self, args, kwargs)
+            return result
+        finally:
+            self._stepping = False
+
+    return hooked
 
 
 class Optimizer:
@@ -27,7 +57,18 @@ class Optimizer:
     non-leaf and for a parameter in two groups. Answers to torch.optim.Optimizer.
     """
 
+    #: Whether it has made a step, which a scheduler asks.
+    _opt_called = False
+    _stepping = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
+
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
+        self._step_pre_hooks: dict[int, Any] = {}
+        self._step_post_hooks: dict[int, Any] = {}
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, "
@@ -88,6 +129,15 @@ class Optimizer:
             for param in group["params"]:
                 clear_grad(param, set_to_none)
 
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(optimizer, args, kwargs)` before each step; what it returns, unless None, replaces both."""
+        return HookHandle(self._step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(optimizer, args, kwargs)` after each step."""
+        return HookHandle(self._step_post_hooks, hook)
+
+    @_with_hooks
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, once.
 
@@ -107,13 +157,25 @@ class Optimizer:
         """Change the parameters of a group."""
         raise NotImplementedError(f"{type(self).__name__} gives neither _update nor step")
 
+    def _gradients(self, group: dict[str, Any]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each parameter that has a gradient, with it; negated where the group ascends."""
+        for param in group["params"]:
+            grad = param.grad
+            if grad is None:
+                continue
+            if param.is_complex():
+                raise NotImplementedError(f"{type(self).__name__} of complex parameters is not supported yet")
+            yield param, -grad if group["maximize"] else grad
+
     def state_dict(self) -> dict[str, Any]:
         """What `load_state_dict` takes: the groups' options, and the state with parameters as numbers."""
         number = {id(param): place for place, param in enumerate(self._params())}
         groups = [{**group, "params": [number[id(param)] for param in group["params"]]} for group in self.param_groups]
         for group in groups:
             group["params"] = group.pop("params")  # last, as in PyTorch
-        return {"state": {number[id(param)]: values for param, values in self.state.items()}, "param_groups": groups}
+        made: dict[float, Tensor] = {}
+        state = {number[id(param)]: _as_pytorchs(values, made) for param, values in self.state.items()}
+        return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take options and state of a `state_dict`; tensors are copied, cast and moved as their parameter is.
@@ -131,7 +193,10 @@ class Optimizer:
         numbers = [number for saved in saved_groups for number in saved["params"]]
         by_number = dict(zip(numbers, self._params(), strict=True))
         state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
-        for number, values in state_dict["state"].items():
+        unknown = [number for number in state_dict["state"] if number not in by_number]
+        if unknown:
+            raise ValueError(f"loaded state dict has a state of parameter {unknown[0]}, which is in none of its groups")
+        for number, values in _with_numbers(state_dict["state"]).items():
             param = by_number[number]
             state[param] = {name: _like(param, value) for name, value in values.items()}
         for group, saved in zip(self.param_groups, saved_groups, strict=True):
@@ -152,6 +217,34 @@ class Optimizer:
         return f"{type(self).__name__} (\n" + "\n\n".join(sections) + "\n)"
 
 
+def _as_pytorchs(values: dict[str, Any], made: dict[float, Tensor]) -> dict[str, Any]:
+    """A parameter's state with tensors for the numbers that PyTorch has tensors for."""
+    shown = dict(values)
+    for name in _NUMBERS:
+        if name in shown and not isinstance(shown[name], Tensor):
+            number = float(shown[name])
+            if number not in made:
+                made[number] = tensor(number, dtype=_dtypes.float32 if name == "step" else None)
+            shown[name] = made[number]
+    return shown
+
+
+def _with_numbers(state: Mapping[Any, Mapping[str, Any]]) -> dict[Any, dict[str, Any]]:
+    """Loaded state with numbers where PyTorch has tensors; all of them are read at once."""
+    plain = {key: dict(values) for key, values in state.items()}
+    places = [
+        (key, name)
+        for key, values in plain.items()
+        for name in _NUMBERS
+        if isinstance(values.get(name), Tensor) and values[name].numel() == 1
+    ]
+    if places:
+        read = _ops.stack([plain[key][name].detach().double().reshape(()) for key, name in places]).tolist()
+        for (key, name), number in zip(places, read, strict=True):
+            plain[key][name] = int(number) if name == "step" else number
+    return plain
+
+
 def _like(param: Tensor, value: Any) -> Any:
     """A copy of a state tensor, with a floating parameter's dtype, and on its device."""
     if not isinstance(value, Tensor):
@@ -164,6 +257,20 @@ def refuse_negative(name: str, value: float) -> None:
     """Refuse an option below zero, in PyTorch's words: "Invalid learning rate: -1"."""
     if not value >= 0.0:
         raise ValueError(f"Invalid {name}: {value}")
+
+
+def refuse_betas(betas: tuple[float, float]) -> None:
+    """Refuse decays outside [0, 1)."""
+    for place, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {place}: {beta}")
+
+
+def decayed(param: Tensor, grad: Tensor, group: dict[str, Any]) -> Tensor:
+    """The gradient with the weight decay's, if there is any."""
+    weight_decay = group["weight_decay"]
+    made: Tensor = grad.add(param, alpha=weight_decay) if weight_decay != 0 else grad
+    return made
 
 
 def refuse_unsupported(differentiable: bool, fused: bool | None, foreach: bool | None) -> None:

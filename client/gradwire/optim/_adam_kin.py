@@ -1,0 +1,266 @@
+"""Adam's kin: Adamax (by the largest gradient), NAdam (Nesterov's momentum), RAdam (rectified while v is unsure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradwire import _dtypes, _ops
+from gradwire._create import zeros_like
+from gradwire._recorder import counting, varying
+from gradwire._tensor import Tensor
+from gradwire.optim._optimizer import Optimizer, Params, decayed, refuse_betas, refuse_negative, refuse_unsupported
+
+
+class Adamax(Optimizer):
+    """param -= lr / (1 - beta1**step) * m / u, u being the decaying greatest |grad|. Answers to torch.optim.Adamax.
+
+    Raises ValueError for options out of range.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        refuse_negative("learning rate", lr)
+        refuse_negative("epsilon value", eps)
+        refuse_betas(betas)
+        refuse_negative("weight_decay value", weight_decay)
+        refuse_unsupported(differentiable, None, foreach)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, group: dict[str, Any]) -> None:
+        beta1, beta2 = group["betas"]
+        for param, given in self._gradients(group):
+            grad = decayed(param, given, group)
+            state = self.state[param]
+            if not state:
+                state.update(step=0, exp_avg=zeros_like(param), exp_inf=zeros_like(param))
+            state["step"] += 1
+            counting(param, state, "step")
+
+            def size(ahead: int, state: dict[str, Any] = state) -> float:
+                return float(-float(group["lr"]) / (1 - beta1 ** (state["step"] + ahead)))
+
+            mean = state["exp_avg"].lerp_(grad, 1 - beta1)
+            greatest = state["exp_inf"].mul_(beta2)
+            greatest.copy_(_ops.maximum(greatest, grad.abs().add_(group["eps"])))
+            param.addcdiv_(mean, greatest, value=varying(param, ("size", id(group), state["step"]), size))
+
+
+class _Moments(Optimizer):
+    """What keeps the means of the gradient and of its square, and decays weights in either way."""
+
+    def _begin(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> tuple[dict[str, Any], Tensor]:
+        """The parameter's state, one step later but for its means, and the gradient with its decay."""
+        state = self.state[param]
+        if not state:
+            state.update(step=0, exp_avg=zeros_like(param), exp_avg_sq=zeros_like(param))
+        state["step"] += 1
+        if group["weight_decay"] != 0 and group["decoupled_weight_decay"]:
+            kept = varying(param, ("decay", id(group)), lambda ahead: 1 - float(group["lr"]) * group["weight_decay"])
+            param.mul_(kept)
+            return state, grad
+        return state, decayed(param, grad, group)
+
+    @staticmethod
+    def _moved(state: dict[str, Any], grad: Tensor, betas: tuple[float, float]) -> tuple[Tensor, Tensor]:
+        """The means with a gradient more."""
+        beta1, beta2 = betas
+        mean: Tensor = state["exp_avg"].lerp_(grad, 1 - beta1)
+        square: Tensor = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        return mean, square
+
+
+class NAdam(_Moments):
+    """Adam with Nesterov's look ahead; `momentum_decay` makes the momentum grow towards beta1.
+
+    Raises ValueError for options out of range. Answers to torch.optim.NAdam.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        refuse_negative("learning rate", lr)
+        refuse_negative("epsilon value", eps)
+        refuse_betas(betas)
+        refuse_negative("weight_decay value", weight_decay)
+        refuse_negative("momentum_decay value", momentum_decay)
+        refuse_unsupported(differentiable, None, foreach)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, group: dict[str, Any]) -> None:
+        for param, given in self._gradients(group):
+            state, grad = self._begin(param, given, group)
+            momentum, product = _momenta(group, state)
+            state["mu_product"] = product(0)
+
+            def also(updates: int, state: dict[str, Any] = state, product: Callable[[int], float] = product) -> None:
+                state["mu_product"] = product(updates)
+
+            counting(param, state, "step", also)
+            beta2 = group["betas"][1]
+            kind = (id(group), state["step"])
+
+            def left(ahead: int, state: dict[str, Any] = state, beta2: float = beta2) -> float:
+                return float(1 - beta2 ** (state["step"] + ahead))
+
+            def by_grad(
+                ahead: int, momentum: Callable[[int], float] = momentum, product: Callable[[int], float] = product
+            ) -> float:
+                return -float(group["lr"]) * (1 - momentum(ahead)) / (1 - product(ahead))
+
+            def by_mean(
+                ahead: int, momentum: Callable[[int], float] = momentum, product: Callable[[int], float] = product
+            ) -> float:
+                following = momentum(ahead + 1)
+                return -float(group["lr"]) * following / (1 - product(ahead) * following)
+
+            mean, square = self._moved(state, grad, group["betas"])
+            divisor = (square / varying(param, ("left", kind), left)).sqrt_().add_(group["eps"])
+            param.addcdiv_(grad, divisor, value=varying(param, ("grad", kind), by_grad))
+            param.addcdiv_(mean, divisor, value=varying(param, ("mean", kind), by_mean))
+
+
+def _momenta(group: dict[str, Any], state: dict[str, Any]) -> tuple[Callable[[int], float], Callable[[int], float]]:
+    """The momentum so many steps from this one, and the product of all of them up to there."""
+    begun: list[tuple[int, float]] = [(state["step"] - 1, state.get("mu_product", 1.0))]
+    kind = np.dtype("float64" if _dtypes.get_default_dtype() is _dtypes.float64 else "float32")
+
+    def at(step: int) -> float:
+        return float(group["betas"][0] * (1.0 - 0.5 * 0.96 ** (step * group["momentum_decay"])))
+
+    def momentum(ahead: int) -> float:
+        return at(state["step"] + ahead)
+
+    def product(ahead: int) -> float:
+        done, value = begun[0]
+        wanted = state["step"] + ahead
+        if wanted < done:
+            raise AssertionError(f"NAdam's momenta are known from step {done} on, not at {wanted}")
+        for step in range(done + 1, wanted + 1):
+            # In the precision of PyTorch's tensor for it.
+            value = float(kind.type(value) * kind.type(at(step)))
+        if ahead == 0:
+            begun[0] = (wanted, value)
+        return value
+
+    return momentum, product
+
+
+class RAdam(_Moments):
+    """Adam that divides only once enough gradients are known, and rectifies its first such steps.
+
+    Raises ValueError for options out of range. Answers to torch.optim.RAdam.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        refuse_negative("learning rate", lr)
+        refuse_negative("epsilon value", eps)
+        refuse_betas(betas)
+        refuse_negative("weight_decay value", weight_decay)
+        refuse_unsupported(differentiable, None, foreach)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, group: dict[str, Any]) -> None:
+        beta1, beta2 = group["betas"]
+        for param, given in self._gradients(group):
+            state, grad = self._begin(param, given, group)
+            counting(param, state, "step")
+            kind = (id(group), state["step"])
+
+            def size(ahead: int, state: dict[str, Any] = state) -> float:
+                step = state["step"] + ahead
+                return float(-float(group["lr"]) / (1 - beta1**step) * _rectification(beta2, step)[0])
+
+            # A step divides by sqrt(v) + eps, or by 1: by a * (sqrt(v) + eps) + b, so that every step has the same ops.
+            mean, square = self._moved(state, grad, group["betas"])
+            divisor = square.sqrt().add_(group["eps"])
+            for which in (1, 2):
+
+                def share(ahead: int, state: dict[str, Any] = state, which: int = which) -> float:
+                    return _rectification(beta2, state["step"] + ahead)[which]
+
+                number = varying(param, (which, kind), share)
+                divisor = divisor.mul_(number) if which == 1 else divisor.add_(number)
+            param.addcdiv_(mean, divisor, value=varying(param, ("size", kind), size))
+
+
+def _rectification(beta2: float, step: int) -> tuple[float, float, float]:
+    """RAdam's factor for a step, and a and b of its divisor a * (sqrt(v) + eps) + b."""
+    longest = 2 / (1 - beta2) - 1
+    left = 1 - beta2**step
+    length = longest - 2 * step * beta2**step / left
+    if length <= 5:
+        return 1.0, 0.0, 1.0
+    rectified = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+    return float(rectified**0.5 * left**0.5), 1.0, 0.0

@@ -1,0 +1,252 @@
+"""Optimizers that divide each element's step by the root of what its gradients were: Adagrad, RMSprop, Adadelta; Rprop.
+
+Rprop looks only at the gradients' signs, and makes an element's step longer while its sign stays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire._create import full_like, zeros_like
+from gradwire._recorder import counting, varying
+from gradwire._tensor import Tensor
+from gradwire.optim._optimizer import Optimizer, Params, decayed, refuse_negative, refuse_unsupported
+
+
+def _rate(param: Tensor, group: dict[str, Any]) -> float:
+    return varying(param, ("lr", id(group)), lambda ahead: -float(group["lr"]))
+
+
+class Adagrad(Optimizer):
+    """param -= lr / (1 + (step - 1) * lr_decay) * grad / (sqrt(sum of grad²) + eps). Answers to torch.optim.Adagrad.
+
+    Raises ValueError for options below zero.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        refuse_negative("learning rate", lr)
+        refuse_negative("lr_decay value", lr_decay)
+        refuse_negative("weight_decay value", weight_decay)
+        refuse_negative("initial_accumulator_value value", initial_accumulator_value)
+        refuse_negative("epsilon value", eps)
+        refuse_unsupported(differentiable, fused, foreach)
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+        for group in self.param_groups:
+            for param in group["params"]:
+                begun = full_like(param.detach(), group["initial_accumulator_value"])
+                self.state[param] = {"step": 0, "sum": begun}
+
+    def _update(self, group: dict[str, Any]) -> None:
+        for param, given in self._gradients(group):
+            grad = decayed(param, given, group)
+            state = self.state[param]
+            if not state:  # a parameter that was added later
+                state.update(step=0, sum=full_like(param.detach(), group["initial_accumulator_value"]))
+            state["step"] += 1
+            counting(param, state, "step")
+
+            def size(ahead: int, state: dict[str, Any] = state) -> float:
+                return float(-float(group["lr"]) / (1 + (state["step"] + ahead - 1) * group["lr_decay"]))
+
+            total: Tensor = state["sum"].addcmul_(grad, grad, value=1)
+            divisor = total.sqrt().add_(group["eps"])
+            param.addcdiv_(grad, divisor, value=varying(param, ("size", id(group), state["step"]), size))
+
+
+class RMSprop(Optimizer):
+    """param -= lr * grad / (sqrt(v) + eps), v the decaying mean of grad². Answers to torch.optim.RMSprop.
+
+    `centered` takes the square of the mean gradient off v; `momentum` sums the steps up. Raises ValueError for options
+    below zero.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        refuse_negative("learning rate", lr)
+        refuse_negative("epsilon value", eps)
+        refuse_negative("momentum value", momentum)
+        refuse_negative("weight_decay value", weight_decay)
+        refuse_negative("alpha value", alpha)
+        refuse_unsupported(differentiable, None, foreach)
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "alpha": alpha,
+            "eps": eps,
+            "centered": centered,
+            "weight_decay": weight_decay,
+            "capturable": capturable,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, group: dict[str, Any]) -> None:
+        alpha, eps, momentum = group["alpha"], group["eps"], group["momentum"]
+        for param, given in self._gradients(group):
+            grad = decayed(param, given, group)
+            state = self._state_of(param, group)
+            state["step"] += 1
+            counting(param, state, "step")
+            square: Tensor = state["square_avg"].mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
+            if group["centered"]:
+                mean = state["grad_avg"].lerp_(grad, 1 - alpha)
+                square = square.addcmul(mean, mean, value=-1)
+            divisor = square.sqrt().add_(eps)
+            if momentum > 0:
+                buffer = state["momentum_buffer"].mul_(momentum).addcdiv_(grad, divisor)
+                param.add_(buffer, alpha=_rate(param, group))
+            else:
+                param.addcdiv_(grad, divisor, value=_rate(param, group))
+
+    def _state_of(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        state = self.state[param]
+        if not state:
+            state["step"] = 0
+            state["square_avg"] = zeros_like(param)
+            if group["momentum"] > 0:
+                state["momentum_buffer"] = zeros_like(param)
+            if group["centered"]:
+                state["grad_avg"] = zeros_like(param)
+        return state
+
+
+class Adadelta(Optimizer):
+    """param -= lr * sqrt(u + eps) / sqrt(v + eps) * grad, v and u the decaying means of grad² and of the steps².
+
+    Raises ValueError for options out of range. Answers to torch.optim.Adadelta.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        capturable: bool = False,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        refuse_negative("learning rate", lr)
+        if not 0.0 <= rho <= 1.0:
+            raise ValueError(f"Invalid rho value: {rho}")
+        refuse_negative("epsilon value", eps)
+        refuse_negative("weight_decay value", weight_decay)
+        refuse_unsupported(differentiable, None, foreach)
+        defaults = {
+            "lr": lr,
+            "rho": rho,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "capturable": capturable,
+            "foreach": foreach,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, group: dict[str, Any]) -> None:
+        rho, eps = group["rho"], group["eps"]
+        for param, given in self._gradients(group):
+            grad = decayed(param, given, group)
+            state = self.state[param]
+            if not state:
+                state.update(step=0, square_avg=zeros_like(param), acc_delta=zeros_like(param))
+            state["step"] += 1
+            counting(param, state, "step")
+            square = state["square_avg"].mul_(rho).addcmul_(grad, grad, value=1 - rho)
+            change = state["acc_delta"].add(eps).sqrt_().div_((square + eps).sqrt_()).mul_(grad)
+            state["acc_delta"].mul_(rho).addcmul_(change, change, value=1 - rho)
+            param.add_(change, alpha=_rate(param, group))
+
+
+class Rprop(Optimizer):
+    """Each element by a step of its own, longer while its gradient keeps its sign, shorter when that changes.
+
+    `etas` are the factors for shorter and longer, `step_sizes` the least and the greatest step. Raises ValueError for
+    options out of range. Answers to torch.optim.Rprop.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
+        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        refuse_negative("learning rate", lr)
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+        refuse_unsupported(differentiable, None, foreach)
+        defaults = {
+            "lr": lr,
+            "etas": etas,
+            "step_sizes": step_sizes,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, group: dict[str, Any]) -> None:
+        shorter, longer = group["etas"]
+        least, greatest = group["step_sizes"]
+        for param, grad in self._gradients(group):
+            state = self.state[param]
+            if not state:
+                state.update(step=0, prev=zeros_like(param), step_size=full_like(param.detach(), float(group["lr"])))
+            state["step"] += 1
+            counting(param, state, "step")
+            agreement = grad * state["prev"]
+            factor = full_like(grad, 1.0).masked_fill_(agreement > 0, longer).masked_fill_(agreement < 0, shorter)
+            state["step_size"].mul_(factor).clamp_(least, greatest)
+            # Where the sign has changed the element stays, and the next step compares with nothing.
+            kept = grad.masked_fill(agreement < 0, 0.0)
+            param.addcmul_(kept.sign(), state["step_size"], value=-1)
+            state["prev"].copy_(kept)
