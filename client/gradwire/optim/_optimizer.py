@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 
 from gradwire import _dtypes, _ops
 from gradwire._create import tensor
+from gradwire._hooks import RemovableHandle, kept_in
 from gradwire._modes import enable_grad, no_grad
 from gradwire._tensor import Tensor
-from gradwire.nn._module import HookHandle, clear_grad
+from gradwire.nn._module import clear_grad
 
 Params: TypeAlias = "Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]"
 
@@ -129,13 +130,13 @@ class Optimizer:
             for param in group["params"]:
                 clear_grad(param, set_to_none)
 
-    def register_step_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before each step; what it returns, unless None, replaces both."""
-        return HookHandle(self._step_pre_hooks, hook)
+        return kept_in(self._step_pre_hooks, hook)
 
-    def register_step_post_hook(self, hook: Callable[..., Any]) -> HookHandle:
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` after each step."""
-        return HookHandle(self._step_post_hooks, hook)
+        return kept_in(self._step_post_hooks, hook)
 
     @_with_hooks
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
