@@ -202,8 +202,45 @@ def prelu(input: Array, weight: Array) -> Any:
 
 def _elu(xp: Any, input: Array, alpha: float, scale: float, input_scale: float) -> Array:
     _check_float("elu_cpu", input)
+    if is_plain(input) and input_scale > 0:
+        return elementwise(functools.partial(_elu_block, alpha * scale, scale, input_scale), 1, input)
     negative = xp.expm1(xp.minimum(input, 0) * input_scale) * (alpha * scale)
     return xp.where(input > 0, input * scale if scale != 1 else input, negative)
+
+
+def _elu_block(factor: float, scale: float, input_scale: float, out: Array, x: Array, t: Array) -> None:
+    """Both sides added: either is 0 on the other. exp(y) - 1 is 2 h / (1 - h), h = tanh(y / 2), which loses nothing."""
+    zero = _zeros(x.dtype)[: x.size]
+    np.minimum(x, zero, out=t)
+    np.multiply(t, x.dtype.type(input_scale / 2), out=t)
+    np.tanh(t, out=t)
+    np.subtract(x.dtype.type(1), t, out=out)
+    np.divide(t, out, out=t)
+    np.multiply(t, x.dtype.type(2 * factor), out=t)
+    np.maximum(x, zero, out=out)
+    if scale != 1:
+        np.multiply(out, x.dtype.type(scale), out=out)
+    np.add(out, t, out=out)
+
+
+def _elu_slope_block(slope: float, scale: float, input_scale: float, out: Array, g: Array, x: Array, t: Array) -> None:
+    """g * slope * exp(input_scale * x) where x is not positive, g * scale elsewhere, at nan too."""
+    zero = _zeros(x.dtype)[: x.size]
+    np.fmin(x, zero, out=t)
+    np.multiply(t, x.dtype.type(input_scale), out=t)
+    np.exp(t, out=t)
+    np.multiply(t, x.dtype.type(slope), out=t)
+    if slope != scale:
+        np.multiply(~(x <= zero), x.dtype.type(scale - slope), out=out)
+        np.add(t, out, out=t)
+    np.multiply(g, t, out=out)
+
+
+def _elu_input(g: Any, input: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    if is_plain(g, input):
+        kernel = functools.partial(_elu_slope_block, alpha * scale * input_scale, scale, input_scale)
+        return elementwise(kernel, 1, g, input)
+    return g * _elu_slope(input, alpha, scale, input_scale)
 
 
 def _elu_slope(input: Any, alpha: float, scale: float, input_scale: float) -> Any:
@@ -238,9 +275,9 @@ def selu(xp: Any, input: Array) -> Array:
     return _elu(xp, input, _SELU_ALPHA, _SELU_SCALE, 1.0)
 
 
-elu.grad(input=lambda g, input, alpha: g * _elu_slope(input, alpha, 1.0, 1.0))
-celu.grad(input=lambda g, input, alpha: g * _elu_slope(input, alpha, 1.0, 1.0 / alpha))
-selu.grad(input=lambda g, input: g * _elu_slope(input, _SELU_ALPHA, _SELU_SCALE, 1.0))
+elu.grad(input=lambda g, input, alpha: _elu_input(g, input, alpha, 1.0, 1.0))
+celu.grad(input=lambda g, input, alpha: _elu_input(g, input, alpha, 1.0, 1.0 / alpha))
+selu.grad(input=lambda g, input: _elu_input(g, input, _SELU_ALPHA, _SELU_SCALE, 1.0))
 
 # The normal distribution function is 1 / 2 + tanh(x P(x**2)) / 2 with P fitted for the least error over [-6.2, 6.2]:
 # 3e-8, less than float32 holds. Beyond, the last coefficient takes tanh to 1. NumPy has no faster function than tanh.

@@ -25,8 +25,8 @@ def active(*, infinite: bool = True, **kwargs: object) -> list:
 case("relu", active(), in_dtype("float32", t(4, dtype="int64", grad=False)))
 case("relu6", active(), torch="nn.functional.relu6")
 case("leaky_relu", active(), s(t(3, 4), 0.3), s(t(3, 4), -0.3), s(t(3, 4), 2.0), torch="nn.functional.leaky_relu")
-case("elu", active(), s(t(3, 4), 0.5), torch="nn.functional.elu")
-case("celu", active(), s(t(3, 4), 0.5), torch="nn.functional.celu")
+case("elu", active(), s(t(3, 4), 0.5), s(t(3, 4), -0.7), torch="nn.functional.elu")
+case("celu", active(), s(t(3, 4), 0.5), s(t(3, 4), -0.5), torch="nn.functional.celu")
 case("selu", active(), torch="nn.functional.selu")
 case(
     "gelu", active(infinite=False), active(approximate="tanh", infinite=False), torch="nn.functional.gelu", tolerance=2
