@@ -22,7 +22,7 @@ from gradwire._memo import Spec, read_spec
 from gradwire._modes import GRAD_ENABLED
 from gradwire._place import describe_place
 from gradwire._recorder import Recorder, Trace
-from gradwire._results import new_proxy
+from gradwire._results import new_proxy, watch_retained
 from gradwire._session import Session
 from gradwire._sessions import current_session
 from gradwire._tensor import Tensor
@@ -417,7 +417,6 @@ class _Recording:
         self.numbers = noted.recorder.numbers
         self.results = trace.results
         self.template = _map(noted.answer, _Places(noted.results).place)
-        self._registered = False
         self._reads = bool(len(trace.program.outputs))
         replaced = {
             trace.slots[command.set_grad.tensor]
@@ -431,6 +430,12 @@ class _Recording:
                 state = handle._grad if handle._grad is None or handle._grad is UNKNOWN else PRESENT
                 self.leaves.append((place, noted.entry_of(handle), state, place + 1 in replaced))
         self.entry = tuple((place, none) for place, none, _, _ in self.leaves)
+        #: Of outputs with a gradient of their own: their number, whether by retain_grad, and whether it is there.
+        self.keeping = {
+            number: (handle._retained is not None, handle._grad is not None)
+            for number, handle in zip(trace.results, noted.results, strict=True)
+            if isinstance(number, int) and (handle._retained is not None or handle._grad is not None)
+        }
         #: Whether it leaves the gradients as it found them, so that it may be repeated as it is.
         self.periodic = all(none == (state is None) for _, none, state, _ in self.leaves)
 
@@ -480,6 +485,12 @@ class _Recording:
             if state is not PRESENT or replaced or handle._grad is None:
                 handle._grad = state
         made = [new_proxy(session, one, spec) for one, spec in zip(outputs, specs, strict=True)]
+        if not stacked:
+            for number, (retains, has_grad) in self.keeping.items():
+                if retains:
+                    watch_retained(made[number])
+                if has_grad:
+                    made[number]._grad = UNKNOWN
         session.urge()
         return _map(self.template, lambda place: self._result(call, made, place), _Place)
 
@@ -505,7 +516,9 @@ class _Recording:
 
     def _run(self, key: tuple[Any, ...], values: list[Value], build: Callable[[Sequence[Value]], Any]) -> Any:
         session = self.session
-        if not self._registered:
+        if self.trace.hash in session.programs:
+            session.programs.move_to_end(self.trace.hash)
+        else:
             self._register()
         read = _read_outputs if self._reads else None
         try:
@@ -518,8 +531,11 @@ class _Recording:
 
     def _register(self) -> None:
         request = programs_pb2.RegisterProgramRequest(hash=self.trace.hash, program=self.trace.data)
-        self.session.wait(service_pb2.Command(register_program=request))
-        self._registered = True
+        session = self.session
+        session.wait(service_pb2.Command(register_program=request))
+        session.programs[self.trace.hash] = None
+        while len(session.programs) > session.limits.max_programs:
+            session.programs.popitem(last=False)
 
     def compare(self, other: _Recording) -> None:
         """Raise RuntimeError if another recording under the same key does something else."""

@@ -50,6 +50,14 @@ def watch_leaf(leaf: Handle) -> None:
     leaf._session.watched[leaf._id] = leaf
 
 
+def watch_retained(tensor: Handle) -> None:
+    """Let a non-leaf that retains its gradient know it, and the session find it by its id."""
+    tensor._retained = Leaf(tensor)
+    tensor._session.watched[tensor._id] = tensor
+    if tensor._edge:  # an empty node is one that only the server knows, which then tells who got a gradient
+        tensor._edge.append(tensor._retained)
+
+
 def new_result(session: Session, tensor_id: int, spec: Spec, edges: Sequence[Edge], args: Sequence[Any]) -> Any:
     """The proxy of an op's result: its node has the inputs' edges, and a view joins its base's family."""
     recorded = spec.requires_grad and not spec.is_leaf

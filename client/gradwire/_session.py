@@ -14,7 +14,7 @@ import itertools
 import threading
 import time
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -103,6 +103,8 @@ class Session:
         self.hooks: dict[int, Runner] = {}
         #: What notes the commands of a function that is being compiled.
         self.recorder: Recorder | None = None
+        #: Hashes of the programs that the server keeps, the one that ran last as the last: it drops the first.
+        self.programs: OrderedDict[bytes, None] = OrderedDict()
         self._unusable: GradwireError | None = None
         self._delivery = Delivery(transport, answer, self._why_dead)
         self._delivery.connect()

@@ -21,7 +21,6 @@ from gradwire._casts import Casts
 from gradwire._draws import Draws
 from gradwire._dtypes import Size
 from gradwire._errors import GradwireTypeError, refuse
-from gradwire._ghost import Leaf
 from gradwire._handle import PRESENT, UNKNOWN, Handle
 from gradwire._hooks import RemovableHandle, hook_accumulated, hook_tensor
 from gradwire._in_place import refuse_origin
@@ -31,7 +30,7 @@ from gradwire._modes import is_inference_mode_enabled, no_grad
 from gradwire._nodes import Node, grad_fn_of
 from gradwire._operators import Operators
 from gradwire._ops import TensorMethods
-from gradwire._results import join, new_proxy, refresh, watch_leaf
+from gradwire._results import join, new_proxy, refresh, watch_leaf, watch_retained
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2, types_pb2
 
 Number: TypeAlias = "int | float | bool | complex"
@@ -275,10 +274,7 @@ class Tensor(Casts, Draws, InPlaceViews, Operators, TensorMethods, Handle):  # t
         if spec.is_leaf or self._retained is not None:
             return
         _commands.retain_grad(self)
-        self._retained = Leaf(self)
-        self._session.watched[self._id] = self
-        if self._edge:  # an empty node is one that only the server knows, which then tells who got a gradient
-            self._edge.append(self._retained)
+        watch_retained(self)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Call `hook(gradient)` when backward has this tensor's gradient; what it returns, unless None, replaces it.

@@ -207,15 +207,16 @@ def register_program(
     request: programs_pb2.RegisterProgramRequest,
     answer: programs_pb2.RegisterProgramResponse | None,
 ) -> None:
-    """Make a program known under its hash."""
+    """Make a program known under its hash; of many, the one that ran longest ago gives way."""
     name, raw = request.hash, request.program
     if len(name) != HASH_BYTES or hashlib.sha256(raw).digest() != name:
         raise Refusal("ARGUMENT_VALUE", "the hash is not the SHA-256 of the program's bytes", argument="hash")
-    if name not in session.programs:
-        limit = session.limits.max_programs
-        if len(session.programs) >= limit:
-            raise Refusal("PROGRAM_LIMIT", f"a session registers at most {limit} programs", limit=limit)
-        session.programs[name] = Program(raw, session)
+    programs = session.programs
+    if name not in programs:
+        made = Program(raw, session)
+        while len(programs) >= session.limits.max_programs:
+            programs.popitem(last=False)  # its client registers it again
+        programs[name] = made
     if answer is not None:
         answer.programs = len(session.programs)
 
@@ -226,6 +227,7 @@ def find_program(session: "Session", name: bytes) -> Program:
     if found is None:
         shown = name[:HASH_BYTES].hex() or "that is empty"
         raise Refusal("PROGRAM_UNKNOWN", f"the session knows no program of hash {shown}; register it first")
+    session.programs.move_to_end(name)
     return found
 
 

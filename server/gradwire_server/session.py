@@ -155,7 +155,7 @@ class Session:
         self.account = Account(limit=limits.max_session_bytes)
         self.transfers = Transfers(self.account)
         self.snapshots = Snapshots()
-        self.programs: dict[bytes, Any] = {}
+        self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the one that ran last is the last
         self.hooks = HookTable()
         self.brake = brake
         self.inline_left = 0  # bytes of values that the response being made may still hold

@@ -203,14 +203,30 @@ def test_a_step_that_fails_is_named_and_what_came_before_stays_done(session):
     np.testing.assert_array_equal(session.read(x), [2, 2])
 
 
-def test_programs_are_counted_and_capped():
-    with running(max_programs=2, max_program_bytes=4000, max_program_steps=5) as server:
+def test_of_many_programs_the_one_that_ran_longest_ago_gives_way():
+    with running(max_programs=2) as server:
         session = server.open()
         assert session.opened.limits.max_programs == 2
-        for count in (1, 2):
-            register(session, programs_pb2.Program(inputs=[spec(count)], outputs=[1]))
+        x = session.create([1, 2])
+        first, second, third = (
+            programs_pb2.Program(inputs=[spec(2)], steps=[op("mul", 1, factor, outputs=[2])], outputs=[2])
+            for factor in (2.0, 3.0, 4.0)
+        )
+        one, two = register(session, first), register(session, second)
+        run(session, one, [x])
+        three = register(session, third)
+        assert refused(run, session, two, [x])[1] == "PROGRAM_UNKNOWN"
+        for name, factor in ((one, 2), (three, 4)):
+            (made,) = run(session, name, [x])
+            np.testing.assert_array_equal(session.read(made.id), [factor, 2 * factor])
+        session.close()
+        assert server.held() == 0
+
+
+def test_programs_are_capped():
+    with running(max_program_bytes=4000, max_program_steps=5) as server:
+        session = server.open()
         for program in (
-            programs_pb2.Program(inputs=[spec(9)], outputs=[1]),
             descent(),
             programs_pb2.Program(inputs=[spec(3)] * 2000),
         ):
