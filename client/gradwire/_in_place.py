@@ -53,7 +53,7 @@ def refuse_origin(spec: Spec, what: str) -> GradwireError:
     mode, where = ("inference", "in normal mode") if inference else ("no_grad", "with grad mode enabled")
     who = f"A view was created in {mode} mode and {what} modified inplace {where}."
     if spec.grad_fn:
-        who = f"An output of {spec.grad_fn.partition('Backward')[0]} is a view and {what} modified inplace."
+        who = f"An output of {spec.grad_fn.rpartition('Backward')[0]} is a view and {what} modified inplace."
     if spec.origin == types_pb2.VIEW_ORIGIN_MULTIPLE:
         return refuse(
             f"{who} This view is the output of a function that returns multiple views. Such functions do not allow the "

@@ -3,6 +3,7 @@
 import gc
 import threading
 import traceback
+from typing import Any
 
 import pytest
 
@@ -139,3 +140,68 @@ def test_a_hook_in_a_compiled_function_is_refused(deferring: gradwire.Session) -
 
     with pytest.raises(NotImplementedError, match="hook"):
         step(x)
+
+
+class _Square(gradwire.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 2 * x * g
+
+
+def test_a_custom_function_goes_with_its_graph(session: gradwire.Session) -> None:
+    x = _leaf(session)
+    for _ in range(5):
+        _Square.apply(x * 2).sum().backward()
+    gc.collect()
+    session.sync()
+    session.describe()
+    assert not session.hooks
+    assert x.grad.tolist() == [40.0, 80.0, 120.0]
+
+
+def test_what_a_custom_function_saves_is_freed_on_the_server(session: gradwire.Session) -> None:
+    x = gradwire.ones(100_000, requires_grad=True)
+    session.sync()
+    held = session.describe().bytes
+    y = _Square.apply(x * 2)
+    assert session.describe().bytes > held + 2 * 390_000
+    y.sum().backward()
+    x.grad = None
+    del y
+    gc.collect()
+    assert session.describe().bytes == held
+
+
+def test_a_custom_function_in_a_compiled_function_is_refused(deferring: gradwire.Session) -> None:
+    x = _leaf(deferring)
+    with pytest.raises(NotImplementedError, match=r"autograd\.Function"):
+        gradwire.compile(lambda x: _Square.apply(x).sum())(x)
+
+
+def _step_and_sync(step: Any, x: gradwire.Tensor, session: gradwire.Session) -> None:
+    step(x)
+    session.sync()
+
+
+def test_a_program_that_comes_to_a_hook_is_refused(deferring: gradwire.Session) -> None:
+    x = _leaf(deferring)
+
+    @gradwire.compile
+    def step(x: gradwire.Tensor) -> None:
+        (x * x).sum().backward()
+
+    for _ in range(3):
+        step(x)
+    assert x.grad.tolist() == [6.0, 12.0, 18.0]
+    handle = x.register_hook(lambda g: g * 10)
+    with pytest.raises(NotImplementedError, match="hook"):
+        _step_and_sync(step, x, deferring)
+    handle.remove()
+    step(x)
+    assert x.grad.tolist() == [8.0, 16.0, 24.0]

@@ -4,15 +4,18 @@ from gradwire._anomaly import detect_anomaly, set_detect_anomaly
 from gradwire._backward import backward, grad
 from gradwire._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 from gradwire._tensor import Tensor as Variable
-from gradwire.autograd import anomaly_mode, functional, grad_mode
+from gradwire.autograd import anomaly_mode, function, functional, grad_mode
+from gradwire.autograd.function import Function
 from gradwire.autograd.gradcheck import gradcheck, gradgradcheck
 
 __all__ = [
+    "Function",
     "Variable",
     "anomaly_mode",
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "function",
     "functional",
     "grad",
     "grad_mode",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from gradwire import _dtypes
+from gradwire._errors import refuse
 from gradwire._hooks import RemovableHandle, kept_in
 from gradwire._modes import no_grad
 from gradwire._tensor import Tensor
@@ -51,6 +52,10 @@ class Module:
         set_plainly("_non_persistent_buffers", set())
         set_plainly("_forward_pre_hooks", {})
         set_plainly("_forward_hooks", {})
+        set_plainly("_backward_pre_hooks", {})
+        set_plainly("_backward_hooks", {})
+        set_plainly("_hooks_with_kwargs", set())
+        set_plainly("_always_called", set())
 
     def __getattr__(self, name: str) -> Any:
         # Reached only where ordinary look-up found nothing.
@@ -161,27 +166,94 @@ class Module:
     # Calling.
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run `forward`, with the forward hooks around it."""
-        if not self._forward_pre_hooks and not self._forward_hooks:
+        """Run `forward`, with the hooks around it."""
+        if not (self._forward_pre_hooks or self._forward_hooks or self._backward_hooks or self._backward_pre_hooks):
             return self.forward(*args, **kwargs)
-        for hook in list(self._forward_pre_hooks.values()):
-            changed = hook(self, args)
-            if changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
+        ended: set[int] = set()
+        try:
+            return self._call_hooked(args, kwargs, ended)
+        except Exception:
+            # Those that are to see a failure too, unless they have run.
+            for number in [each for each in self._always_called if each in self._forward_hooks and each not in ended]:
+                self._forward_hooks[number](self, args, None)
+            raise
+
+    def _call_hooked(self, args: tuple[Any, ...], kwargs: dict[str, Any], ended: set[int]) -> Any:
+        for number, hook in list(self._forward_pre_hooks.items()):
+            if number in self._hooks_with_kwargs:
+                changed = hook(self, args, kwargs)
+                if changed is not None:
+                    if not isinstance(changed, tuple) or len(changed) != 2:
+                        raise refuse(
+                            "forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got "
+                            f"{changed}."
+                        )
+                    args, kwargs = changed
+            else:
+                changed = hook(self, args)
+                if changed is not None:
+                    args = changed if isinstance(changed, tuple) else (changed,)
+        backward = None
+        if self._backward_hooks or self._backward_pre_hooks:
+            from gradwire.nn._backward_hooks import BackwardHooks
+
+            backward = BackwardHooks(self, [*self._backward_hooks.values()], [*self._backward_pre_hooks.values()])
+            args = backward.take(args)
         result = self.forward(*args, **kwargs)
-        for hook in list(self._forward_hooks.values()):
-            changed = hook(self, args, result)
+        for number, hook in list(self._forward_hooks.items()):
+            ended.add(number)
+            named = (kwargs,) if number in self._hooks_with_kwargs else ()
+            changed = hook(self, args, *named, result)
             if changed is not None:
                 result = changed
-        return result
+        return result if backward is None else backward.give(result)
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, args)` before each forward; what it returns, unless None, replaces the arguments."""
-        return kept_in(self._forward_pre_hooks, hook)
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, args)` before each forward; what it returns, unless None, replaces the arguments.
 
-    def register_forward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, args, output)` after each forward; what it returns, unless None, replaces the output."""
-        return kept_in(self._forward_hooks, hook)
+        `with_kwargs`: it is called with the named arguments, too, and returns both. `prepend`: before the other hooks.
+        """
+        handle = kept_in(self._forward_pre_hooks, hook, prepend)
+        if with_kwargs:
+            self._hooks_with_kwargs.add(handle.id)
+        return handle
+
+    def register_forward_hook(
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """Call `hook(module, args, output)` after each forward; what it returns, unless None, replaces the output.
+
+        `with_kwargs`: it is called with the named arguments, too. `prepend`: before the other hooks. `always_call`:
+        also where forward raises.
+        """
+        handle = kept_in(self._forward_hooks, hook, prepend)
+        if with_kwargs:
+            self._hooks_with_kwargs.add(handle.id)
+        if always_call:
+            self._always_called.add(handle.id)
+        return handle
+
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(module, grad_input, grad_output)` when backward has passed the module.
+
+        What it returns, unless None, replaces the gradients of the inputs, one per positional argument.
+        """
+        return kept_in(self._backward_hooks, hook, prepend)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(module, grad_output)` before backward passes the module; what it returns replaces them."""
+        return kept_in(self._backward_pre_hooks, hook, prepend)
+
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """As `register_full_backward_hook`, which has taken its place."""
+        return self.register_full_backward_hook(hook)
 
     # Walking the tree.
 

@@ -1,0 +1,282 @@
+"""Functions with a derivative of the user's own (torch.autograd.Function).
+
+`forward` runs here, on proxies, without a graph. Then one command makes its results the outputs of a node of the
+server's graph. What is saved for backward is saved there, so that it is freed, counted and checked for changes as any
+op's. When backward comes to the node it asks for the derivative, and `backward` runs here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from gradwire import _commands
+from gradwire._errors import GradwireNotImplementedError, GradwireTypeError, refuse
+from gradwire._handle import Handle
+from gradwire._memo import Spec, read_spec
+from gradwire._modes import is_grad_enabled, no_grad
+from gradwire._results import change
+from gradwire._running import Asked
+from gradwire._tensor import Tensor
+from gradwire._wire import Value
+from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+
+class FunctionCtx:
+    """What forward leaves for backward (torch.autograd.function.FunctionCtx); any attribute may be set, too."""
+
+    #: Per argument of apply, whether a gradient is wanted for it.
+    needs_input_grad: tuple[bool, ...] = ()
+    materialize_grads = True
+
+    def __init__(self) -> None:
+        self._to_save: tuple[Any, ...] = ()
+        self._saved: tuple[Any, ...] | None = None
+        self._dirty: tuple[Any, ...] = ()
+        self._constant: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Save inputs, outputs or others for backward, which gets them as `saved_tensors`. Raises TypeError."""
+        for place, each in enumerate(tensors):
+            if each is not None and not isinstance(each, Handle):
+                raise GradwireTypeError(
+                    f"save_for_backward can only save variables, but argument {place} is of type {type(each).__name__}"
+                )
+        self._to_save = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """For forward-mode derivatives, which gradwire does not have: nothing."""
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What was saved, with its history."""
+        return self._to_save if self._saved is None else self._saved
+
+    def mark_dirty(self, *args: Tensor) -> None:
+        """Tell which inputs forward has changed in place; it has to return them."""
+        self._dirty = args
+
+    def mark_non_differentiable(self, *args: Tensor) -> None:
+        """Tell which outputs no gradient flows through."""
+        self._constant = args
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether backward gets zeros, rather than None, for outputs that no gradient came for."""
+        self.materialize_grads = bool(value)
+
+
+class Function:
+    """Subclass it with static methods `forward` and `backward`, and call `apply` (torch.autograd.Function).
+
+    `forward(ctx, *args)`, or `forward(*args)` with `setup_context(ctx, inputs, output)`, computes; `backward(ctx,
+    *grad_outputs)` answers one gradient per argument, None for those that are no tensors.
+    """
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute the results."""
+        raise GradwireNotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Save what backward needs, where forward does not take ctx."""
+        raise GradwireNotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """The gradients of the arguments, given those of the results."""
+        raise GradwireNotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "backward mode AD."
+        )
+
+    vjp = backward
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Call the function. Raises what forward raises, RuntimeError for a leaf that was changed in place."""
+        ctx = FunctionCtx()
+        tensors = [each if isinstance(each, Handle) else None for each in args]
+        for each in tensors:
+            if each is not None:
+                each._fresh()  # type: ignore[attr-defined]
+        needs = tuple(each is not None and each._spec.requires_grad for each in tensors)
+        ctx.needs_input_grad = needs
+        with no_grad():
+            if cls.setup_context is Function.setup_context:
+                result = cls.forward(ctx, *args)
+            else:
+                result = cls.forward(*args)
+                cls.setup_context(ctx, args, result)
+        if not (is_grad_enabled() and any(needs)):
+            return result
+        several = isinstance(result, tuple)
+        results = _separate(list(result) if several else [result], tensors, ctx)
+        _record(cls, ctx, tensors, results)
+        ctx._to_save = ctx._dirty = ctx._constant = ()
+        return tuple(results) if several else results[0]
+
+
+def _separate(results: list[Any], tensors: Sequence[Any], ctx: FunctionCtx) -> list[Any]:
+    """The results. A view takes the place of an input that is returned as it is: it can have a history of its own."""
+    inputs = {id(each) for each in tensors if each is not None} - {id(each) for each in ctx._dirty}
+    with no_grad():
+        made = [each.view_as(each) if id(each) in inputs else each for each in results]
+    replaced = {id(old): new for old, new in zip(results, made, strict=True) if old is not new}
+    ctx._constant = tuple(replaced.get(id(each), each) for each in ctx._constant)
+    return made
+
+
+def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], results: list[Any]) -> None:
+    """Let the results be a node's outputs."""
+    for each in ctx._dirty:
+        if each._spec.is_leaf and each._spec.requires_grad:
+            raise refuse(
+                "a leaf Variable that requires grad has been used in an in-place operation.",
+                errors_pb2.REASON_LEAF_IN_PLACE,
+            )
+    outputs = [each for each in results if isinstance(each, Handle)]
+    session = _commands.common_session(cls.__name__, [each for each in (*tensors, *outputs) if each is not None])
+    number = next(session.ids)
+    places = [place for place, each in enumerate(results) if isinstance(each, Handle)]
+    name, count = f"{cls.__name__}Backward", len(results)
+    wanted = [each is not None for each in tensors]
+
+    # Holds no tensor: what it is held for, the node, holds them all.
+    def run(asked: Asked) -> Sequence[Any]:
+        gradients: list[Any] = [None] * count
+        for place, gradient in zip(places, asked.gradients, strict=True):
+            gradients[place] = gradient
+        ctx._saved = asked.others
+        try:
+            backward = cls.backward if cls.backward is not Function.backward else cls.vjp
+            return _checked(name, backward(ctx, *gradients), wanted)
+        finally:
+            ctx._saved = None
+
+    session.hooks[number] = run
+    try:
+        record(name, number, tensors, outputs, ctx._to_save, ctx._dirty, ctx._constant, ctx.materialize_grads)
+    except BaseException:
+        session.hooks.pop(number, None)
+        raise
+
+
+def _checked(name: str, answer: Any, wanted: Sequence[bool]) -> Sequence[Any]:
+    """What backward answered, one gradient per argument. Raises RuntimeError."""
+    made = list(answer) if isinstance(answer, tuple) else [answer]
+    if len(made) > len(wanted) and all(each is None for each in made[len(wanted) :]):
+        del made[len(wanted) :]
+    if len(made) != len(wanted):
+        raise refuse(
+            f"function {name} returned an incorrect number of gradients (expected {len(wanted)}, got {len(made)})"
+        )
+    for place, (gradient, is_tensor) in enumerate(zip(made, wanted, strict=True)):
+        if gradient is None:
+            continue
+        if not is_tensor:
+            raise refuse(
+                f"function {name} returned a gradient different than None at position {place + 1}, but the "
+                "corresponding forward input was not a Variable"
+            )
+        if not isinstance(gradient, Handle):
+            raise refuse(f"expected Variable or None (got {type(gradient).__name__})")
+    return made
+
+
+def record(
+    name: str,
+    number: int,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    saved: Sequence[Any] = (),
+    dirty: Sequence[Any] = (),
+    constant: Sequence[Any] = (),
+    materialize: bool = True,
+) -> None:
+    """Make tensors a node's outputs: it asks for its derivative by a number, or without one hands gradients on."""
+    lists = (inputs, outputs, saved, dirty, constant)
+    # Each list as how many there are and which of them are tensors; the ids are the values.
+    shape = tuple(tuple(each is not None for each in one) for one in lists)
+    values: list[Value] = [number] if number else []
+    values += [each._id for one in lists for each in one if each is not None]
+    session = _commands.common_session(name, [each for one in lists for each in one if each is not None])
+
+    def build(values: Sequence[Value]) -> service_pb2.Command:
+        ids = iter([int(value) for value in values])
+        hook = next(ids) if number else 0
+        parts = [[next(ids) if present else 0 for present in one] for one in shape]
+        request = hooks_pb2.RecordFunctionRequest(
+            hook=hook,
+            name=name,
+            inputs=parts[0],
+            outputs=parts[1],
+            saved=parts[2],
+            dirty=parts[3],
+            non_differentiable=parts[4],
+            keeps_undefined=not materialize,
+        )
+        return service_pb2.Command(record_function=request)
+
+    def read(result: service_pb2.Result) -> tuple[Spec, ...]:
+        return tuple(read_spec(spec) for spec in result.record_function.outputs)
+
+    same = tuple(tuple(_first(one, each) for one in (inputs, outputs)) for each in (*inputs, *outputs, *dirty))
+    specs = tuple(None if each is None else each._spec for one in lists for each in one)
+    key = (name, bool(number), shape, materialize, same, specs)
+    edges = [each._edge for each in inputs if each is not None and each._edge is not None]
+    told = _commands.run(session, "record_function", key, values, build, read)
+    assert told is not None
+    for output, spec in zip(outputs, told, strict=True):
+        if any(output is each for each in dirty):
+            change(output, spec, list(edges), True)
+        elif spec.grad_fn:
+            output._spec = spec
+            output._edge = list(edges)
+
+
+def _first(tensors: Sequence[Any], wanted: Any) -> int:
+    """Where a tensor is among others, -1 if it is not."""
+    return next((place for place, each in enumerate(tensors) if each is wanted and each is not None), -1)
+
+
+def hand_on(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The same tensors behind a node of their own, through which their gradients pass unchanged."""
+    with no_grad():
+        made = [each.view_as(each) for each in tensors]
+    record(name, 0, tensors, made)
+    return made
+
+
+class _Delayed(Function):
+    """The identity, whose derivative is refused."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: Any) -> Any:
+        return tuple(each.detach() for each in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        raise refuse("trying to differentiate twice a function that was marked with @once_differentiable")
+
+
+def once_differentiable(function: _F) -> _F:
+    """Decorate a `backward` that cannot be differentiated itself: trying to is refused."""
+
+    @functools.wraps(function)
+    def wrapper(ctx: Any, *gradients: Any) -> Any:
+        with no_grad():
+            made = function(ctx, *gradients)
+        if not any(isinstance(each, Handle) and each._spec.requires_grad for each in gradients):
+            return made
+        parts = list(made) if isinstance(made, tuple) else [made]
+        places = [place for place, each in enumerate(parts) if isinstance(each, Handle)]
+        delayed = _Delayed.apply(*[parts[place].detach().requires_grad_() for place in places])
+        for place, each in zip(places, delayed, strict=True):
+            parts[place] = each
+        return tuple(parts) if isinstance(made, tuple) else parts[0]
+
+    return wrapper  # type: ignore[return-value]
