@@ -15,9 +15,9 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import grpc
 
@@ -34,6 +34,7 @@ except ImportError:
     cygrpc = None
 
 _METHOD = "/gradwire.v1.AutogradService/Stream"
+_Headers: TypeAlias = Sequence[tuple[str, str]]
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 # Statuses that a connection's end leaves, if they carry no reason of ours.
 _BREAKS = frozenset(
@@ -84,8 +85,8 @@ class _LowerCall:
     One send and one receive are under way at most.
     """
 
-    def __init__(self, channel: grpc.Channel) -> None:
-        metadata = cygrpc.SendInitialMetadataOperation(None, 0)
+    def __init__(self, channel: grpc.Channel, headers: _Headers) -> None:
+        metadata = cygrpc.SendInitialMetadataOperation(headers, 0)
         status, initial = cygrpc.ReceiveStatusOnClientOperation(0), cygrpc.ReceiveInitialMetadataOperation(0)
         begin = (((metadata, status), None), ((initial,), None))
         lower: Any = channel
@@ -169,7 +170,7 @@ class _LowerCall:
 class _PublicCall:
     """A stream by grpc's public API, whose threads take requests out of a queue and bring the answers."""
 
-    def __init__(self, channel: grpc.Channel) -> None:
+    def __init__(self, channel: grpc.Channel, headers: _Headers) -> None:
         self._requests: SimpleQueue[bytes | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._unsent = 0
@@ -178,7 +179,7 @@ class _PublicCall:
         self.status: tuple[grpc.StatusCode, str, Any] | None = None
         # Raises ValueError if the channel is closed.
         method: Any = channel.stream_stream(_METHOD)
-        self._call = method(self._outgoing())
+        self._call = method(self._outgoing(), metadata=headers)
         threading.Thread(target=self._read, name="gradwire-link", daemon=True).start()
 
     @property
@@ -231,13 +232,13 @@ class _PublicCall:
 _lower_works = cygrpc is not None
 
 
-def _open_call(channel: grpc.Channel) -> _Call:
+def _open_call(channel: grpc.Channel, headers: _Headers) -> _Call:
     if _lower_works:
         try:
-            return _LowerCall(channel)
+            return _LowerCall(channel, headers)
         except _UNLIKE:
             _do_without_lower()
-    return _PublicCall(channel)
+    return _PublicCall(channel, headers)
 
 
 def _do_without_lower() -> None:
@@ -249,9 +250,9 @@ def _do_without_lower() -> None:
 class Link:
     """An open stream, for one thread that sends and one that receives."""
 
-    def __init__(self, channel: grpc.Channel, address: str) -> None:
+    def __init__(self, channel: grpc.Channel, address: str, metadata: _Headers = ()) -> None:
         self._address = address
-        self._call = _open_call(channel)
+        self._call = _open_call(channel, metadata)
         self._reading = threading.Lock()
 
     def attach(

@@ -14,6 +14,7 @@ import time
 import weakref
 from contextvars import ContextVar
 
+from gradwire._credentials import Credentials, from_environment
 from gradwire._embedded import EmbeddedServer
 from gradwire._ending import ORPHANS
 from gradwire._errors import GradwireError
@@ -30,14 +31,34 @@ _open_lock = threading.Lock()
 _keeper: threading.Thread | None = None
 
 
-def connect(address: str | None = None) -> Session:
+def connect(
+    address: str | None = None,
+    *,
+    token: str | None = None,
+    ca: str | os.PathLike[str] | None = None,
+    cert: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
+    tls: bool | None = None,
+) -> Session:
     """Open a session and make it the process's default.
 
     `address` is "host:port" or "unix:/path"; without one it is GRADWIRE_ADDRESS, and without that a server is started
-    as a child process that ends with this one. Raises GradwireConnectionError if there is no server.
+    as a child process that ends with this one.
+
+    `token` says who is calling. With `ca`, `cert` or `tls=True` the connection is encrypted and the server has to prove
+    its name: `ca` is a PEM file of the authorities to believe, by default those that gRPC comes with; `cert` and `key`
+    are PEM files of a certificate of one's own, if the server asks for one. What is not given is taken from
+    GRADWIRE_TOKEN, GRADWIRE_CA, GRADWIRE_CERT, GRADWIRE_KEY and GRADWIRE_TLS=1.
+
+    Raises GradwireConnectionError if there is no server, GradwirePermissionError if it does not know who is calling,
+    ValueError and OSError for credentials that cannot be used.
     """
     global _default
-    session = _open_session(address or os.environ.get("GRADWIRE_ADDRESS"))
+    address = address or os.environ.get("GRADWIRE_ADDRESS") or None
+    given = (token, ca, cert, key, tls)
+    if address is None and any(each is not None for each in given):
+        raise ValueError("token, ca, cert, key and tls are for a server that is named by its address")
+    session = _open_session(address, from_environment(*given) if address else None)
     _default = session
     return session
 
@@ -67,7 +88,7 @@ def server_info() -> service_pb2.ServerInfoResponse:
     return current_session().server_info()
 
 
-def _open_session(address: str | None) -> Session:
+def _open_session(address: str | None, credentials: Credentials | None) -> Session:
     ORPHANS.end()
     embedded = None
     if address is None:
@@ -76,7 +97,7 @@ def _open_session(address: str | None) -> Session:
         # What is registered last runs first: sessions end before the server that some may share.
         atexit.unregister(_close_all)
         atexit.register(_close_all)
-    transport = Transport(address)
+    transport = Transport(address, credentials)
     try:
         session = Session(transport, embedded, sync=os.environ.get("GRADWIRE_SYNC", "") not in ("", "0"))
     except BaseException:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from gradwire._credentials import Credentials
 from gradwire._errors import GradwireError, make_error
 from gradwire._link import Link
 from gradwire._status import error_of_call
@@ -44,12 +45,14 @@ _M = TypeVar("_M", bound=Message)
 
 
 class Transport:
-    """A channel to one server."""
+    """A channel to one server, and what shows the server who is calling."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, credentials: Credentials | None = None) -> None:
         self.address = address
+        credentials = credentials or Credentials()
+        self._metadata = credentials.metadata
         self._closing = threading.Event()
-        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self._channel = credentials.channel(address, _OPTIONS)
         self._link: Link | None = None
         # A call that nothing refers to any more is cancelled.
         self._told: deque[Any] = deque(maxlen=16)
@@ -71,7 +74,7 @@ class Transport:
         for wait in (*(_RETRY_WAITS if waits is None else waits), None):
             try:
                 # A future's wait, other than a plain call's, lets Ctrl-C through at once.
-                result: _M = method.future(request, timeout=timeout).result()
+                result: _M = method.future(request, timeout=timeout, metadata=self._metadata).result()
             except grpc.RpcError as error:
                 self._refuse_unless_retriable(error, wait)
             except (grpc.FutureCancelledError, ValueError):  # ValueError: another thread has just closed the channel
@@ -91,14 +94,14 @@ class Transport:
         call = self._channel.unary_unary
         method: Any = call(_SERVICE + name, request_serializer=type(request).SerializeToString)
         with contextlib.suppress(ValueError):  # another thread has closed the channel
-            self._told.append(method.future(request, timeout=30.0))
+            self._told.append(method.future(request, timeout=30.0, metadata=self._metadata))
 
     def open_link(self) -> Link:
         """Open a stream; that it cannot be reached is found when it is used. Raises GradwireError if closed."""
         if self._link is not None:
             self._link.drop()
         try:
-            self._link = Link(self._channel, self.address)
+            self._link = Link(self._channel, self.address, self._metadata)
         except ValueError:  # another thread has closed the channel
             raise self.closed_error() from None
         return self._link
@@ -107,7 +110,8 @@ class Transport:
         """Call a streaming method ("stream_unary", …) whose messages are bytes. Raises GradwireError when closed."""
         method = getattr(self._channel, kind)(_SERVICE + name)
         try:
-            return method.future(request) if kind == "stream_unary" else method(request)
+            start = method.future if kind == "stream_unary" else method
+            return start(request, metadata=self._metadata)
         except ValueError:  # another thread has closed the channel
             raise self.closed_error() from None
 

@@ -30,6 +30,8 @@ from gradwire_server.session import EPOCH, Pending
 from gradwire_server.wire import peek_run
 
 _SWEEP_SECONDS = 1.0
+_MOST_LISTED = 1000  # sessions of a page
+_NUMBER_DIGITS = 18
 Entry: TypeAlias = "EntryOf[Worker]"
 
 
@@ -94,6 +96,12 @@ class SessionBackend(Protocol):
 
     async def list_ops(self, prefix: str) -> bytes:
         """The ops, serialized."""
+
+    async def list_sessions(self, request: service_pb2.ListSessionsRequest) -> service_pb2.ListSessionsResponse:
+        """Everybody's sessions, a page of them."""
+
+    async def end_session(self, number: int) -> int:
+        """End anybody's session; bytes freed."""
 
 
 class Load:
@@ -377,9 +385,8 @@ class Backend:
         self._sweeper.cancel()
         with suppress(asyncio.CancelledError):
             await self._sweeper
-        for session_id in list(self.directory.entries):
-            entry = self.directory.close(session_id)
-            if entry is not None and entry.worker.alive:
+        for entry in self.directory.empty():
+            if entry.worker.alive:
                 self._drop(entry)
         await asyncio.gather(*(worker.stop(grace) for worker in self.workers))
 
@@ -522,6 +529,34 @@ class Backend:
             return self._ops
         ops = service_pb2.ListOpsResponse.FromString(self._ops).ops
         return service_pb2.ListOpsResponse(ops=[op for op in ops if op.name.startswith(prefix)]).SerializeToString()
+
+    async def list_sessions(self, request: service_pb2.ListSessionsRequest) -> service_pb2.ListSessionsResponse:
+        """Everybody's sessions, a page of them. Raises Refusal: ARGUMENT_VALUE."""
+        after = request.page_token or "0"
+        if not after.isdecimal() or len(after) > _NUMBER_DIGITS:
+            raise Refusal("ARGUMENT_VALUE", "page_token is to be one that a response had", argument="page_token")
+        most = min(request.page_size or _MOST_LISTED, _MOST_LISTED)
+        found = self.directory.listed(int(after), request.principal, most + 1)
+        now = self.directory.clock()
+        page = [
+            service_pb2.SessionSummary(
+                number=entry.number,
+                principal=entry.owner,
+                client=entry.client,
+                age_ms=int((now - entry.opened) * 1000),
+                lease_left_ms=max(0, int((entry.expires - now) * 1000)),
+                writers=entry.writers,
+                pending=len(entry.pending),
+                worker=entry.worker.slot,
+            )
+            for entry in found[:most]
+        ]
+        more = str(page[-1].number) if len(found) > most else ""
+        return service_pb2.ListSessionsResponse(sessions=page, next_page_token=more)
+
+    async def end_session(self, number: int) -> int:
+        """End anybody's session; bytes freed. What it computes is cancelled. Raises Refusal: SESSION_NOT_FOUND."""
+        return await self._drop(self.directory.end(number))
 
     def sweep(self) -> "list[asyncio.Future[int]]":
         """Free the sessions whose lease ran out; one result per session: the bytes freed."""

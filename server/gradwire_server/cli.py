@@ -1,9 +1,14 @@
-"""`gradwire serve`: a server until SIGTERM. Imports no NumPy before BLAS's environment is set."""
+"""`gradwire serve`: a server until SIGTERM. `gradwire token`: a token for it.
+
+Imports no NumPy before BLAS's environment is set.
+"""
 
 import asyncio
 import logging
 import signal
 import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
@@ -14,6 +19,7 @@ from gradwire_server.settings import Settings
 
 if TYPE_CHECKING:
     from gradwire_server.backend import SessionBackend
+    from gradwire_server.tls import Tls
 
 log = logging.getLogger("gradwire.server")
 
@@ -53,30 +59,45 @@ class _Serve(click.Command):
 def serve(**given: Any) -> None:
     """Serve tensors and gradients over gRPC, until SIGTERM or SIGINT.
 
-    Calls are neither encrypted nor authenticated: whoever reaches the port may open sessions.
+    With --token-file or --tls-client-ca calls are authenticated, with --tls-cert encrypted. Without, whoever reaches
+    the port may open sessions.
     """
     try:
         settings = Settings(**given)
     except ValidationError as error:
-        raise click.UsageError(
-            "; ".join(f"--{problem['loc'][0]}: {problem['msg']}".replace("_", "-") for problem in error.errors())
-        ) from None
+        raise click.UsageError("; ".join(_told(problem) for problem in error.errors())) from None
     blas.prepare(_arguments(given), settings.blas_threads)
     from gradwire_server.logging import configure
     from gradwire_server.server import is_loopback
+    from gradwire_server.tls import TlsError
+    from gradwire_server.tokens import TokenFileError
 
     configure(settings.log_format, settings.log_level)
     if not is_loopback(settings.host):
-        if not settings.insecure_bind:
-            raise click.UsageError(
-                f"{settings.host} can be reached by others, and there is no encryption and no authentication: whoever "
-                "reaches the port may open sessions and use this machine. Pass --insecure-bind if that is meant."
-            )
-        log.warning("listening at %s: whoever reaches it may open sessions, and reads what passes", settings.host)
+        _check_bind(settings)
     try:
         asyncio.run(_serve(settings))
-    except OSError as error:
+    except (OSError, TokenFileError, TlsError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _told(problem: Any) -> str:
+    flag = "".join(f"--{place}: " for place in problem["loc"][:1])
+    return f"{flag}{problem['msg'].removeprefix('Value error, ')}".replace("_", "-")
+
+
+def _check_bind(settings: Settings) -> None:
+    """Strangers are not to reach a port by oversight. Raises UsageError."""
+    lacking = settings.unguarded
+    if not lacking:
+        return
+    if not settings.insecure_bind:
+        raise click.UsageError(
+            f"{settings.host} can be reached by others, and there is no {lacking}: without the one, whoever sees the "
+            "traffic reads what passes; without the other, whoever reaches the port may open sessions and use this "
+            "machine. Pass --insecure-bind if that is meant."
+        )
+    log.warning("listening at %s with no %s", settings.host, lacking)
 
 
 def _arguments(given: dict[str, Any]) -> list[str]:
@@ -89,6 +110,15 @@ def _arguments(given: dict[str, Any]) -> list[str]:
         else:
             line.append(f"{flag}={value}")
     return line
+
+
+def _tls(settings: Settings) -> "Tls | None":
+    from gradwire_server.tls import Tls
+
+    if not settings.tls_cert:
+        return None
+    authorities = Path(settings.tls_client_ca) if settings.tls_client_ca else None
+    return Tls(Path(settings.tls_cert), Path(settings.tls_key), authorities)
 
 
 def _backend(settings: Settings) -> "SessionBackend":
@@ -109,12 +139,41 @@ def _backend(settings: Settings) -> "SessionBackend":
 async def _serve(settings: Settings) -> None:
     from gradwire_server.logging import announce
     from gradwire_server.server import Server, address_of
+    from gradwire_server.tokens import Tokens
 
     sys.setswitchinterval(0.001)  # the event loop should not wait long for a computing thread
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    server = Server(_backend(settings))
+    tokens = Tokens(Path(settings.token_file)) if settings.token_file else None
+    if tokens is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, tokens.reload)
+    server = Server(_backend(settings), tokens, _tls(settings))
     announce(settings.log_format, await server.start(address_of(settings.host, settings.port)))
     await ended.wait()
     await server.drain(settings.grace_seconds)
+
+
+@click.command("token")
+@click.argument("name")
+@click.option("--scope", "scopes", multiple=True, help="What it may besides computing: admin. May be given repeatedly.")
+@click.option("--days", type=click.IntRange(min=1, max=36_500), help="Days until it expires; without, it does not.")
+@click.option("--file", "path", type=click.Path(dir_okay=False, path_type=Path), help="Token file to add the line to.")
+def token(name: str, scopes: tuple[str, ...], days: int | None, path: Path | None) -> None:
+    """Make a token for the principal NAME.
+
+    The token is shown this once; the file keeps only a salted hash. Without --file the file's line is printed too. A
+    server takes over a changed file by itself. To revoke a token, delete its line.
+    """
+    from gradwire_server import tokens
+
+    expires = datetime.now(timezone.utc) + timedelta(days=days) if days else None
+    try:
+        made, line = tokens.make(name, frozenset(scopes), expires)
+        if path is not None:
+            tokens.append(path, line)
+    except (OSError, tokens.TokenFileError) as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(made)
+    if path is None:
+        click.echo(line)

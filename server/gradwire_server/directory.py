@@ -1,7 +1,7 @@
 """The directory: which sessions there are, where each lives, and until when. The front's side of a session.
 
-It knows no tensor. A lease is renewed, a writer numbered and a session looked up here, on the event loop and past
-whatever is computing. `clock` counts seconds.
+It knows no tensor. Whose a session is, is looked at here and nowhere else. A lease is renewed, a writer numbered and a
+session looked up here, on the event loop and past whatever is computing. `clock` counts seconds.
 """
 
 import itertools
@@ -10,28 +10,34 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from gradwire.v1 import service_pb2
 from gradwire_server.errors import Refusal
 from gradwire_server.limits import Limits
+from gradwire_server.principals import CALLER
 
 PROTOCOL = 1
 ACTIVE_SECONDS = 5.0  # a session that was called within so many seconds counts as load
+_CLIENT_SHOWN = 100  # characters of what a client calls itself
 _ID_SHOWN = 6  # characters of a session's id that the log shows; the rest stays secret
 _EXPIRED = "the session's lease ran out; its tensors are gone"
 
 log = logging.getLogger("gradwire.server")
 W = TypeVar("W")
+Refused: TypeAlias = tuple[str, str]  # the reason, and what to say
 
 
 class Entry(Generic[W]):
     """A session as the front knows it. `pending` has the requests that are not answered, by ticket."""
 
-    __slots__ = ("expires", "id", "lease", "number", "pending", "worker", "writers")
+    __slots__ = ("client", "expires", "id", "lease", "number", "opened", "owner", "pending", "worker", "writers")
 
-    def __init__(self, session_id: str, number: int, worker: W, lease: float, now: float) -> None:
+    def __init__(self, session_id: str, number: int, worker: W, lease: float, now: float, client: str = "") -> None:
         self.id = session_id
+        self.owner = CALLER.get().name
+        self.client = client
+        self.opened = now
         self.number = number
         self.worker = worker
         self.lease = lease
@@ -52,7 +58,7 @@ class Directory(Generic[W]):
         self.limits = limits
         self.clock = clock
         self.entries: dict[str, Entry[W]] = {}
-        self.tombstones: OrderedDict[str, tuple[str, str]] = OrderedDict()  # the reason, and what to say
+        self.tombstones: OrderedDict[str, tuple[str, Refused]] = OrderedDict()  # whose it was, and what to say
         self._numbers = itertools.count(1)
 
     def open(self, request: service_pb2.OpenSessionRequest, place: Callable[[], W]) -> Entry[W]:
@@ -65,9 +71,10 @@ class Directory(Generic[W]):
                 limit=limits.max_sessions,
             )
         lease = min(request.lease_ms / 1000 or limits.lease_seconds, limits.max_lease_seconds)
-        entry = Entry(secrets.token_urlsafe(32), next(self._numbers), place(), lease, self.clock())
+        client = request.client[:_CLIENT_SHOWN]
+        entry = Entry(secrets.token_urlsafe(32), next(self._numbers), place(), lease, self.clock(), client)
         self.entries[entry.id] = entry
-        log.info("session opened", extra={"session": entry.shown, "client": request.client[:100]})
+        log.info("session opened", extra={"session": entry.shown, "principal": entry.owner, "client": client})
         return entry
 
     def attach(self, session_id: str) -> Entry[W]:
@@ -79,8 +86,11 @@ class Directory(Generic[W]):
         return entry
 
     def find(self, session_id: str) -> Entry[W]:
-        """A session, its lease renewed. Raises Refusal: SESSION_NOT_FOUND, SESSION_EXPIRED."""
-        entry = self.entries.get(session_id)
+        """A session of the caller's, its lease renewed. Another's is as if it were not there.
+
+        Raises Refusal: SESSION_NOT_FOUND, SESSION_EXPIRED, UNAUTHENTICATED if the caller's token ended meanwhile.
+        """
+        entry = self._own(session_id)
         now = self.clock()
         if entry is None or (now >= entry.expires and not entry.pending):
             raise self._gone(session_id) if entry is None else Refusal("SESSION_EXPIRED", _EXPIRED)
@@ -88,10 +98,16 @@ class Directory(Generic[W]):
         return entry
 
     def _gone(self, session_id: str) -> Refusal:
-        found = self.tombstones.get(session_id)
-        if found is None:
+        owner, why = self.tombstones.get(session_id, ("", None))
+        if why is None or owner != CALLER.get().name:
             return Refusal("SESSION_NOT_FOUND", "there is no such session; OpenSession gives one")
-        return Refusal(*found)
+        return Refusal(*why)
+
+    def _own(self, session_id: str) -> Entry[W] | None:
+        caller = CALLER.get()
+        caller.check()
+        entry = self.entries.get(session_id)
+        return None if entry is None or entry.owner != caller.name else entry
 
     def finish(self, entry: Entry[W], ticket: int) -> None:
         """A call is answered; the lease begins anew."""
@@ -99,8 +115,31 @@ class Directory(Generic[W]):
         entry.expires = max(entry.expires, self.clock() + entry.lease)
 
     def close(self, session_id: str) -> Entry[W] | None:
-        """Take a session out; None if it is gone already."""
-        return self.entries.pop(session_id, None)
+        """Take a session of the caller's out; None if there is none, or none any more."""
+        entry = self._own(session_id)
+        return None if entry is None else self.entries.pop(session_id)
+
+    def end(self, number: int) -> Entry[W]:
+        """Take anybody's session out. Raises Refusal: SESSION_NOT_FOUND."""
+        entry = next((each for each in self.entries.values() if each.number == number), None)
+        if entry is None:
+            raise Refusal("SESSION_NOT_FOUND", f"there is no session of number {number}")
+        self._bury(entry, "SESSION_NOT_FOUND", "the session was ended by an administrator")
+        log.info("session ended", extra={"session": entry.shown, "principal": entry.owner, "by": CALLER.get().name})
+        return entry
+
+    def empty(self) -> list[Entry[W]]:
+        """Take all sessions out, as the server ends."""
+        entries = list(self.entries.values())
+        self.entries.clear()
+        return entries
+
+    def listed(self, after: int, principal: str, most: int) -> list[Entry[W]]:
+        """Sessions of numbers above one, of one principal or for "" of all, in the order in which they were opened."""
+        found = (
+            each for each in self.entries.values() if each.number > after and (not principal or each.owner == principal)
+        )
+        return list(itertools.islice(found, most))
 
     def sweep(self) -> list[Entry[W]]:
         """Take the sessions out whose lease ran out."""
@@ -108,7 +147,7 @@ class Directory(Generic[W]):
         expired = [each for each in self.entries.values() if now >= each.expires and not each.pending]
         for entry in expired:
             self._bury(entry, "SESSION_EXPIRED", _EXPIRED)
-            log.info("session expired", extra={"session": entry.shown})
+            log.info("session expired", extra={"session": entry.shown, "principal": entry.owner})
         return expired
 
     def lost(self, worker: W, why: str) -> list[Entry[W]]:
@@ -120,7 +159,7 @@ class Directory(Generic[W]):
 
     def _bury(self, entry: Entry[W], reason: str, message: str) -> None:
         del self.entries[entry.id]
-        self.tombstones[entry.id] = (reason, message)
+        self.tombstones[entry.id] = (entry.owner, (reason, message))
         while len(self.tombstones) > self.limits.tombstones:
             self.tombstones.popitem(last=False)
 

@@ -6,7 +6,7 @@ gives nothing away; the stack goes to the log.
 
 import logging
 from string import printable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
 import grpc
@@ -145,6 +145,12 @@ def refusal_of(error: BaseException, doing: str) -> Refusal:
         return Refusal("MALFORMED", f"the message of {doing} cannot be parsed")
     log.error("unexpected error in %s", doing, exc_info=error)
     return Refusal("INTERNAL", f"internal error in {doing}; the server's log tells more")
+
+
+async def abort(context: "grpc.aio.ServicerContext[Any, Any]", refusal: Refusal) -> NoReturn:
+    """End a call with the refusal as its status. Always raises, as gRPC's abort does."""
+    status = refusal.status()
+    await context.abort(refusal.code, status.message, (("grpc-status-details-bin", status.SerializeToString()),))
 
 
 def _cut(text: str, limit: int) -> str:

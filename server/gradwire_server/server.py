@@ -12,7 +12,10 @@ from grpc_reflection.v1alpha import reflection
 from gradwire_server.allocator import keep_freed
 from gradwire_server.backend import SessionBackend
 from gradwire_server.errors import Refusal
+from gradwire_server.gate import Gate
 from gradwire_server.service import SERVICE, Front
+from gradwire_server.tls import Tls
+from gradwire_server.tokens import Tokens
 
 # gRPC itself refuses what is over its cap without our details, after it has read the length. Up to this many times
 # our cap it is let through, for the front to refuse by name.
@@ -25,8 +28,11 @@ log = logging.getLogger("gradwire.server")
 class Server:
     """Listens at an address, "host:port" or "unix:path", until `drain`."""
 
-    def __init__(self, backend: SessionBackend) -> None:
+    def __init__(self, backend: SessionBackend, tokens: Tokens | None = None, tls: Tls | None = None) -> None:
+        """With `tokens`, or a `tls` that asks for clients' certificates, calls need a principal."""
         self.backend = backend
+        self.tls = tls
+        self.tokens = tokens
         self.front = Front(backend)
         self.health = health.aio.HealthServicer()
         self._server: grpc.aio.Server
@@ -35,12 +41,17 @@ class Server:
         """Begin to serve; the address with the port that was chosen. Raises OSError if it cannot be listened at."""
         keep_freed()
         await self.backend.start()
-        self._server = grpc.aio.server(options=_options(self.backend.limits.max_message_bytes))
+        certificates = self.tls is not None and self.tls.client_ca is not None
+        gates = [Gate(self.tokens, certificates, self.health.Check)] if self.tokens or certificates else []
+        self._server = grpc.aio.server(interceptors=gates, options=_options(self.backend.limits.max_message_bytes))
         self._server.add_generic_rpc_handlers((self.front.handlers(),))
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
         reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
         try:
-            port = self._server.add_insecure_port(address)
+            if self.tls is None:
+                port = self._server.add_insecure_port(address)
+            else:
+                port = self._server.add_secure_port(address, self.tls.credentials())
         except RuntimeError as error:
             await self.backend.stop(0)
             raise OSError(f"cannot listen at {address}") from error

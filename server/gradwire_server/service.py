@@ -16,7 +16,8 @@ from google.protobuf.message import DecodeError, Message
 from gradwire.v1 import service_pb2
 from gradwire_server.backend import SessionBackend
 from gradwire_server.commands import MESSAGES
-from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.errors import Refusal, abort, refusal_of
+from gradwire_server.principals import ADMIN, CALLER
 from gradwire_server.sending import Sending
 from gradwire_server.sharing import share
 from gradwire_server.stream import Stream, Streams
@@ -27,7 +28,9 @@ UPLOAD_ID_HEADER = "gradwire-transfer-id"
 _MAX_CONTROL = 1 << 16  # bytes of a request that is parsed on the event loop
 _MOST_WAITING = 64  # times the largest message: so much may wait while the backend computes
 _DATA_FIELD = service_pb2.UploadRequest.DATA_FIELD_NUMBER
-_ALLOWED_IN_DRAIN = frozenset(("KeepAlive", "CloseSession", "Cancel", "ServerInfo", "ListOps"))
+_ALLOWED_IN_DRAIN = frozenset(
+    ("KeepAlive", "CloseSession", "Cancel", "ServerInfo", "ListOps", "ListSessions", "EndSession")
+)
 
 log = logging.getLogger("gradwire.server")
 M = TypeVar("M", bound=Message)
@@ -57,6 +60,8 @@ class Front:
             "Cancel": self._cancel,
             "ServerInfo": self._server_info,
             "ListOps": self._list_ops,
+            "ListSessions": self._list_sessions,
+            "EndSession": self._end_session,
         }
         for method in (*MESSAGES, "Run"):
             unary[method] = self._forward(method)
@@ -154,6 +159,15 @@ class Front:
 
     async def _list_ops(self, raw: bytes, context: Context) -> bytes:
         return await self.backend.list_ops(_small(service_pb2.ListOpsRequest, raw).prefix)
+
+    async def _list_sessions(self, raw: bytes, context: Context) -> bytes:
+        CALLER.get().require(ADMIN)
+        return (await self.backend.list_sessions(_small(service_pb2.ListSessionsRequest, raw))).SerializeToString()
+
+    async def _end_session(self, raw: bytes, context: Context) -> bytes:
+        CALLER.get().require(ADMIN)
+        freed = await self.backend.end_session(_small(service_pb2.EndSessionRequest, raw).number)
+        return service_pb2.EndSessionResponse(freed_bytes=freed).SerializeToString()
 
     async def _stream(self, requests: AsyncIterator[bytes], context: Context) -> None:
         try:
@@ -268,7 +282,4 @@ async def _abort(context: Context, error: Exception, method: str) -> NoReturn:
     """End the call with the refusal as its status. Always raises, as gRPC's abort does."""
     if isinstance(error, grpc.aio.AbortError):
         raise error
-    refusal = refusal_of(error, method)
-    status = refusal.status()
-    details = (("grpc-status-details-bin", status.SerializeToString()),)
-    await context.abort(refusal.code, status.message, details)
+    await abort(context, refusal_of(error, method))

@@ -3,7 +3,7 @@
 from dataclasses import fields
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from gradwire_server.limits import Limits
@@ -19,11 +19,22 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="GRADWIRE_", extra="ignore")
 
-    host: str = Field("127.0.0.1", description="Address to listen at; only loopback ones without --insecure-bind.")
+    host: str = Field(
+        "127.0.0.1",
+        description="Address to listen at; one that others can reach takes TLS and authentication, or --insecure-bind.",
+    )
     port: int = Field(50051, ge=0, le=65535, description="Port to listen at; 0 picks a free one.")
     insecure_bind: bool = Field(
         False,
-        description="Listen at an address that others can reach, though calls are neither encrypted nor authenticated.",
+        description="Listen at an address that others can reach without both encryption and authentication.",
+    )
+    token_file: str = Field(
+        "", description="File of the tokens that calls need, a line each as `gradwire token` makes them."
+    )
+    tls_cert: str = Field("", description="PEM file of the server's certificate chain: calls are encrypted.")
+    tls_key: str = Field("", description="PEM file of the key to --tls-cert, without password.")
+    tls_client_ca: str = Field(
+        "", description="PEM file of the authorities that sign clients' certificates: every connection needs one."
     )
     log_format: Literal["plain", "json"] = Field("plain", description="How log lines look.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe lines to log.")
@@ -90,6 +101,21 @@ class Settings(BaseSettings):
         le=_LONGEST,
         description="How long a batch waits for one before it that has not arrived.",
     )
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> "Settings":
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise ValueError("tls_cert and tls_key go together")
+        if self.tls_client_ca and not self.tls_cert:
+            raise ValueError("tls_client_ca needs tls_cert and tls_key")
+        return self
+
+    @property
+    def unguarded(self) -> str:
+        """What calls lack before strangers may reach the port; empty for nothing."""
+        lacking = [] if self.tls_cert else ["encryption (--tls-cert, --tls-key)"]
+        lacking += [] if self.token_file or self.tls_client_ca else ["authentication (--token-file or --tls-client-ca)"]
+        return " and no ".join(lacking)
 
     def limits(self) -> Limits:
         """The part that sessions are held to."""

@@ -109,6 +109,7 @@ class Stream:
         self.joins = attach.joined_answers
         # An empty batch has its place in the session's order: what it answers is true of all that was sent before.
         run = service_pb2.RunRequest(writer=attach.writer, epoch=attach.epoch, acknowledged_seq=attach.acknowledged_seq)
+        await self.backend.keep_alive(self.session_id)  # before another stream gives way: whose session is it?
         self.front.streams.add(self)
         try:
             answer = service_pb2.RunResponse.FromString(

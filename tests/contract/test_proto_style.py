@@ -21,7 +21,7 @@ from grpc_tools import protoc
 
 from tools.stubs import PROTOS, ROOT
 
-WITHOUT_SESSION = {"ServerInfo", "ListOps"}
+WITHOUT_SESSION = {"ServerInfo", "ListOps", "ListSessions", "EndSession"}
 # One element of the contract: its dotted name, its descriptor, its path in SourceCodeInfo.
 Element = tuple[str, object, tuple[int, ...]]
 

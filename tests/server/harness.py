@@ -49,7 +49,8 @@ class Clock:
 class Running:
     """A server that listens, and a stub connected to it."""
 
-    def __init__(self, limits: Limits, workers: int = 0) -> None:
+    def __init__(self, limits: Limits, workers: int = 0, tokens: Any = None, tls: Any = None) -> None:
+        self.guards = (tokens, tls)
         self.limits = limits
         self.workers = workers
         self.clock = Clock()
@@ -66,7 +67,7 @@ class Running:
             backend: Any = WorkersBackend(self.limits, self.workers, self.clock)
         else:
             backend = InProcessBackend(self.limits, self.clock)
-        server = Server(backend)
+        server = Server(backend, *self.guards)
         return backend, server, await server.start("127.0.0.1:0")
 
     def do(self, coroutine: Any) -> Any:
@@ -103,9 +104,9 @@ class Running:
 
 
 @contextmanager
-def running(workers: int = 0, **changes: Any) -> Iterator[Running]:
+def running(workers: int = 0, tokens: Any = None, tls: Any = None, **changes: Any) -> Iterator[Running]:
     """A server with some limits changed, computing in so many worker processes, or for 0 in this one."""
-    server = Running(replace(LIMITS, **changes), workers)
+    server = Running(replace(LIMITS, **changes), workers, tokens, tls)
     try:
         yield server
     finally:

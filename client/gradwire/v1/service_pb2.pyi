@@ -474,6 +474,56 @@ class ListOpsResponse(_message.Message):
     ops: _containers.RepeatedCompositeFieldContainer[OpSchema]
     def __init__(self, ops: _Optional[_Iterable[_Union[OpSchema, _Mapping]]] = ...) -> None: ...
 
+class ListSessionsRequest(_message.Message):
+    __slots__ = ("principal", "page_size", "page_token")
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    principal: str
+    page_size: int
+    page_token: str
+    def __init__(self, principal: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListSessionsResponse(_message.Message):
+    __slots__ = ("sessions", "next_page_token")
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    sessions: _containers.RepeatedCompositeFieldContainer[SessionSummary]
+    next_page_token: str
+    def __init__(self, sessions: _Optional[_Iterable[_Union[SessionSummary, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class SessionSummary(_message.Message):
+    __slots__ = ("number", "principal", "client", "age_ms", "lease_left_ms", "writers", "pending", "worker")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_LEFT_MS_FIELD_NUMBER: _ClassVar[int]
+    WRITERS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    principal: str
+    client: str
+    age_ms: int
+    lease_left_ms: int
+    writers: int
+    pending: int
+    worker: int
+    def __init__(self, number: _Optional[int] = ..., principal: _Optional[str] = ..., client: _Optional[str] = ..., age_ms: _Optional[int] = ..., lease_left_ms: _Optional[int] = ..., writers: _Optional[int] = ..., pending: _Optional[int] = ..., worker: _Optional[int] = ...) -> None: ...
+
+class EndSessionRequest(_message.Message):
+    __slots__ = ("number",)
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    def __init__(self, number: _Optional[int] = ...) -> None: ...
+
+class EndSessionResponse(_message.Message):
+    __slots__ = ("freed_bytes",)
+    FREED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    freed_bytes: int
+    def __init__(self, freed_bytes: _Optional[int] = ...) -> None: ...
+
 class OpSchema(_message.Message):
     __slots__ = ("name", "parameters", "doc", "differentiable", "in_place", "data_dependent", "outputs")
     NAME_FIELD_NUMBER: _ClassVar[int]

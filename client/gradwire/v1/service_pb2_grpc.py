@@ -193,6 +193,16 @@ class AutogradServiceStub(object):
                 request_serializer=gradwire_dot_v1_dot_service__pb2.ListOpsRequest.SerializeToString,
                 response_deserializer=gradwire_dot_v1_dot_service__pb2.ListOpsResponse.FromString,
                 _registered_method=True)
+        self.ListSessions = channel.unary_unary(
+                '/gradwire.v1.AutogradService/ListSessions',
+                request_serializer=gradwire_dot_v1_dot_service__pb2.ListSessionsRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_service__pb2.ListSessionsResponse.FromString,
+                _registered_method=True)
+        self.EndSession = channel.unary_unary(
+                '/gradwire.v1.AutogradService/EndSession',
+                request_serializer=gradwire_dot_v1_dot_service__pb2.EndSessionRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_service__pb2.EndSessionResponse.FromString,
+                _registered_method=True)
 
 
 class AutogradServiceServicer(object):
@@ -423,6 +433,20 @@ class AutogradServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListSessions(self, request, context):
+        """Lists everybody's sessions. Needs the scope "admin".
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndSession(self, request, context):
+        """Ends anybody's session and frees what it holds. Needs the scope "admin".
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AutogradServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -580,6 +604,16 @@ def add_AutogradServiceServicer_to_server(servicer, server):
                     servicer.ListOps,
                     request_deserializer=gradwire_dot_v1_dot_service__pb2.ListOpsRequest.FromString,
                     response_serializer=gradwire_dot_v1_dot_service__pb2.ListOpsResponse.SerializeToString,
+            ),
+            'ListSessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSessions,
+                    request_deserializer=gradwire_dot_v1_dot_service__pb2.ListSessionsRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_service__pb2.ListSessionsResponse.SerializeToString,
+            ),
+            'EndSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndSession,
+                    request_deserializer=gradwire_dot_v1_dot_service__pb2.EndSessionRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_service__pb2.EndSessionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1420,6 +1454,60 @@ class AutogradService(object):
             '/gradwire.v1.AutogradService/ListOps',
             gradwire_dot_v1_dot_service__pb2.ListOpsRequest.SerializeToString,
             gradwire_dot_v1_dot_service__pb2.ListOpsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/ListSessions',
+            gradwire_dot_v1_dot_service__pb2.ListSessionsRequest.SerializeToString,
+            gradwire_dot_v1_dot_service__pb2.ListSessionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/EndSession',
+            gradwire_dot_v1_dot_service__pb2.EndSessionRequest.SerializeToString,
+            gradwire_dot_v1_dot_service__pb2.EndSessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

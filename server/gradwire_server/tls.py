@@ -1,0 +1,71 @@
+"""TLS: the server's certificate and, where clients are to have one, who signs theirs. New files need no restart."""
+
+import logging
+import ssl
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+log = logging.getLogger("gradwire.server")
+
+
+class TlsError(ValueError):
+    """The files cannot be used."""
+
+
+class Tls:
+    """Certificate, key and, for mTLS, the authorities of clients' certificates: paths of PEM files.
+
+    Every handshake looks at the files' dates. Files that changed and fit together serve from then on; others are told
+    in the log, and the ones before stay in force.
+    """
+
+    def __init__(self, cert: Path, key: Path, client_ca: Path | None = None) -> None:
+        """Raises TlsError, OSError."""
+        self.cert, self.key, self.client_ca = cert, key, client_ca
+        self._stamp = self._look()
+        self._first = self._read()
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """What a port listens with."""
+        changed: Any = self._changed  # None is allowed, and means that nothing has
+        return grpc.dynamic_ssl_server_credentials(self._first, changed, self.client_ca is not None)
+
+    def _changed(self) -> grpc.ServerCertificateConfiguration | None:
+        """The new files, if there are any. gRPC calls this in a thread of its own, for each handshake."""
+        try:
+            stamp = self._look()
+            if stamp == self._stamp:
+                return None
+            self._stamp = stamp
+            read = self._read()
+        except (OSError, TlsError) as error:
+            log.error("certificate not taken over: %s", error)
+            return None
+        log.info("certificate read", extra={"path": str(self.cert)})
+        return read
+
+    def _paths(self) -> list[Path]:
+        return [path for path in (self.cert, self.key, self.client_ca) if path is not None]
+
+    def _look(self) -> list[tuple[int, int, int]]:
+        found = [path.stat() for path in self._paths()]
+        return [(each.st_mtime_ns, each.st_ino, each.st_size) for each in found]
+
+    def _read(self) -> grpc.ServerCertificateConfiguration:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            # An empty password, for else OpenSSL would ask whoever sits at the terminal.
+            context.load_cert_chain(self.cert, self.key, password="")
+        except ssl.SSLError:
+            raise TlsError(
+                f"{self.cert} and {self.key} are no certificate and the key to it, without password"
+            ) from None
+        if self.client_ca is not None:
+            try:
+                context.load_verify_locations(self.client_ca)
+            except ssl.SSLError:
+                raise TlsError(f"{self.client_ca} holds no certificate") from None
+        authorities = None if self.client_ca is None else self.client_ca.read_bytes()
+        return grpc.ssl_server_certificate_configuration([(self.key.read_bytes(), self.cert.read_bytes())], authorities)
