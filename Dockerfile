@@ -27,6 +27,6 @@ EXPOSE 50051
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=6s --start-period=30s --retries=3 \
     CMD ["python", "-m", "gradwire_server.healthcheck"]
-# There is no authentication yet, so serving on all of the container's interfaces must be asked for by name.
-# Publish the port on the host's loopback only, as docker-compose.yml does.
+# Without certificates and tokens, serving on all of the container's interfaces must be asked for by name. Publish the
+# port on the host's loopback only, as docker-compose.yml does, or see docker-compose.tls.yml.
 CMD ["gradwire", "serve", "--host", "0.0.0.0", "--insecure-bind"]

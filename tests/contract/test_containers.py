@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
+from gradwire_server.settings import Settings
+
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE_PATHS = {"/opt/gradwire": "opt", "/var/lib/gradwire": "state"}
 
@@ -73,6 +75,31 @@ def test_services_are_published_on_loopback_only(compose: dict[str, Any]) -> Non
     ports = [port for service in compose["services"].values() for port in service["ports"]]
     assert all(port.startswith("127.0.0.1:") and port.endswith(f":{arguments_of('EXPOSE')}") for port in ports)
     assert len(set(ports)) == len(compose["services"])
+
+
+class Overriding(yaml.SafeLoader):
+    """Knows compose's mark for what replaces a list, where a list would be added to."""
+
+
+Overriding.add_constructor("!override", lambda loader, node: loader.construct_sequence(node))
+
+
+def test_the_override_for_others_asks_for_encryption_and_tokens(compose: dict[str, Any]) -> None:
+    text = (ROOT / "docker-compose.tls.yml").read_text()
+    services = yaml.load(text, Overriding)["services"]
+    assert set(services) == set(compose["services"])
+    (start,) = {tuple(service["command"]) for service in services.values()}
+    assert list(start) == [word for word in json.loads(arguments_of("CMD")) if word != "--insecure-bind"]
+    for service in services.values():
+        settings = Settings(
+            **{key.removeprefix("GRADWIRE_").lower(): path for key, path in service["environment"].items()}
+        )
+        assert settings.unguarded == ""
+        (mount,) = service["volumes"]
+        folder, mode = mount.rpartition("}:")[2].split(":")
+        assert mode == "ro"
+        paths = (settings.tls_cert, settings.tls_key, settings.token_file, service["environment"]["GRADWIRE_CA"])
+        assert all(path.startswith(f"{folder}/") for path in paths)
 
 
 def test_services_run_with_as_few_rights_as_they_need(compose: dict[str, Any]) -> None:
