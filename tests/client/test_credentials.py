@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gradwire
+from gradwire import _link
 from gradwire._credentials import Credentials, from_environment
 from gradwire_server.tls import Tls
 from gradwire_server.tokens import Tokens, append, make
@@ -48,7 +49,11 @@ def works(session: gradwire.Session) -> None:
     session.close()
 
 
-def test_a_token_goes_with_every_call(guarded: Running, token: str) -> None:
+@pytest.mark.parametrize("lower", [True, False], ids=["lower", "public"])
+def test_a_token_goes_with_every_call(
+    guarded: Running, token: str, lower: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_link, "_lower_works", lower)
     works(gradwire.connect(guarded.address, token=token))
     assert guarded.backend.directory.entries == {}
 
@@ -58,7 +63,7 @@ def test_a_token_may_come_from_the_environment(guarded: Running, token: str, mon
     works(gradwire.connect(guarded.address))
 
 
-def test_without_a_token_the_server_is_not_to_be_had(guarded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_token_the_server_is_not_to_be_had(guarded: Running) -> None:
     for token in (None, make("alice")[0]):
         with pytest.raises(PermissionError, match="token") as caught:
             gradwire.connect(guarded.address, token=token)
