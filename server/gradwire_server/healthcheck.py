@@ -16,14 +16,14 @@ DEFAULT_PORT = 50051
 
 
 def serving_status(
-    address: str, service: str = "", timeout: float = 5.0, tls: grpc.ChannelCredentials | None = None, name: str = ""
+    address: str, service: str = "", timeout: float = 5.0, tls: grpc.ChannelCredentials | None = None, host: str = ""
 ) -> str:
     """The status the server at `address` reports: "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN" or "UNKNOWN".
 
     `service` empty asks for the server as a whole; `timeout` is in seconds. With `tls` its certificate is to be for
-    `name`, or if that is empty for the address. Raises grpc.RpcError when no answer came.
+    `host`, or if that is empty for the address. Raises grpc.RpcError when no answer came.
     """
-    options = [("grpc.ssl_target_name_override", name)] if name else []
+    options = [("grpc.ssl_target_name_override", host)] if host else []
     with grpc.insecure_channel(address) if tls is None else grpc.secure_channel(address, tls, options) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout)
