@@ -23,6 +23,11 @@ if _TYPE_CHECKING:
     from gradwire._create import *  # noqa: F403
     from gradwire._dtypes import *  # noqa: F403
     from gradwire._errors import *  # noqa: F403
+    from gradwire._exchange import from_dlpack as from_dlpack
+    from gradwire._exchange import from_torch as from_torch
+    from gradwire._exchange import to_torch as to_torch
+    from gradwire._files import load as load
+    from gradwire._files import save as save
     from gradwire._functions import nonzero as nonzero
     from gradwire._functions import where as where
     from gradwire._modes import *  # noqa: F403
@@ -49,6 +54,8 @@ _NAMES = {
     "_tensor": "Tensor",
     "_nodes": "graph",
     "_compile": "compile",
+    "_files": "load save",
+    "_exchange": "from_dlpack from_torch to_torch",
     "_repr": "set_printoptions",
     "_create": (
         "arange as_tensor asarray empty empty_like eye from_numpy full full_like is_tensor linspace logspace ones "

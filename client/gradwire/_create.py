@@ -144,13 +144,13 @@ def _as_array(data: Any, wanted: dtype | None) -> tuple[Array, dtype]:
                 "complex64, complex128, int64, int32, int16, int8, uint8, and bool."
             )
     if found.numpy is None:
-        return _to_bfloat16(array), found
+        return to_bfloat16(array), found
     if array.dtype.kind == "c" and not found.is_complex:
         array = array.real
     return np.ascontiguousarray(array.astype(found.numpy, copy=False)).reshape(array.shape), found
 
 
-def _to_bfloat16(array: Array) -> Array:
+def to_bfloat16(array: Array) -> Array:
     """The upper halves of float32, rounded to even, as uint16."""
     single = np.asarray(array, dtype=np.float32)
     bits = np.ascontiguousarray(single).view(np.uint32).reshape(single.shape)

@@ -404,6 +404,17 @@ class Tensor(Casts, Draws, InPlaceViews, Operators, TensorMethods, Handle):  # t
         array: np.ndarray[Any, Any] = self.numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        """The values for another library in this process; a copy, in memory of the CPU. Raises BufferError."""
+        from gradwire._exchange import export
+
+        return export(self, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         from gradwire._create import make_tensor
 

@@ -1,0 +1,92 @@
+"""Tensors from and to other libraries in this process: DLPack on the CPU, and PyTorch where it is installed.
+
+A tensor's bytes are on a server, so what is handed out is a copy, and what is taken in is copied.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradwire import _dtypes
+from gradwire._create import make_tensor
+from gradwire._errors import GradwireTypeError, refuse
+from gradwire._tensor import Tensor
+from gradwire._values import read_array
+
+#: DLPack's number for memory of the CPU.
+CPU = 1
+
+
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor of the values of any array that speaks DLPack; always a copy (torch.from_dlpack).
+
+    Raises TypeError for what does not speak it, BufferError for memory of a GPU, ValueError for copy=False.
+    """
+    if copy is False:
+        raise ValueError("from_dlpack(copy=False): the tensor lives on a server, so it cannot share memory")
+    place = _dtypes.device_name(device)
+    if isinstance(ext_tensor, Tensor):
+        made: Tensor = ext_tensor.detach().to(device=place, copy=True)
+        return made
+    if not hasattr(ext_tensor, "__dlpack__") or not hasattr(ext_tensor, "__dlpack_device__"):
+        raise GradwireTypeError(f"from_dlpack() takes an object with __dlpack__, not {type(ext_tensor).__name__}")
+    if ext_tensor.__dlpack_device__()[0] != CPU:
+        raise BufferError("from_dlpack() reads memory of the CPU only: copy the array there first")
+    return make_tensor(np.from_dlpack(ext_tensor), device=place)
+
+
+def export(tensor: Tensor, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
+    """The capsule of Tensor.__dlpack__. Raises BufferError for what cannot be exported."""
+    if tensor.requires_grad:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if dl_device is not None and dl_device[0] != CPU:
+        raise BufferError(f"tensors are exported to memory of the CPU, not to DLPack's device {dl_device}")
+    if copy is False:
+        raise BufferError("__dlpack__(copy=False): the tensor lives on a server, so that every export is a copy")
+    if tensor.dtype.numpy is None:
+        raise BufferError("bfloat16 has no form in NumPy, by which tensors are exported: cast it first")
+    array: Any = read_array(tensor)
+    try:
+        return array.__dlpack__(max_version=max_version)
+    except TypeError:  # NumPy before 2.1 takes no version
+        return array.__dlpack__()
+
+
+def from_torch(tensor: Any) -> Tensor:
+    """A leaf of a PyTorch tensor's values and dtype; it requires grad if that one is a leaf that does.
+
+    Raises ImportError without PyTorch, TypeError for no dense tensor of PyTorch's or a dtype that does not exist here.
+    """
+    torch = _torch("from_torch")
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+        raise GradwireTypeError(f"from_torch() takes a dense tensor of PyTorch's, not {type(tensor).__name__}")
+    dtype = _dtypes.BY_NAME.get(str(tensor.dtype).removeprefix("torch."))
+    if dtype is None:
+        raise GradwireTypeError(f"from_torch(): {tensor.dtype} does not exist here")
+    values = tensor.detach().cpu().resolve_conj().resolve_neg()
+    array = (values.float() if dtype is _dtypes.bfloat16 else values).numpy()
+    return make_tensor(array, dtype, requires_grad=bool(tensor.requires_grad and tensor.is_leaf))
+
+
+def to_torch(tensor: Tensor) -> Any:
+    """A PyTorch tensor of the values and dtype, on the CPU; it requires grad if this one, a leaf, does.
+
+    Raises RuntimeError for a tensor with a history (use detach()), ImportError without PyTorch.
+    """
+    torch = _torch("to_torch")
+    if not isinstance(tensor, Tensor):
+        raise GradwireTypeError(f"to_torch() takes a tensor, not {type(tensor).__name__}")
+    if not tensor.is_leaf:
+        raise refuse("to_torch() would lose the tensor's history. Use to_torch(tensor.detach()) instead.")
+    made = torch.from_numpy(read_array(tensor)).to(getattr(torch, tensor.dtype.name))
+    return made.requires_grad_(tensor.requires_grad)
+
+
+def _torch(name: str) -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise ImportError(f"{name}() needs PyTorch: pip install torch") from None
+    return torch
