@@ -35,7 +35,7 @@ PYTORCH: dict[str, str] = {
         upsample_nearest""",
     "Tensor": """
         as_strided_scatter cholesky coalesce frexp geqrf histogram indices lstsq lu lu_solve map_ narrow_copy orgqr
-        ormqr pinverse qr register_post_accumulate_grad_hook reinforce resize_ set_ sparse_mask storage_offset svd
+        ormqr pinverse qr reinforce resize_ set_ sparse_mask storage_offset svd
         to_dense to_sparse triangular_solve values""",
 }
 
