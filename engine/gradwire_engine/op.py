@@ -132,6 +132,7 @@ class Op(Signature):
         in_place: bool | None = None,
         of_numbers: bool = False,
         drops_grad: bool = False,
+        complex_grad: bool = True,
     ) -> None:
         """Declare an op.
 
@@ -146,6 +147,7 @@ class Op(Signature):
         data_dependent: whether the results' shapes depend on values; or a function of the arguments telling.
         of_numbers: whether it takes nothing but numbers, where each operand may be one.
         drops_grad: whether a result of whole numbers just does not require grad, as a cast's; else that is refused.
+        complex_grad: whether PyTorch differentiates it where the result is complex.
         """
         super().__init__(function, name, skip=1)
         self.promotes = promote
@@ -167,6 +169,7 @@ class Op(Signature):
         self.lacking: tuple[str, str, str] | None = None
         self.sizes: Callable[..., int] | None = None
         self.drops_grad = drops_grad
+        self.complex_grad = complex_grad
         kinds = {self.params[place].kind for place in self.tensor_places}
         self.needs_tensor = kinds == {Kind.TENSOR_OR_NUMBER} and not of_numbers
 
@@ -361,6 +364,12 @@ class Op(Signature):
         """Whether gradients flow from a result of this dtype. Raises EngineError: RUNTIME where PyTorch refuses it."""
         if self.differentiable_outputs == ():
             return False
+        if dtype.kind == "c" and not self.complex_grad:
+            raise EngineError(
+                Reason.RUNTIME,
+                f"{self.name} does not support automatic differentiation for outputs with complex dtype.",
+                op=self.name,
+            )
         if not dtypes.is_differentiable(dtype) and not self.drops_grad:
             raise EngineError(Reason.RUNTIME, f"Autograd not support dtype: {dtypes.TITLES[dtype]}", op=self.name)
         return dtypes.is_differentiable(dtype)
@@ -397,6 +406,9 @@ class Op(Signature):
         made = [self._wrap(args, array, context) for array in results]
         if track:
             allowed = self.differentiable_outputs
+            for item in () if self.complex_grad else made:
+                if item.dtype.kind == "c":
+                    self._flows(item.dtype)
             flows = [
                 dtypes.is_differentiable(item.dtype) and (allowed is None or output in allowed)
                 for output, item in enumerate(made)

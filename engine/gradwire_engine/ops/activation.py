@@ -396,7 +396,7 @@ def _gelu_input(g: Any, input: Any, approximate: str) -> Any:
 gelu.grad(input=_gelu_input)
 
 
-@op(in_place=True)
+@op(in_place=True, complex_grad=False)
 @through_float32
 def silu(xp: Any, input: Array) -> Array:
     """input * sigmoid(input) (torch.nn.functional.silu)."""

@@ -39,10 +39,12 @@ def _check_alpha(input: Array, alpha: Number) -> None:
         raise EngineError(Reason.RUNTIME, "Boolean alpha only supported for Boolean results.")
     if isinstance(alpha, int) and hasattr(input, "dtype"):
         fit_number(alpha, input.dtype)
-    if isinstance(alpha, float) and dtypes.category(input.dtype) < dtypes.FLOAT:
+    if isinstance(alpha, float | complex) and dtypes.category(input.dtype) < dtypes.FLOAT:
         raise EngineError(
             Reason.RUNTIME, "For integral input tensors, argument alpha must not be a floating point number."
         )
+    if isinstance(alpha, complex) and dtypes.category(input.dtype) < dtypes.COMPLEX:
+        raise EngineError(Reason.RUNTIME, "For non-complex input tensors, argument alpha must not be a complex number.")
 
 
 @op(promote="same", of_numbers=True)

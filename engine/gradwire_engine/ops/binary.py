@@ -350,6 +350,9 @@ def clamp(xp: Any, input: Array, min: Array | Number | None = None, max: Array |
         raise EngineError(Reason.RUNTIME, "torch.clamp: At least one of 'min' or 'max' must not be None")
     if dtypes.category(input.dtype) == dtypes.COMPLEX:
         raise EngineError(Reason.NOT_SUPPORTED, "clamp is not supported for complex types")
+    one_tensor = (min is None or max is None) and getattr(max if min is None else min, "ndim", 0)
+    if input.dtype == dtypes.bool_ and not one_tensor:
+        raise EngineError(Reason.NOT_SUPPORTED, "\"clamp_cpu\" not implemented for 'Bool'", op="clamp")
     if dtypes.category(input.dtype) == dtypes.FLOAT:  # with both bounds NumPy is several times faster
         return xp.clip(input, -math.inf if min is None else min, math.inf if max is None else max)
     result = input if min is None else xp.maximum(input, min)
@@ -410,7 +413,17 @@ clamp_max.grad(
 @op(promote="same", in_place=False)
 def logaddexp(xp: Any, input: Array, other: Array) -> Array:
     """log(exp(input) + exp(other)) (torch.logaddexp)."""
-    return xp.logaddexp(input, other)
+    return log_of_sum(xp, input, other)
+
+
+def log_of_sum(xp: Any, one: Array, other: Array) -> Array:
+    """logaddexp; of complex numbers, too, for which NumPy has none."""
+    if one.dtype.kind != "c":
+        return xp.logaddexp(one, other)
+    first = one.real >= other.real
+    large, small = xp.where(first, one, other), xp.where(first, other, one)
+    at_end = xp.isinf(large.real) & (large.real == small.real) & (large.imag == small.imag)
+    return xp.where(at_end & (large.real < 0), large, large + xp.log1p(xp.exp(small - large)))
 
 
 @op(promote="same", in_place=False)
@@ -420,8 +433,8 @@ def logaddexp2(xp: Any, input: Array, other: Array) -> Array:
 
 
 logaddexp.grad(
-    input=lambda g, input, other: g / (1 + exp(other - input)),
-    other=lambda g, input, other: g / (1 + exp(input - other)),
+    input=lambda g, input, other: g / conj(1 + exp(other - input)),
+    other=lambda g, input, other: g / conj(1 + exp(input - other)),
 )
 logaddexp2.grad(
     input=lambda g, input, other: g / (1 + exp2(other - input)),

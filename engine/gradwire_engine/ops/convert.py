@@ -101,6 +101,8 @@ complex_.grad(real=lambda g: real(g), imag=lambda g: imaginary(g))
 @op
 def polar(xp: Any, abs: Array, angle: Array) -> Array:
     """Complex numbers of moduli and angles, float32 or float64 of one dtype (torch.polar)."""
+    if abs.dtype == angle.dtype == dtypes.float16:
+        raise EngineError(Reason.NOT_SUPPORTED, "\"polar_cpu\" not implemented for 'Half'", op="polar")
     if abs.dtype not in (dtypes.float32, dtypes.float64) or abs.dtype != angle.dtype:
         a, b = dtypes.TITLES[abs.dtype], dtypes.TITLES[angle.dtype]
         raise EngineError(

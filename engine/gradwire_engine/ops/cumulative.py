@@ -13,7 +13,8 @@ from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
-from gradwire_engine.ops.basic import sub
+from gradwire_engine.ops.basic import conj, sub
+from gradwire_engine.ops.binary import log_of_sum
 from gradwire_engine.ops.checks import normalize_dim, normalize_dims
 from gradwire_engine.ops.compare import eq, logical_not, logical_xor
 from gradwire_engine.ops.fill import where
@@ -42,13 +43,13 @@ def _accumulated(xp: Any, combine: Any, input: Array, dim: int) -> Array:
 
 def _running_extreme(xp: Any, name: str, combine: Any, input: Array, dim: int) -> tuple[Array, Array]:
     """The extreme so far along dim and its place: of equal ones the last."""
-    if input.dtype.kind == "c":
-        raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'")
+    if not input.size:  # PyTorch looks at nothing then, not even at dim
+        return input.copy(), xp.zeros(input.shape, dtypes.int64)
     dim = normalize_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy(), xp.zeros((), dtypes.int64)
-    if not input.size:
-        return input.copy(), xp.zeros(input.shape, dtypes.int64)
+    if input.dtype.kind == "c":
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'")
     values = _accumulated(xp, combine, input, dim)
     taken = input == values
     if dtypes.category(input.dtype) == dtypes.FLOAT:
@@ -57,13 +58,13 @@ def _running_extreme(xp: Any, name: str, combine: Any, input: Array, dim: int) -
     return values, _accumulated(xp, xp.maximum, xp.where(taken, places, 0), dim)
 
 
-@op(outputs=("values", "indices"), differentiable_outputs=(0,))
+@op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False)
 def cummax(xp: Any, input: Array, dim: int) -> Array:
     """The largest value so far along dim, and where it is (torch.cummax)."""
     return _running_extreme(xp, "cummax", xp.maximum, input, dim)
 
 
-@op(outputs=("values", "indices"), differentiable_outputs=(0,))
+@op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False)
 def cummin(xp: Any, input: Array, dim: int) -> Array:
     """The smallest value so far along dim, and where it is (torch.cummin)."""
     return _running_extreme(xp, "cummin", xp.minimum, input, dim)
@@ -77,12 +78,20 @@ for _finder in (cummax, cummin):
 @through_float32
 def logcumsumexp(xp: Any, input: Array, dim: int) -> Array:
     """log of the running sum of exp(input) along dim, without overflow (torch.logcumsumexp)."""
-    if dtypes.category(input.dtype) != dtypes.FLOAT:
+    if dtypes.category(input.dtype) < dtypes.FLOAT:
         raise EngineError(
             Reason.NOT_SUPPORTED, f"\"logcumsumexp_out_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'"
         )
     dim = normalize_dim(dim, input.ndim)
-    return _accumulated(xp, xp.logaddexp, input, dim) if input.size and input.ndim else input.copy()
+    if not input.size or not input.ndim:
+        return input.copy()
+    if input.dtype.kind != "c":
+        return _accumulated(xp, xp.logaddexp, input, dim)
+    result = input.copy()
+    for index in range(1, input.shape[dim]):
+        here = at(result, dim, index)
+        here[...] = log_of_sum(xp, at(result, dim, index - 1), here)
+    return result
 
 
 def _logcumsumexp_input(g: Any, input: Any, out: Any, dim: int) -> Any:
@@ -95,8 +104,8 @@ def _logcumsumexp_input(g: Any, input: Any, out: Any, dim: int) -> Any:
     sums = [select(g, dim, length - 1)]
     for index in range(length - 2, -1, -1):
         fading = exp(select(out, dim, index) - select(level, dim, index + 1))
-        sums.append(select(g, dim, index) + fading * sums[-1])
-    return exp(input - level) * stack(sums[::-1], dim)
+        sums.append(select(g, dim, index) + conj(fading) * sums[-1])
+    return conj(exp(input - level)) * stack(sums[::-1], dim)
 
 
 logcumsumexp.grad(input=_logcumsumexp_input)

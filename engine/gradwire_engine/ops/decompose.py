@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from gradwire_engine import dtypes
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
@@ -20,6 +21,7 @@ from gradwire_engine.ops.basic import real
 from gradwire_engine.ops.join import cat, diag_embed, tril, triu
 from gradwire_engine.ops.linalg import adjoint, needs_matrices, solve_triangular
 from gradwire_engine.ops.matrix import fold
+from gradwire_engine.ops.precision import is_half
 from gradwire_engine.ops.shape import diagonal, narrow
 from gradwire_engine.tensor import Tensor
 
@@ -52,7 +54,9 @@ def cholesky(xp: Any, A: Array, *, upper: bool = False) -> Array:
 
     A: (..., n, n), of which one half is read. Raises EngineError: RUNTIME where A is not positive-definite, SHAPE.
     """
-    needs_matrices("linalg.cholesky", A, square=True)
+    needs_matrices("linalg.cholesky", A, square=True, kernel="cholesky_cpu")
+    if not A.size:
+        return A.copy()
     lower = A.conj().swapaxes(-1, -2) if upper else A
     try:
         factor = xp.linalg.cholesky(lower)
@@ -162,6 +166,8 @@ def qr(A: Array, mode: str = "reduced") -> Any:
 
 @op(name="_svd", node="LinalgSvdBackward0", outputs=("U", "S", "Vh"))
 def _svd(xp: Any, A: Array, full_matrices: bool) -> Array:
+    if is_half(A.dtype):  # of which there are no elements, or it would have been refused
+        return tuple(part.astype(A.dtype) for part in xp.linalg.svd(A.astype(np.float32), full_matrices=full_matrices))
     return tuple(xp.linalg.svd(A, full_matrices=full_matrices))
 
 
@@ -236,6 +242,8 @@ def svd(A: Array, full_matrices: bool = True) -> Any:
 def svdvals(xp: Any, A: Array) -> Array:
     """The singular values in descending order (torch.linalg.svdvals). A: (..., m, n). Raises EngineError: SHAPE."""
     needs_matrices("linalg.svdvals", A, kernel="linalg_svd_cpu")
+    if not A.size:
+        return xp.zeros((*A.shape[:-2], min(A.shape[-2:])), dtypes.real_part(A.dtype))
     return xp.linalg.svd(A, compute_uv=False)
 
 
@@ -263,6 +271,8 @@ def eigh(xp: Any, A: Array, UPLO: str = "L") -> Array:
     """
     needs_matrices("linalg.eigh", A, square=True, kernel="linalg_eigh_cpu")
     _check_half(UPLO)
+    if not A.size:
+        return xp.zeros(A.shape[:-1], dtypes.real_part(A.dtype)), A.copy()
     values, vectors = xp.linalg.eigh(A, UPLO=UPLO.upper())
     return values, vectors
 
@@ -287,6 +297,8 @@ def eigvalsh(xp: Any, A: Array, UPLO: str = "L") -> Array:
     """
     needs_matrices("linalg.eigvalsh", A, square=True, kernel="linalg_eigh_cpu")
     _check_half(UPLO)
+    if not A.size:
+        return xp.zeros(A.shape[:-1], dtypes.real_part(A.dtype))
     return xp.linalg.eigvalsh(A, UPLO=UPLO.upper())
 
 

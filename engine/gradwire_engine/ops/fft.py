@@ -131,7 +131,7 @@ def _complex(value: Any) -> Any:
 def _real(name: str, input: Any) -> Any:
     if input.dtype.kind == "c":
         raise EngineError(Reason.RUNTIME, f"{name} expects a real input tensor, but got {dtypes.TITLES[input.dtype]}")
-    return _number(name, input)
+    return input
 
 
 def _scale(norm: str | None, forward: bool) -> int:
@@ -225,7 +225,7 @@ def rfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = N
 
     Raises EngineError: RUNTIME for complex input.
     """
-    input = _real("rfft", input)
+    input = _number("rfft", _real("rfft", input))
     axis, length = _one(input, n, dim)
     _some(length)
     return r2c(_cut(input, (axis,), (length,)), (axis,), _scale(norm, True), True)
@@ -255,7 +255,7 @@ def hfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = N
 @composite(name="fft.ihfft")
 def ihfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
     """The inverse of hfft: of real numbers, the first half of a Hermitian signal (torch.fft.ihfft)."""
-    input = _real("ihfft", input)
+    input = _number("ihfft", _real("ihfft", input))
     axis, length = _one(input, n, dim)
     _some(length)
     return conj(r2c(_cut(input, (axis,), (length,)), (axis,), _scale(norm, False), True))
@@ -265,8 +265,8 @@ def ihfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = 
 
 
 def _plain_n(name: str, input: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
-    input = _complex(_number(name, input))
     dims, sizes = _several(input, s, dim)
+    input = _complex(_number(name, input))
     for size in sizes:
         _some(size)
     scale = _scale(norm, forward)
@@ -300,8 +300,9 @@ def ifft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: str |
 
 
 def _from_real_n(name: str, input: Any, s: Any, dim: Any, norm: str | None) -> Any:
-    input = _real(name, input)
+    _real(name, input)
     dims, sizes = _several(input, s, dim)
+    input = _number(name, input)
     if not dims:
         raise EngineError(Reason.RUNTIME, f"{name} must transform at least one axis")
     for size in sizes:
@@ -310,8 +311,8 @@ def _from_real_n(name: str, input: Any, s: Any, dim: Any, norm: str | None) -> A
 
 
 def _to_real_n(name: str, input: Any, s: Any, dim: Any, norm: str | None) -> Any:
-    input = _complex(_number(name, input))
     dims, sizes = _several(input, s, dim)
+    input = _complex(_number(name, input))
     if not dims:
         raise EngineError(Reason.RUNTIME, f"{name} must transform at least one axis")
     last = sizes[-1]

@@ -36,7 +36,7 @@ def _needs_factors(name: str, A: Array) -> None:
         raise EngineError(
             Reason.SHAPE, f"{name}: Expected tensor with 2 or more dimensions. Got size: {list(A.shape)} instead"
         )
-    if dtypes.category(A.dtype) < dtypes.FLOAT or A.dtype.itemsize == 2:
+    if A.size and (dtypes.category(A.dtype) < dtypes.FLOAT or A.dtype.itemsize == 2):
         raise EngineError(Reason.NOT_SUPPORTED, f"\"lu_cpu\" not implemented for '{dtypes.TITLES[A.dtype]}'", op=name)
 
 

@@ -17,7 +17,7 @@ from gradwire_engine.dtypes import DType, Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import conj
-from gradwire_engine.ops.checks import broadcast_shape
+from gradwire_engine.ops.checks import broadcast_shape, fit_number
 from gradwire_engine.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -142,6 +142,7 @@ def _check_expands(input: Array, target: Array) -> None:
 def _added(input: Array, multiplied: Array, beta: Number, alpha: Number) -> Array:
     """beta * input + alpha * multiplied, written into `multiplied`."""
     _check_expands(input, multiplied)
+    beta, alpha = (fit_number(factor, multiplied.dtype) for factor in (beta, alpha))
     if alpha != 1:
         multiplied *= multiplied.dtype.type(alpha)
     if beta == 0:  # then whatever is in `input` does not count, not even nan
@@ -297,6 +298,8 @@ def mv(xp: Any, input: Array, vec: Array) -> Array:
 
     input: (n, k); vec: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
+    if not input.ndim:
+        raise EngineError(Reason.DIM_OUT_OF_RANGE, "mv: Dimension specified as 0 but tensor has no dimensions")
     if input.ndim != 2 or vec.ndim != 1:
         raise _shape_error(f"vector + matrix @ vector expected, got 1, {input.ndim}, {vec.ndim}", input, vec)
     if input.shape[1] != vec.shape[0]:
@@ -439,6 +442,7 @@ def outer(input: Array, vec2: Array) -> Any:
 @op
 def trace(xp: Any, input: Array) -> Array:
     """The sum of a matrix's diagonal (torch.trace). input: (n, m). Raises EngineError: SHAPE."""
+    _refuse_bool("trace", input)
     if input.ndim != 2:
         raise _shape_error(f"trace: expected a matrix, but got tensor with dim {input.ndim}", input)
     whole = dtypes.category(input.dtype) < dtypes.FLOAT

@@ -18,7 +18,6 @@ from gradwire_engine.ops.linalg import inv, needs_square, rank_limit, singular_o
 from gradwire_engine.ops.reduce import amax, amin, vector_norm
 from gradwire_engine.ops.reduce import sum as total
 from gradwire_engine.ops.shape import movedim, narrow, squeeze, unsqueeze
-from gradwire_engine.ops.unary import abs as absolute
 from gradwire_engine.tensor import Tensor
 
 Ints = Any
@@ -140,6 +139,13 @@ def norm(
     return matrix_norm(input, p, dims, keepdim, dtype=dtype)
 
 
+def _nothing(A: Any) -> Any:
+    """The condition numbers of matrices without elements: 0, in the matrices' dtype and without a gradient."""
+    array = A.array if type(A) is Tensor else A
+    zeros = module_of(array).zeros(array.shape[:-2], dtypes.real_part(array.dtype))
+    return Tensor(zeros) if type(A) is Tensor else zeros
+
+
 @composite(name="linalg.cond")
 def cond(A: Array, p: Number | str | None = None) -> Any:
     """The condition numbers of matrices: a norm of each times that of its inverse (torch.linalg.cond).
@@ -150,9 +156,9 @@ def cond(A: Array, p: Number | str | None = None) -> Any:
     if A.ndim < 2:
         raise EngineError(Reason.SHAPE, "linalg.cond: The input tensor must have at least 2 dimensions.")
     if p is None or p in (2, -2):
+        if not A.size:
+            return _nothing(A)
         values = svdvals(A)
-        if not values.shape[-1]:
-            return total(_detached(values), (-1,))
         largest = squeeze(narrow(values, -1, 0, 1), -1)
         smallest = squeeze(narrow(values, -1, values.shape[-1] - 1, 1), -1)
         return smallest / largest if p == -2 else largest / smallest
@@ -160,7 +166,7 @@ def cond(A: Array, p: Number | str | None = None) -> Any:
         raise EngineError(Reason.RUNTIME, f"linalg.cond got an invalid norm type: {p}")
     needs_square(f"linalg.cond(ord={p})", A)
     if not A.size:
-        return total(absolute(_detached(A)), (-2, -1))
+        return _nothing(A)
     array = A.array if type(A) is Tensor else A
     singular = singular_ones(array)[..., None, None]
     identity = module_of(array).eye(A.shape[-1], dtype=A.dtype)

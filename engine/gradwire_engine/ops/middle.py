@@ -59,14 +59,14 @@ def _needs_median(input: Array) -> None:
 
 @op(name="_nanmedian_dim", node="NanmedianBackward1", outputs=("values", "indices"), differentiable_outputs=(0,))
 def _nanmedian_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
-    _needs_median(input)
     dim = normalize_dim(dim, input.ndim)
-    if not input.ndim:
-        return input.copy(), xp.zeros((), dtypes.int64)
-    if not input.shape[dim]:
+    if input.ndim and not input.shape[dim]:
         raise EngineError(
             Reason.INDEX_OUT_OF_RANGE, f"median(): Expected reduction dim {dim} to have non-zero size.", dim=dim
         )
+    _needs_median(input)
+    if not input.ndim:
+        return input.copy(), xp.zeros((), dtypes.int64)
     indices = xp.moveaxis(_middle(xp, xp.moveaxis(input, dim, -1)), -1, dim)
     values = xp.take_along_axis(input, indices, dim)
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
@@ -93,15 +93,15 @@ def nanmedian(input: Array, dim: int | None = None, keepdim: bool = False) -> An
 @op(outputs=("values", "indices"), differentiable_outputs=(0,))
 def mode(xp: Any, input: Array, dim: int = -1, keepdim: bool = False) -> Array:
     """The value that comes most often along dim, the smallest of several, and where it comes last (torch.mode)."""
-    needs_order("mode_cpu", input.dtype)
     dim = normalize_dim(dim, input.ndim)
-    if not input.ndim:
-        return input.copy(), xp.zeros((), dtypes.int64)
-    length = input.shape[dim]
+    length = input.shape[dim] if input.ndim else 1
     if not length:
         raise EngineError(
             Reason.INDEX_OUT_OF_RANGE, f"mode(): Expected reduction dim {dim} to have non-zero size.", dim=dim
         )
+    needs_order("mode_cpu", input.dtype)
+    if not input.ndim:
+        return input.copy(), xp.zeros((), dtypes.int64)
     lines = xp.moveaxis(input, dim, -1)
     order = xp.argsort(lines, -1, kind="stable")
     values = xp.take_along_axis(lines, order, -1)

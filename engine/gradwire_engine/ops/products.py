@@ -11,7 +11,7 @@ from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import conj, expand
-from gradwire_engine.ops.checks import normalize_dim
+from gradwire_engine.ops.checks import fit_number, normalize_dim
 from gradwire_engine.ops.compare import eq
 from gradwire_engine.ops.contract import tensordot
 from gradwire_engine.ops.fill import where
@@ -49,6 +49,15 @@ cross.grad(
     input=lambda g, other, dim: cross(conj(other), g, dim=dim),
     other=lambda g, input, dim: cross(g, conj(input), dim=dim),
 )
+
+
+def _refuse_mixed(input: Any, other: Any) -> None:
+    if input.dtype != other.dtype:
+        a, b = dtypes.TITLES[input.dtype], dtypes.TITLES[other.dtype]
+        raise EngineError(Reason.DTYPE, f"linalg.cross: expected scalar type {a} but found {b}", op="linalg.cross")
+
+
+cross.checked_by(_refuse_mixed)
 
 
 @composite(name="cross")
@@ -145,6 +154,7 @@ def _added(xp: Any, input: Array, product: Array, beta: Number, alpha: Number) -
                 f"dimension {product.ndim - back}.  Target sizes: {list(product.shape)}.  "
                 f"Tensor sizes: {list(input.shape)}",
             )
+    beta, alpha = (fit_number(factor, product.dtype) for factor in (beta, alpha))
     product = product if alpha == 1 else product * alpha
     if beta == 0:
         return product
@@ -166,6 +176,13 @@ def addr(input: Array, vec1: Array, vec2: Array, *, beta: Number = 1, alpha: Num
     for name, vector in (("vec1", vec1), ("vec2", vec2)):
         if vector.ndim != 1:
             raise EngineError(Reason.SHAPE, f"addr: Expected 1-D argument {name}, but got {vector.ndim}-D")
+    for name, factor in (("beta", beta), ("alpha", alpha)):
+        whole = dtypes.category(dtypes.result_type(input, vec1, vec2)) < dtypes.FLOAT
+        if whole and isinstance(factor, float | complex):
+            raise EngineError(
+                Reason.RUNTIME,
+                f"addr: For integral input tensors, argument {name} must not be a floating point number.",
+            )
     return _added(input, fold(vec1, (-1, 1)) * vec2, beta, alpha)
 
 
@@ -257,7 +274,7 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None)
         )
     if p < 0:
         raise EngineError(Reason.RUNTIME, "cdist only supports non-negative p values")
-    if dtypes.category(x1.dtype) == dtypes.COMPLEX:
+    if dtypes.category(x1.dtype) != dtypes.FLOAT:
         title = dtypes.TITLES[x1.dtype]
         raise EngineError(Reason.RUNTIME, f"cdist only supports floating-point dtypes, X1 got: {title}", op="cdist")
     if is_half(x1.dtype):

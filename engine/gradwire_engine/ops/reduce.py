@@ -242,7 +242,6 @@ def std_mean(
 
 
 def _extreme(xp: Any, name: str, input: Array, dim: Any, keepdim: bool) -> Array:
-    needs_order(f"{name[-3:]}_values_cpu", input.dtype)
     dims = normalize_dims(dim, input.ndim)
     empty = [axis for axis in dims if not input.shape[axis]]
     if empty and dim is not None:
@@ -255,6 +254,7 @@ def _extreme(xp: Any, name: str, input: Array, dim: Any, keepdim: bool) -> Array
             f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
             "the 'dim' argument.",
         )
+    needs_order(f"{name[-3:]}_values_cpu", input.dtype)
     return getattr(input, name[-3:])(dims, keepdims=keepdim)
 
 
@@ -311,14 +311,14 @@ def _refuse_complex(name: str, input: Array) -> None:
 
 def _found(xp: Any, name: str, input: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
     """Extreme values along a dimension, and where they are."""
-    _refuse_complex(name, input)
     dim = normalize_dim(dim, input.ndim)
-    if not input.ndim:
-        return input.copy(), xp.zeros((), dtypes.int64)
-    if not input.shape[dim]:
+    if input.ndim and not input.shape[dim]:
         raise EngineError(
             Reason.INDEX_OUT_OF_RANGE, f"{name}(): Expected reduction dim {dim} to have non-zero size.", dim=dim
         )
+    _refuse_complex(name, input)
+    if not input.ndim:
+        return input.copy(), xp.zeros((), dtypes.int64)
     indices = getattr(input, f"arg{name}")(axis=dim)
     indices = xp.expand_dims(indices, dim)
     values = xp.take_along_axis(input, indices, dim)

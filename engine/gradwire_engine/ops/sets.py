@@ -123,7 +123,7 @@ def bincount(xp: Any, input: Array, weights: Array | None = None, minlength: int
         raise EngineError(Reason.RUNTIME, "weights should be 1-d and have the same length as input")
     length = max(minlength, int(input.max()) + 1 if input.size else 0)
     admit((length,), dtypes.int64)
-    if weights is None:
+    if weights is None or not input.size:
         return xp.bincount(input, minlength=length).astype(dtypes.int64, copy=False)[:length]
     added = xp.bincount(input, weights.astype(dtypes.float64), minlength=length)[:length]
     return added.astype(dtypes.float32 if weights.dtype == dtypes.float32 else dtypes.float64, copy=False)

@@ -59,7 +59,7 @@ def _prepared(kernel: str, input: Array, dim: int, dtype: DType | None) -> tuple
     dim = normalize_dim(dim, input.ndim)
     if dtype is not None:
         input = cast_array(input, dtype)
-    if dtypes.category(input.dtype) != dtypes.FLOAT:
+    if dtypes.category(input.dtype) != dtypes.FLOAT and input.size:
         place = "_lastdim" if dim >= input.ndim - 1 else ""
         raise EngineError(
             Reason.NOT_SUPPORTED, f"\"{kernel}{place}_kernel_impl\" not implemented for '{dtypes.TITLES[input.dtype]}'"
@@ -67,7 +67,7 @@ def _prepared(kernel: str, input: Array, dim: int, dtype: DType | None) -> tuple
     return input.reshape(1) if not input.ndim else input, dim
 
 
-@op
+@op(complex_grad=False)
 def softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
     """exp(input) over its sum along a dimension (torch.softmax).
 
@@ -84,7 +84,7 @@ def softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> A
     return result.reshape(input.shape)
 
 
-@op
+@op(complex_grad=False)
 def log_softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
     """log(softmax(input, dim)), without underflow (torch.log_softmax).
 

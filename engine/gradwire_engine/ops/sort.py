@@ -121,7 +121,8 @@ def kthvalue(xp: Any, input: Array, k: int, dim: int = -1, keepdim: bool = False
         raise EngineError(
             Reason.INDEX_OUT_OF_RANGE, f"kthvalue(): Expected reduction dim {dim} to have non-zero size.", dim=dim
         )
-    _needs_values("kthvalue_cpu", input.dtype)
+    if input.ndim:
+        _needs_values("kthvalue_cpu", input.dtype)
     if not 1 <= k <= (input.shape[dim] if input.ndim else 1):
         raise EngineError(Reason.RUNTIME, f"kthvalue(): selected number k out of range for dimension {dim}", k=k)
     return _ranked(xp, input, k - 1, dim, keepdim)
@@ -146,12 +147,12 @@ def nothing_in_the_middle(xp: Any, dtype: dtypes.DType) -> Array:
 def median_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
     """The lower of the two middle values along dim, nan if there is one; and where it is."""
     dim = normalize_dim(dim, input.ndim)
-    _needs_values("median_out", input.dtype)
     length = input.shape[dim] if input.ndim else 1
     if not length:
         raise EngineError(
             Reason.INDEX_OUT_OF_RANGE, f"median(): Expected reduction dim {dim} to have non-zero size.", dim=dim
         )
+    _needs_values("median_out", input.dtype)
     values, indices = _ranked(xp, input, (length - 1) // 2, dim, True)
     if input.dtype.kind == "f" and input.ndim:
         missing = xp.isnan(input)

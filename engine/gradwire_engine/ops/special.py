@@ -119,7 +119,7 @@ def _sinc_input(g: Any, input: Any) -> Any:
 sinc.grad(input=_sinc_input)
 
 
-@op(in_place=True)
+@op(in_place=True, complex_grad=False)
 def nan_to_num(
     xp: Any, input: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Array:

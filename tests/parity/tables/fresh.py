@@ -1,10 +1,11 @@
 """What fresh random calls found: a line for each difference that is gone."""
 
-from tests.parity.harness import D, case, edge, in_dtype, ints, mask, of, once, refuses, s, t, torch
+from tests.parity.harness import D, T, case, edge, in_dtype, ints, mask, of, once, refuses, s, t, torch
 
 NAN, INF = float("nan"), float("inf")
 F = "nn.functional."
 Z = t(3, dtype="complex128")
+_BYTES = [ints([1, 2], [3, 4], dtype="uint8")] * 3
 case(
     "view_dtype",
     s(t(2, 4, grad=False), D("int32")),
@@ -49,8 +50,46 @@ case(
 case("equal", s(t(2, values=[1, 2]), ints(1, 2)), s(mask(True), ints(1, dtype="int32")), order=0, node=False)
 for _name in ("median", "nanmedian"):
     case(_name, *[in_dtype("float32", ints(dtype=one)) for one in ("int32", "uint8", "int64", "bool")], order=0)
+for _name in ("softmax", "log_softmax"):
+    case(_name, *[in_dtype("float32", t(2, 0, dtype=one), 0) for one in ("bool", "uint8", "int16")], order=0)
+for _name in ("cummax", "cummin"):
+    case(_name, edge(t(0, 3), 5), in_dtype("float64", t(0, dtype="complex64", grad=False), 0), half=False, order=0)
+case("logaddexp", in_dtype("float64", Z, Z), in_dtype("float64", Z, t(3, low=-400, high=400, dtype="complex128")))
+case("logcumsumexp", in_dtype("float64", t(2, 3, dtype="complex128"), 1), node=False)
+case("addmm", s(*_BYTES, beta=2, alpha=-1), order=0)
+case("addmv", s(ints(1, 2), ints([1, 2], [3, 4]), ints(1, 2), beta=0.5, alpha=1.5), order=0, node=False)
+case("bincount", s(ints(dtype="int32"), t(0, grad=False)), order=0)
+case("kthvalue", s(T((), dtype="bool", grad=False), 1), order=0, half=False)
+for _kind in ("float16", "bfloat16"):
+    case("linalg.det", in_dtype(_kind, t(0, 0)), in_dtype(_kind, t(0, 2, 2)), order=0, node=False)
+    case("linalg.solve", in_dtype(_kind, t(0, 0, 0), t(0, 2)), order=0, node=False)
+    case("linalg.cholesky", in_dtype(_kind, t(2, 0, 0)), order=0, node=False)
+    case("linalg.svdvals", in_dtype(_kind, t(3, 0)), order=0, node=False)
+    case("linalg.svd", in_dtype(_kind, t(0, 3)), order=0, node=False)
+for _kind in ("int32", "bool", "uint8"):
+    case("linalg.eigvalsh", in_dtype("float32", T((2, 0, 0), dtype=_kind, grad=False)), order=0)
+    case("linalg.lu_factor", in_dtype("float32", T((0, 0), dtype=_kind, grad=False)), order=0)
+    case("linalg.cond", in_dtype("float32", T((0, 2, 2), dtype=_kind, grad=False)), order=0)
 
 REFUSALS = [
+    *[
+        refuses(name, IndexError, "non-zero size", t(2, 0, dtype="complex64"), 1)
+        for name in ("amax", "amin", "max", "min", "median", "nanmedian", "mode")
+    ],
+    *[
+        refuses(name, RuntimeError, "does not support automatic differentiation", t(2, dtype="complex64"), torch=where)
+        for name, where in (("silu", F + "silu"), ("nan_to_num", None))
+    ],
+    refuses("linalg.cross", RuntimeError, "expected scalar type", t(3), t(3, dtype="float16")),
+    refuses("addr", RuntimeError, "argument alpha must not be", ints([1, 2]), ints(1, 2), ints(1, 2), alpha=1.5),
+    refuses("addmm", RuntimeError, "without overflow", *_BYTES, alpha=300),
+    refuses("add", RuntimeError, "argument alpha must not be a complex", t(2), t(2), alpha=1j),
+    refuses("mv", IndexError, "no dimensions", t(), t(3)),
+    refuses("trace", NotImplementedError, "trace", mask([True])),
+    refuses("clamp", NotImplementedError, "not implemented for 'Bool'", mask(True, False), mask(True, False), mask(True, True)),
+    refuses("fft.fftn", IndexError, "out of range", t(5, dtype="float16"), dim=(0, 1)),
+    refuses("fft.rfftn", RuntimeError, "expects a real", t(5, dtype="complex64"), dim=(0, 1)),
+    refuses("cdist", RuntimeError, "only supports floating-point dtypes", ints([1], [2]), ints([1], [2])),
     *[refuses(name, TypeError, "invalid combination", 2, 3) for name in ("pow", "remainder", "xlogy", "bitwise_and")],
     *[
         refuses(name, NotImplementedError, "not implemented for 'Bool'", mask(True, False), *more)
