@@ -350,7 +350,8 @@ def clamp(xp: Any, input: Array, min: Array | Number | None = None, max: Array |
         raise EngineError(Reason.RUNTIME, "torch.clamp: At least one of 'min' or 'max' must not be None")
     if dtypes.category(input.dtype) == dtypes.COMPLEX:
         raise EngineError(Reason.NOT_SUPPORTED, "clamp is not supported for complex types")
-    one_tensor = (min is None or max is None) and getattr(max if min is None else min, "ndim", 0)
+    bounds: list[Any] = [bound for bound in (min, max) if bound is not None]
+    one_tensor = len(bounds) == 1 and np.ndim(bounds[0]) > 0
     if input.dtype == dtypes.bool_ and not one_tensor:
         raise EngineError(Reason.NOT_SUPPORTED, "\"clamp_cpu\" not implemented for 'Bool'", op="clamp")
     if dtypes.category(input.dtype) == dtypes.FLOAT:  # with both bounds NumPy is several times faster
