@@ -226,7 +226,10 @@ class _Run:
             numbers = self.numbers[repetition if len(self.numbers) > 1 else 0]
             outputs = self.once(repetition, numbers)
             if self.stacked:
-                self._collect(repetition, outputs)
+                try:
+                    self._collect(repetition, outputs)
+                except (EngineError, MemoryError) as error:
+                    raise self._failed(error, None, repetition) from None
         return [Tensor(array) for array in self.collected] if self.stacked else outputs
 
     def once(self, repetition: int, numbers: Sequence[float]) -> list[Tensor]:
@@ -273,9 +276,7 @@ class _Run:
         program = self.program
         try:
             program.plans.append(Plan(tracer, outputs, program.numbers, self.session.account))
-        except NotPlannable as why:
-            log.debug("a program is run step by step: %s", why)
-        except EngineError as why:  # no room for its memory
+        except (NotPlannable, EngineError, MemoryError) as why:  # the last two: no room for its memory
             log.debug("a program is run step by step: %s", why)
 
     def _collect(self, repetition: int, outputs: Sequence[Tensor]) -> None:

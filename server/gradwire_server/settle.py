@@ -36,7 +36,10 @@ def _scarce(error: Exception) -> bool:
 
 
 def _make_room(session: Session) -> bool:
-    """Collect the cycles that `create_graph` leaves; tells whether that gave bytes back."""
+    """Collect the cycles that `create_graph` leaves, and give up what programs are prepared with; whether that gave
+    bytes back."""
     held = session.account.bytes
+    for program in session.programs.values():
+        program.plans.clear()
     gc.collect()
     return session.account.bytes < held

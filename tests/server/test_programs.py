@@ -248,3 +248,53 @@ def test_what_a_program_held_is_given_back(session):
         session.stub.Release(commands_pb2.ReleaseRequest(session_id=session.id, tensors=[51 + place]))
     again = session.stub.Describe(commands_pb2.DescribeRequest(session_id=session.id)).bytes
     assert again - held < 10_000
+
+
+def keep_plan(session, size):
+    """Run a program until it has a plan, with memory of its own, and release what it ran on."""
+    program = programs_pb2.Program(
+        inputs=[spec(size)],
+        steps=[op("mul", 1, 2.0, outputs=[2]), op("exp", 2, outputs=[3]), op("sum", 3, outputs=[4])],
+        outputs=[4],
+    )
+    name = register(session, program)
+    x = session.op("zeros", [size]).id
+    for _ in range(4):
+        (made,) = run(session, name, [x])
+        session.release(made.id)
+    session.release(x)
+    return name
+
+
+def test_what_programs_are_prepared_with_is_given_back_when_memory_is_short(session):
+    size = 1 << 21
+    name = keep_plan(session, size)
+    assert session.describe().bytes > 4 * size
+    kept = [session.op("zeros", [size]).id for _ in range(3)]  # 24 of the session's 32 MiB
+    assert session.describe().bytes < 4 * 4 * size
+    session.release(*kept)
+    (made,) = run(session, name, [session.op("zeros", [size]).id])
+    assert session.read(made.id) == size
+
+
+def test_a_run_whose_answer_finds_no_room_is_not_done_again(session):
+    keep_plan(session, 1 << 20)
+    program = programs_pb2.Program(inputs=[spec(2)], steps=[op("add_", 1, 1.0)], outputs=[1])
+    x = session.create([0, 0])
+    name = register(session, program)
+    _, reason, *_ = refused(run, session, name, [x], repeat=1 << 23, stacked=True)
+    assert reason == "MEMORY_LIMIT"
+    np.testing.assert_array_equal(session.read(x), [1, 1])
+
+
+def test_a_step_may_make_a_tensor_of_values(session):
+    values = types_pb2.Payload(dtype=types_pb2.DTYPE_FLOAT32, shape=[2], data=np.float32([3, 4]).tobytes())
+    program = programs_pb2.Program(
+        inputs=[spec(2)],
+        steps=[Step(create=commands_pb2.CreateRequest(id=2, payload=values)), op("mul", 1, 2, outputs=[3])],
+        outputs=[3],
+    )
+    name, x = register(session, program), session.create([1, 2])
+    for _ in range(4):
+        (made,) = run(session, name, [x])
+        np.testing.assert_array_equal(session.read(made.id), [3, 8])
