@@ -1,6 +1,8 @@
 """`python -m gradwire` is the `gradwire` command."""
 
+import sys
+
 from gradwire._cli import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -61,3 +63,12 @@ def test_bench_refuses_a_time_that_is_none(seconds: str, capsys: pytest.CaptureF
         main(["bench", f"--seconds={seconds}"])
     assert refusal.value.code == 2
     assert "--seconds" in capsys.readouterr().err
+
+
+def test_the_module_ends_with_the_commands_status() -> None:
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = subprocess.run([sys.executable, "-m", "gradwire", "bench", address], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert address in ended.stderr
