@@ -9,8 +9,8 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -73,8 +73,8 @@ class SessionBackend(Protocol):
     def leave_upload(self, arrival: Any) -> None:
         """The upload's call is over, however it went."""
 
-    async def chunk(self, session_id: str, transfer_id: str, offset: int) -> tuple[bytes, int]:
-        """A serialized DownloadResponse, and where the next one begins, 0 after the last."""
+    def chunks(self, session_id: str, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
+        """Serialized DownloadResponses, from an offset on to the transfer's end."""
 
     async def finish_download(self, session_id: str, transfer_id: str, received: bool = False) -> None:
         """A download was sent to its end; `received` if it is known to have arrived."""
@@ -251,8 +251,8 @@ class Worker(ABC):
         """The upload's call is over, however it went."""
 
     @abstractmethod
-    async def chunk(self, entry: Entry, transfer_id: str, offset: int) -> tuple[bytes, int]:
-        """A part of a download, and where the next one begins."""
+    def chunks(self, entry: Entry, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
+        """A download's parts."""
 
     @abstractmethod
     async def lend_ring(self, entry: Entry, nonce: str) -> Lent:
@@ -324,10 +324,14 @@ class ThreadWorker(Worker):
         """How many bytes the upload has."""
         return arrival.received
 
-    async def chunk(self, entry: Entry, transfer_id: str, offset: int) -> tuple[bytes, int]:
-        """A part of a download."""
-        with self.host.chunk(entry.number, transfer_id, offset) as (start, data, following):
-            return b"".join((start, data)), following
+    async def chunks(self, entry: Entry, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
+        """A download's parts."""
+        total = offset + 1
+        while offset < total:
+            with self.host.chunk(entry.number, transfer_id, offset) as (start, data, total):
+                message = b"".join((start, data))
+                offset += data.nbytes
+            yield message
 
     async def lend_ring(self, entry: Entry, nonce: str) -> Lent:
         """A ring for one call."""
@@ -481,10 +485,13 @@ class Backend:
         """The upload's call is over."""
         arrival.entry.worker.leave_upload(arrival)
 
-    async def chunk(self, session_id: str, transfer_id: str, offset: int) -> tuple[bytes, int]:
-        """A part of a download."""
+    async def chunks(self, session_id: str, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
+        """A download's parts. The session is asked for at each, so a transfer keeps it and does not outlive it."""
         entry = self.directory.find(session_id)
-        return await entry.worker.chunk(entry, transfer_id, offset)
+        async with aclosing(entry.worker.chunks(entry, transfer_id, offset)) as parts:
+            async for message in parts:
+                self.directory.find(session_id)
+                yield message
 
     async def finish_download(self, session_id: str, transfer_id: str, received: bool = False) -> None:
         """A download was sent to its end."""

@@ -101,7 +101,7 @@ class Host:
 
     @contextmanager
     def chunk(self, number: int, transfer_id: str, offset: int) -> Iterator[tuple[bytes, memoryview, int]]:
-        """A DownloadResponse, serialized in two parts, and where the next one begins, 0 after the last.
+        """A DownloadResponse, serialized in two parts, and how many bytes the transfer has.
 
         Inside the block, which should be short, the bytes stay what they are. Raises Refusal: TRANSFER_NOT_FOUND,
         ARGUMENT_VALUE.
@@ -109,8 +109,7 @@ class Host:
         download = self._download(number, transfer_id, offset)
         head = service_pb2.DownloadResponse(offset=offset).SerializeToString()
         with download.copying(offset, self.limits.chunk_bytes) as data:
-            end = offset + data.nbytes
-            yield head + bytes_field(_DATA_FIELD, data.nbytes), data, 0 if end == download.total else end
+            yield head + bytes_field(_DATA_FIELD, data.nbytes), data, download.total
 
     def _download(self, number: int, transfer_id: str, offset: int) -> Download:
         download = self._found(number).transfers.download(transfer_id)

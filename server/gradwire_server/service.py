@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import grpc
@@ -224,13 +225,10 @@ class Front:
         try:
             self.admit("Download")
             request = _small(service_pb2.DownloadRequest, raw)
-            offset = request.offset
-            async with Sending(context.write) as parts:
-                while True:
-                    message, offset = await self.backend.chunk(request.session_id, request.transfer_id, offset)
+            chunks = self.backend.chunks(request.session_id, request.transfer_id, request.offset)
+            async with aclosing(chunks), Sending(context.write) as parts:
+                async for message in chunks:
                     await parts.send(message)
-                    if not offset:
-                        break
             await self.backend.finish_download(request.session_id, request.transfer_id)
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await _abort(context, error, "Download")

@@ -211,10 +211,10 @@ class Control:
     def _serve(self, kind: int, number: int, ticket: int, told: dict[str, Any]) -> None:
         """Answer what is asked of a transfer. Raises Refusal."""
         if kind == CHUNK:
-            with self.host.chunk(number, told["transfer_id"], told["offset"]) as (start, data, following):
+            with self.host.chunk(number, told["transfer_id"], told["offset"]) as (start, data, total):
                 self.slots.put(told["slot"], data)
                 size = data.nbytes
-            self._answer(RESULT, ticket, following, size.to_bytes(8, "little"), start)
+            self._answer(RESULT, ticket, total, size.to_bytes(8, "little"), start)
         elif kind == LEND:
             ring = self._rings[ticket] = self.host.lend_ring(number, told["nonce"])
             about = {name: getattr(ring, name) for name in ("pid", "fd", "name", "nbytes", "piece")}

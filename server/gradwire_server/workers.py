@@ -11,7 +11,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -52,6 +53,7 @@ START_SECONDS = 120.0
 _KILL_SECONDS = 2.0
 _AGAIN_SECONDS = 1.0  # between starts of a worker that ends as soon as it was started
 _SOCKET_BYTES = 1 << 20
+_AHEAD = 2  # chunks of a download that are fetched before they can be sent
 _KINDS = {method: kind for kind, method in enumerate(METHODS)}
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -292,17 +294,37 @@ class ProcessWorker(Worker):
             self._asked.pop(arrival.ticket, None)
             self._control.send(head(0, END_UPLOAD, arrival.number, arrival.ticket))
 
-    async def chunk(self, entry: Entry, transfer_id: str, offset: int) -> tuple[bytes, int]:
-        """A part of a download."""
+    async def chunks(self, entry: Entry, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
+        """A download's parts; some are fetched ahead, while those before are sent."""
+        message, size, total = await self._chunk(entry, transfer_id, offset)
+        ahead: deque[asyncio.Future[tuple[bytes, int, int]]] = deque()
+        try:
+            while True:
+                offset += size
+                while len(ahead) < _AHEAD and (place := offset + len(ahead) * size) < total:
+                    ahead.append(asyncio.ensure_future(self._chunk(entry, transfer_id, place)))
+                yield message
+                if not ahead:
+                    break
+                message, size, total = await ahead.popleft()
+        finally:
+            for unwanted in ahead:
+                if not unwanted.cancel() and not unwanted.cancelled():
+                    unwanted.exception()  # known to nobody, and not to be told of either: another came first
+
+    async def _chunk(self, entry: Entry, transfer_id: str, offset: int) -> tuple[bytes, int, int]:
+        """A part of a download, how many of its bytes it has, and how many it has in all."""
         slot = await self._keys.take()
         # Where nobody waits any more, the slot is still in use until the worker has answered.
         return await asyncio.shield(self._fetch(entry, transfer_id, offset, slot, self._keys))
 
-    async def _fetch(self, entry: Entry, transfer_id: str, offset: int, slot: int, keys: Keys) -> tuple[bytes, int]:
+    async def _fetch(
+        self, entry: Entry, transfer_id: str, offset: int, slot: int, keys: Keys
+    ) -> tuple[bytes, int, int]:
         try:
             frame = await self._ask_for(CHUNK, entry.number, transfer_id=transfer_id, offset=offset, slot=slot)
             size, start = int.from_bytes(frame.body[:8], "little"), frame.body[8:]
-            return b"".join((start, self._slots.memory(slot, size))), frame.number
+            return b"".join((start, self._slots.memory(slot, size))), size, frame.number
         finally:
             keys.give_back(slot)
 
