@@ -21,6 +21,8 @@ from gradwire_server.settle import settle
 
 # What a client that cancels counts on all the same: ids are free again, and calls are known by their numbers.
 _NEVER_STOPPED = ("release", "prepare")
+# What changes no values: downloads may go on sending a tensor's own bytes.
+_LOOKING = ("read", "describe")
 
 
 class OutOfOrder(Exception):
@@ -48,14 +50,14 @@ def run_unary(call: Pending) -> bytes:
     refusal = None
     with _surroundings(session):
         try:
-            session.transfers.settle()
+            _settle_downloads(session, which)
             if session.brake.stopping():
                 raise session.brake.refusal()
             HANDLERS[which](session, request, answer)
         except Exception as error:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
 
             def again() -> None:
-                session.transfers.settle()
+                _settle_downloads(session, which)
                 answer.Clear()
                 HANDLERS[which](session, request, answer)
 
@@ -174,6 +176,12 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
             brake.limit(0)
 
 
+def _settle_downloads(session: Session, which: str | None) -> None:
+    """Before a command: let no download depend on what it may change."""
+    if which not in _LOOKING:
+        session.transfers.settle()
+
+
 def _run_command(session: Session, writer: Writer, command: service_pb2.Command, results: Any) -> None:
     seq = writer.applied + 1
     brake = session.brake
@@ -186,7 +194,7 @@ def _run_command(session: Session, writer: Writer, command: service_pb2.Command,
         if answer is not None:
             answer.Clear()
             answer.SetInParent()
-        session.transfers.settle()
+        _settle_downloads(session, which)
         if which == "prepare":
             prepare(session, writer, command.prepare)
         else:

@@ -1,9 +1,9 @@
 """Transfers: bytes on their way between a large tensor and the chunks of Upload and Download.
 
 An upload's bytes land in one buffer, which the tensor made of it takes over. A download's are the tensor's own
-until the session's next command, which first makes a copy of them: so they stay what they were when they were read,
-and a client that only waits for them costs no second tensor. The copy is counted from the start, so there is room for
-it. Both kinds count as bytes of the session while they are held.
+until the session's next command that may change them, which first makes a copy: so they stay what they were when they
+were read, and a client that only waits for them costs no second tensor. The copy is counted from the start, so there is
+room for it. Both kinds count as bytes of the session while they are held.
 """
 
 import secrets

@@ -174,6 +174,16 @@ def test_a_command_of_the_same_batch_does_not_change_what_was_read_before_it(ses
         assert b"".join(part.data for part in parts) == expected.tobytes()
 
 
+def test_what_was_read_outlives_looking_and_a_change_after_it(session: Remote, large: int) -> None:
+    session.stub.SetRequiresGrad(c.SetRequiresGradRequest(session_id=session.id, tensor=large, requires_grad=False))
+    transfers = [pinned(session, large) for _ in range(2)]
+    session.describe(large)
+    session.op("mul_", Id(large), 0.0)
+    for transfer in transfers:
+        parts = session.stub.Download(download(session, transfer.transfer_id))
+        assert b"".join(part.data for part in parts) == DATA
+
+
 def test_a_large_view_comes_out_row_major(session: Remote, large: int) -> None:
     view = session.op("transpose", Id(large), 0, 1)
     np.testing.assert_array_equal(session.read(view.id), VALUES.T)
