@@ -43,6 +43,7 @@ if _TYPE_CHECKING:
     from gradwire._sessions import sync as sync
     from gradwire._tensor import Tensor as Tensor
     from gradwire._version import __version__ as __version__
+    from gradwire.func import vmap as vmap
 
 _MODULES = ("autograd", "cuda", "fft", "func", "linalg", "nn", "optim", "special")
 _NAMES = {
@@ -55,6 +56,7 @@ _NAMES = {
     "_nodes": "graph",
     "_compile": "compile",
     "_files": "load save",
+    "func": "vmap",
     "_exchange": "from_dlpack from_torch to_torch",
     "_repr": "set_printoptions",
     "_create": (

@@ -14,6 +14,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from gradwire._arguments import Operands, two_sessions, write_argument
+from gradwire._batching import BATCHING, DISPATCH
 from gradwire._dtypes import float32, get_default_dtype
 from gradwire._handle import Handle
 from gradwire._in_place import check_in_place
@@ -51,6 +52,10 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
 
     `result` says in what form the answer is wanted: None for one tensor, "bool", "tuple", or the results' names.
     """
+    if BATCHING:
+        answer = DISPATCH[0](op, args, kwargs, result)
+        if answer is not NotImplemented:
+            return answer
     frame = _getframe(2)
     code = frame.f_code
     while INTERNAL[code.co_filename]:

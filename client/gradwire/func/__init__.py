@@ -1,4 +1,4 @@
-"""Transforms of functions: derivatives, and modules as functions of their parameters (torch.func)."""
+"""Transforms of functions: derivatives, batches, and modules as functions of their parameters (torch.func)."""
 
 from gradwire.func._derivatives import (
     grad,
@@ -12,6 +12,7 @@ from gradwire.func._derivatives import (
     vjp,
 )
 from gradwire.func._module_calls import functional_call, stack_module_state
+from gradwire.func._vmap import vmap
 
 __all__ = [
     "functional_call",
@@ -25,4 +26,5 @@ __all__ = [
     "stack_module_state",
     "value_and_grad",
     "vjp",
+    "vmap",
 ]

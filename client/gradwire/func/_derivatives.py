@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
-from gradwire._backward import grad as autograd_grad
 from gradwire._create import eye, zeros, zeros_like
 from gradwire._errors import GradwireTypeError, GradwireValueError, refuse
 from gradwire._ghost import Leaf, Reach
 from gradwire._modes import GRAD_ENABLED, enable_grad
 from gradwire._ops import ones_like, stack
 from gradwire._tensor import Tensor
+from gradwire.func._batched import at_all_levels
+from gradwire.func._gradients import gradients
 from gradwire.func._pytree import Structure, flatten, rebuild, tree_map
 
 _Function: TypeAlias = "Callable[..., Any]"
@@ -68,8 +69,8 @@ def value_and_grad(func: _Function, argnums: _Argnums = 0, has_aux: bool = False
 def vjp(func: _Function, *primals: Any, has_aux: bool = False) -> Any:
     """The function's value, and the function that multiplies a cotangent with its Jacobian (torch.func.vjp).
 
-    The cotangent has the value's structure and shapes; the product is in the form of the primals, a tuple of them if
-    there are several. With `has_aux` a third, what the function answered beside its value. Raises RuntimeError for a
+    The cotangent has the value's structure and shapes; the product is a tuple with an entry per primal, in its
+    form. With `has_aux` a third, what the function answered beside its value. Raises RuntimeError for a
     cotangent of another form.
     """
     with _Level() as level:
@@ -88,8 +89,7 @@ def vjp(func: _Function, *primals: Any, has_aux: bool = False) -> Any:
         if graph is None:
             graph = is_recorded() and (keep or _inside() or any(weight.requires_grad for weight in weights))
         found = _filled(_gradients(outputs, inputs, weights, graph), inputs)
-        told = rebuild(structure, [each if graph else each.detach() for each in found])
-        return told[0] if len(primals) == 1 else told
+        return rebuild(structure, [each if graph else each.detach() for each in found])
 
     answer = _leave(value, keep)
     return (answer, product, _leave(aux, keep)) if has_aux else (answer, product)
@@ -204,7 +204,8 @@ class _Level:
         given, structure = _tensors(name, "inputs to differentiate by", value)
         return [self._enter(each) for each in given], structure
 
-    def _enter(self, tensor: Tensor) -> Tensor:
+    def _enter(self, given: Tensor) -> Tensor:
+        tensor: Tensor = at_all_levels(given)
         if self.recorded and tensor.requires_grad:
             return tensor.view_as(tensor)
         made = tensor.detach().requires_grad_()
@@ -329,11 +330,10 @@ def _gradients(
     roots, given = [output for output, _ in kept], [weight for _, weight in kept]
     reach = Reach([root._edge for root in roots])
     if not reach.known:
-        found = autograd_grad(roots, inputs, given, retain, create_graph, allow_unused=True)
-        return list(found)
+        return gradients(roots, inputs, given, retain, create_graph, True)
     reached = {id(edge) for edge in (*reach.leaves, *reach.nodes)}
     targets = [each for each in inputs if id(each._edge) in reached]
-    slopes = iter(autograd_grad(roots, targets, given, retain, create_graph) if targets else ())
+    slopes = iter(gradients(roots, targets, given, retain, create_graph, False) if targets else ())
     return [next(slopes) if id(each._edge) in reached else None for each in inputs]
 
 

@@ -1,0 +1,146 @@
+"""BatchedTensor: what a function under vmap sees, a tensor that stands for one sample and holds all of them.
+
+Its value has the batch as its first dimension, and may itself be batched by a vmap further out. An op on it is
+dispatched to the batching rule of the innermost vmap among the operands, which calls ops on values.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any, NoReturn
+
+from gradwire._errors import refuse
+from gradwire._memo import Spec, intern
+from gradwire._tensor import Tensor
+
+
+class Level:
+    """One vmap under way: how deep it is nested, how many samples there are, and what random ops do."""
+
+    __slots__ = ("depth", "randomness", "size")
+
+    def __init__(self, depth: int, size: int, randomness: str) -> None:
+        self.depth = depth
+        self.size = size
+        self.randomness = randomness
+
+
+#: The levels of this thread, outermost first.
+LEVELS: ContextVar[tuple[Level, ...]] = ContextVar("gradwire_vmap_levels", default=())
+
+
+class BatchedTensor(Tensor):
+    """One of a batch, under vmap. It has no id of its own: what needs one is refused."""
+
+    __slots__ = ()
+    _value: Any
+    _level: Level
+
+    def __new__(cls, value: Tensor, level: Level) -> BatchedTensor:
+        made: BatchedTensor = object.__new__(cls)
+        made.__dict__["_value"] = value
+        made.__dict__["_level"] = level
+        return made
+
+    def __del__(self) -> None:
+        return None  # the value's id is the value's to release
+
+    @property
+    def _spec(self) -> Spec:  # type: ignore[override]
+        spec: Spec = self._value._fresh()
+        strides = spec.strides[1:] if spec.strides else ()
+        return intern(
+            spec.dtype,
+            spec.shape[1:],
+            spec.device_name,
+            spec.requires_grad,
+            spec.is_leaf,
+            spec.grad_fn,
+            strides,
+            spec.is_view,
+        )
+
+    @property
+    def _session(self) -> Any:  # type: ignore[override]
+        return self._value._session
+
+    @property
+    def _edge(self) -> Any:  # type: ignore[override]
+        return self._value._edge
+
+    @property
+    def _family(self) -> None:  # type: ignore[override]
+        return None
+
+    @property
+    def _grad(self) -> None:
+        return None
+
+    @property
+    def _retained(self) -> None:  # type: ignore[override]
+        return None
+
+    @property
+    def _id(self) -> NoReturn:  # type: ignore[override]
+        raise refuse(
+            "vmap: a function under vmap asked for what exists only outside of it (the values of a sample, backward(), "
+            "an index of varying size). It is to be written in ops that have a batching rule, or called outside."
+        )
+
+    def detach(self) -> Tensor:
+        return BatchedTensor(self._value.detach(), self._level)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        self._value.requires_grad_(requires_grad)
+        return self
+
+    def item(self) -> NoReturn:
+        raise refuse(
+            "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a "
+            "Tensor: every sample has another value."
+        )
+
+    tolist = numpy = item  # type: ignore[assignment]
+
+    def __bool__(self) -> NoReturn:
+        raise refuse(
+            "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't "
+            "support that: every sample might take another way. gradwire.where chooses between values."
+        )
+
+    def __repr__(self) -> str:
+        return f"BatchedTensor(depth={self._level.depth}, size={self._level.size}, value={self._value!r})"
+
+
+def value_at(tensor: Any, level: Level) -> Any:
+    """The value of a tensor that is batched at a level; anything else itself."""
+    return tensor._value if isinstance(tensor, BatchedTensor) and tensor._level is level else tensor
+
+
+def is_batched(tensor: Any, level: Level) -> bool:
+    """Whether it is a tensor that is batched at a level."""
+    return isinstance(tensor, BatchedTensor) and tensor._level is level
+
+
+def spread(tensor: Tensor, level: Level) -> Any:
+    """A tensor's value at a level: one that is the same for all samples is expanded."""
+    if is_batched(tensor, level):
+        return value_at(tensor, level)
+    return tensor.expand((level.size, *tensor.shape))
+
+
+def at_all_levels(tensor: Tensor) -> Any:
+    """A tensor as one that is batched at every level of this thread, so that each sample has a gradient of its own."""
+
+    def rise(one: Tensor, levels: tuple[Level, ...]) -> Any:
+        if not levels:
+            return one
+        return BatchedTensor(rise(spread(one, levels[-1]), levels[:-1]), levels[-1])
+
+    return rise(tensor, LEVELS.get())
+
+
+def innermost(tensors: Any) -> Level | None:
+    """The deepest level at which one of the tensors is batched."""
+    levels = [each._level for each in tensors if isinstance(each, BatchedTensor)]
+    return max(levels, key=lambda level: level.depth) if levels else None

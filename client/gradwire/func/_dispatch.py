@@ -1,0 +1,50 @@
+"""From an op's call with batched tensors among its operands to the batching rule of the innermost level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradwire._batching import DISPATCH
+from gradwire._call import _parameters
+from gradwire._errors import refuse
+from gradwire._handle import Handle
+from gradwire._indexing import Index
+from gradwire.func._batched import LEVELS, innermost
+from gradwire.func._rules import FACTORIES, RULES, Call, draw
+from gradwire.func._rules_index import getitem as _getitem  # noqa: F401 - registers the rules of indices
+
+
+def dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> Any:
+    """What the op answers; NotImplemented for a call that has nothing to do with a vmap."""
+    tensors: list[Handle] = []
+    _collect(args, tensors)
+    _collect([value for _, value in kwargs], tensors)
+    level = innermost(tensors)
+    in_place = op.endswith("_") and not op.endswith("__")
+    base = op[:-1] if in_place else op
+    if level is None:
+        levels = LEVELS.get()
+        if base in FACTORIES and levels and not in_place:
+            return draw(op, args, kwargs, levels)
+        return NotImplemented
+    rule = RULES.get(base)
+    if rule is None:
+        raise refuse(
+            f"vmap: there is no batching rule for {op}. Call it outside of vmap, or write it in ops that have one "
+            "(elementwise ops, products, reductions, shapes and indices)."
+        )
+    return rule(Call(op, base, in_place, args, kwargs, result, level, _parameters(base)[0]))
+
+
+def _collect(values: Sequence[Any], into: list[Handle]) -> None:
+    for value in values:
+        if isinstance(value, Handle):
+            into.append(value)
+        elif isinstance(value, (list, tuple)):
+            _collect(value, into)
+        elif isinstance(value, Index):
+            _collect(value.items, into)
+
+
+DISPATCH.append(dispatch)
