@@ -25,8 +25,10 @@ from gradwire_server.errors import Refusal
 from gradwire_server.host import NUMBER, UPLOAD_BEGUN, Arrival, Host
 from gradwire_server.ledger import Ledger
 from gradwire_server.limits import Limits, cap_process
+from gradwire_server.principals import CALLER
 from gradwire_server.rings import Ring, machine
 from gradwire_server.session import EPOCH, Pending
+from gradwire_server.shares import Places
 from gradwire_server.wire import peek_run
 
 _SWEEP_SECONDS = 1.0
@@ -371,6 +373,7 @@ class Backend:
         self.limits = limits
         self.workers = workers
         self.ledger = ledger
+        self.places = Places(limits, ledger)
         self.load = Load(ledger)
         self.directory: Directory[Worker] = Directory(limits, clock)
         self._about: service_pb2.ServerInfoResponse
@@ -408,10 +411,11 @@ class Backend:
             entry = self.directory.attach(request.session_id)
             entry.worker.tell("Attach", entry.number, NUMBER.pack(entry.writers))
         else:
+            place = self.places.of(CALLER.get().name, self.directory.has_sessions)
             entry = self.directory.open(request, self._place)
             entry.worker.sessions += 1
             entry.worker.active += 1
-            entry.worker.tell("Open", entry.number, b"")
+            entry.worker.tell("Open", entry.number, NUMBER.pack(place))
         return service_pb2.OpenSessionResponse(
             session_id=entry.id,
             writer=entry.writers,

@@ -146,9 +146,12 @@ async def _serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     tokens = Tokens(Path(settings.token_file)) if settings.token_file else None
+    tls = _tls(settings)
     if tokens is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, tokens.reload)
-    server = Server(_backend(settings), tokens, _tls(settings))
+    elif tls is not None:  # whose files are looked at anyway: who asks for it must not end the server
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    server = Server(_backend(settings), tokens, tls)
     announce(settings.log_format, await server.start(address_of(settings.host, settings.port)))
     await ended.wait()
     await server.drain(settings.grace_seconds)

@@ -8,7 +8,7 @@ import itertools
 import logging
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeAlias, TypeVar
 
@@ -59,6 +59,7 @@ class Directory(Generic[W]):
         self.clock = clock
         self.entries: dict[str, Entry[W]] = {}
         self.tombstones: OrderedDict[str, tuple[str, Refused]] = OrderedDict()  # whose it was, and what to say
+        self._owners: Counter[str] = Counter()  # sessions by principal
         self._numbers = itertools.count(1)
 
     def open(self, request: service_pb2.OpenSessionRequest, place: Callable[[], W]) -> Entry[W]:
@@ -70,10 +71,19 @@ class Directory(Generic[W]):
                 f"the server holds {limits.max_sessions} sessions, its limit",
                 limit=limits.max_sessions,
             )
+        owner, most = CALLER.get().name, limits.max_principal_sessions
+        if owner and most and self._owners[owner] >= most:
+            raise Refusal(
+                "SESSION_LIMIT",
+                f"the principal {owner} has {most} sessions, its limit",
+                limit=most,
+                principal=owner,
+            )
         lease = min(request.lease_ms / 1000 or limits.lease_seconds, limits.max_lease_seconds)
         client = request.client[:_CLIENT_SHOWN]
         entry = Entry(secrets.token_urlsafe(32), next(self._numbers), place(), lease, self.clock(), client)
         self.entries[entry.id] = entry
+        self._owners[owner] += 1
         log.info("session opened", extra={"session": entry.shown, "principal": entry.owner, "client": client})
         return entry
 
@@ -117,7 +127,19 @@ class Directory(Generic[W]):
     def close(self, session_id: str) -> Entry[W] | None:
         """Take a session of the caller's out; None if there is none, or none any more."""
         entry = self._own(session_id)
-        return None if entry is None else self.entries.pop(session_id)
+        if entry is not None:
+            self._remove(entry)
+        return entry
+
+    def _remove(self, entry: Entry[W]) -> None:
+        del self.entries[entry.id]
+        self._owners[entry.owner] -= 1
+        if not self._owners[entry.owner]:
+            del self._owners[entry.owner]
+
+    def has_sessions(self, principal: str) -> bool:
+        """Whether any session is a principal's."""
+        return principal in self._owners
 
     def end(self, number: int) -> Entry[W]:
         """Take anybody's session out. Raises Refusal: SESSION_NOT_FOUND."""
@@ -132,6 +154,7 @@ class Directory(Generic[W]):
         """Take all sessions out, as the server ends."""
         entries = list(self.entries.values())
         self.entries.clear()
+        self._owners.clear()
         return entries
 
     def listed(self, after: int, principal: str, most: int) -> list[Entry[W]]:
@@ -158,7 +181,7 @@ class Directory(Generic[W]):
         return lost
 
     def _bury(self, entry: Entry[W], reason: str, message: str) -> None:
-        del self.entries[entry.id]
+        self._remove(entry)
         self.tombstones[entry.id] = (entry.owner, (reason, message))
         while len(self.tombstones) > self.limits.tombstones:
             self.tombstones.popitem(last=False)

@@ -27,6 +27,7 @@ from gradwire_server.limits import Limits
 from gradwire_server.payload import TO_WIRE
 from gradwire_server.rings import Ring, Rings
 from gradwire_server.session import Brake, Pending, Session
+from gradwire_server.shares import Shares
 from gradwire_server.transfers import Download
 from gradwire_server.wire import bytes_field
 
@@ -44,6 +45,7 @@ class Host:
         self.limits = limits
         self.ledger = ledger
         self.worker = worker
+        self.shares = Shares(limits, ledger, worker)
         self.sessions: dict[int, Session] = {}
         self.rings = Rings(limits.max_shared_bytes)
         self.bytes = 0  # of all sessions, as of the last call of each: what is collected between calls `tidy` finds
@@ -183,6 +185,7 @@ class Host:
                 except StopIteration as done:
                     return done.value  # type: ignore[no-any-return]
                 self._hold(session.account.bytes - held)
+                self.shares.tell(session)
                 held = session.account.bytes
                 yield
                 self._limit(session)
@@ -193,6 +196,7 @@ class Host:
         finally:
             if session.account.bytes != held:
                 self._hold(session.account.bytes - held)
+            self.shares.tell(session)
 
     def _check(self, session: Session) -> None:
         """Whether a session may compute, and how much it may hold."""
@@ -201,9 +205,10 @@ class Host:
         self._limit(session)
 
     def _limit(self, session: Session) -> None:
-        """What the server has left is a session's limit too, where that is less than its own."""
+        """What the server and the principal have left is a session's limit too, where that is less than its own."""
         left = self.limits.max_bytes - self.ledger.total() + session.account.bytes
         session.account.limit = max(1, min(self.limits.max_session_bytes, left))
+        self.shares.limit(session)
 
     def _hold(self, change: int) -> None:
         self.bytes += change
@@ -216,7 +221,8 @@ class Host:
         return session
 
     def _open(self, session: Session, raw: bytes) -> bytes:
-        """Opened when it was named; a session begins with a writer."""
+        """Opened when it was named; a session begins with a writer, and with its principal's place in the ledger."""
+        session.place = NUMBER.unpack(raw)[0]
         session.attach(1)
         return b""
 
@@ -235,6 +241,8 @@ class Host:
         with self._lock:
             self.sessions.pop(session.key, None)
             self._brakes.pop(session.key, None)
+        self.shares.tell(session, ended=True)
+        session.place = 0
         return NUMBER.pack(max(0, held - session.account.bytes))
 
     def _begin_upload(self, session: Session, raw: bytes) -> bytes:
@@ -257,6 +265,7 @@ class Host:
         """Drop the transfers and the backwards that nobody goes on with, and count all bytes anew."""
         for each in self.sessions.values():
             each.hooks.tidy()
+            self.shares.tell(each)
             if each.transfers.held:
                 each.transfers.tidy()
         self.rings.tidy()

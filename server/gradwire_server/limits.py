@@ -18,7 +18,10 @@ MAX_CAP = 1 << 62
 
 @dataclass(frozen=True)
 class Limits:
-    """Bytes, counts and seconds. `max_session_bytes` and `max_bytes` of 0 mean a share of the machine's memory."""
+    """Bytes, counts and seconds.
+
+    `max_session_bytes` and `max_bytes` of 0 mean a share of the machine's memory, a principal's 0 no limit of its own.
+    """
 
     max_message_bytes: int = 8 * MIB
     max_inline_bytes: int = MIB
@@ -27,6 +30,9 @@ class Limits:
     max_bytes: int = 0
     max_session_tensors: int = 1_000_000
     max_sessions: int = 10_000
+    max_principal_sessions: int = 0
+    max_principal_bytes: int = 0
+    max_principal_tensors: int = 0
     max_batch_commands: int = 10_000
     chunk_bytes: int = MIB
     max_programs: int = 256
@@ -64,6 +70,9 @@ class Limits:
             max_session_bytes=self.max_session_bytes,
             max_session_tensors=self.max_session_tensors,
             max_sessions=self.max_sessions,
+            max_principal_sessions=self.max_principal_sessions,
+            max_principal_bytes=self.max_principal_bytes,
+            max_principal_tensors=self.max_principal_tensors,
             max_batch_commands=self.max_batch_commands,
             chunk_bytes=self.chunk_bytes,
             max_prepared=self.max_prepared,

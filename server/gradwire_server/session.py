@@ -157,6 +157,8 @@ class Session:
         self.snapshots = Snapshots()
         self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the one that ran last is the last
         self.hooks = HookTable()
+        self.place = 0  # of its principal in the ledger; 0 for one without a quota
+        self.told = (0, 0)  # bytes and tensors, as the ledger has them
         self.brake = brake
         self.inline_left = 0  # bytes of values that the response being made may still hold
         self.command = Command()
@@ -262,7 +264,7 @@ class Session:
         if held + count > limit:
             raise Refusal(
                 "TENSOR_LIMIT",
-                f"a session names at most {limit} tensors; {held} and {count} more are over it",
+                f"the session names at most {limit} tensors; {held} and {count} more are over it",
                 limit=limit,
             )
 

@@ -76,6 +76,21 @@ class Settings(BaseSettings):
         _DEFAULT.max_session_tensors, ge=1, le=_MOST, description="Tensors one session may name."
     )
     max_sessions: int = Field(_DEFAULT.max_sessions, ge=1, le=_MOST, description="Sessions open at once.")
+    max_principal_sessions: int = Field(
+        _DEFAULT.max_principal_sessions, ge=0, le=_MOST, description="Sessions of one principal; 0 sets no limit."
+    )
+    max_principal_bytes: int = Field(
+        _DEFAULT.max_principal_bytes,
+        ge=0,
+        le=_MOST,
+        description="Bytes all sessions of one principal may hold; 0 sets no limit.",
+    )
+    max_principal_tensors: int = Field(
+        _DEFAULT.max_principal_tensors,
+        ge=0,
+        le=_MOST,
+        description="Tensors all sessions of one principal may name; 0 sets no limit.",
+    )
     max_batch_commands: int = Field(_DEFAULT.max_batch_commands, ge=1, le=_MOST, description="Commands of one batch.")
     chunk_bytes: int = Field(
         _DEFAULT.chunk_bytes, ge=1 << 10, le=_MOST, description="Bytes of one chunk of Upload and Download."

@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> None:
     """Work until the front ends."""
     plan = Plan.of(arguments[0])
     # The front alone ends its workers: what a terminal or a supervisor sends to all is for the front.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     configure(plan.log_format, plan.log_level)
     sys.setswitchinterval(0.001)

@@ -172,7 +172,7 @@ class ProcessWorker(Worker):
         lost = self.directory.lost(self, why)
         log.error("worker process ended", extra={"worker": self.slot, "status": status, "sessions": len(lost)})
         self.sessions = 0
-        self.load.ledger.hold(self.slot, 0)
+        self.load.ledger.forget(self.slot)
         gone = Refusal("SESSION_NOT_FOUND", f"the session is gone: {why}")
         for ticket in (*self._waiting, *self._told):
             self.answered(ticket, b"", gone)

@@ -80,7 +80,7 @@ class OpenSessionResponse(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., endpoint: _Optional[str] = ..., protocol: _Optional[int] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., machine: _Optional[str] = ...) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ("max_message_bytes", "max_inline_bytes", "max_tensor_bytes", "max_session_bytes", "max_session_tensors", "max_sessions", "max_batch_commands", "chunk_bytes", "max_prepared", "max_programs", "max_program_bytes", "max_program_steps")
+    __slots__ = ("max_message_bytes", "max_inline_bytes", "max_tensor_bytes", "max_session_bytes", "max_session_tensors", "max_sessions", "max_batch_commands", "chunk_bytes", "max_prepared", "max_programs", "max_program_bytes", "max_program_steps", "max_principal_sessions", "max_principal_bytes", "max_principal_tensors")
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_INLINE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_TENSOR_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +93,9 @@ class Limits(_message.Message):
     MAX_PROGRAMS_FIELD_NUMBER: _ClassVar[int]
     MAX_PROGRAM_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_PROGRAM_STEPS_FIELD_NUMBER: _ClassVar[int]
+    MAX_PRINCIPAL_SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    MAX_PRINCIPAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_PRINCIPAL_TENSORS_FIELD_NUMBER: _ClassVar[int]
     max_message_bytes: int
     max_inline_bytes: int
     max_tensor_bytes: int
@@ -105,7 +108,10 @@ class Limits(_message.Message):
     max_programs: int
     max_program_bytes: int
     max_program_steps: int
-    def __init__(self, max_message_bytes: _Optional[int] = ..., max_inline_bytes: _Optional[int] = ..., max_tensor_bytes: _Optional[int] = ..., max_session_bytes: _Optional[int] = ..., max_session_tensors: _Optional[int] = ..., max_sessions: _Optional[int] = ..., max_batch_commands: _Optional[int] = ..., chunk_bytes: _Optional[int] = ..., max_prepared: _Optional[int] = ..., max_programs: _Optional[int] = ..., max_program_bytes: _Optional[int] = ..., max_program_steps: _Optional[int] = ...) -> None: ...
+    max_principal_sessions: int
+    max_principal_bytes: int
+    max_principal_tensors: int
+    def __init__(self, max_message_bytes: _Optional[int] = ..., max_inline_bytes: _Optional[int] = ..., max_tensor_bytes: _Optional[int] = ..., max_session_bytes: _Optional[int] = ..., max_session_tensors: _Optional[int] = ..., max_sessions: _Optional[int] = ..., max_batch_commands: _Optional[int] = ..., chunk_bytes: _Optional[int] = ..., max_prepared: _Optional[int] = ..., max_programs: _Optional[int] = ..., max_program_bytes: _Optional[int] = ..., max_program_steps: _Optional[int] = ..., max_principal_sessions: _Optional[int] = ..., max_principal_bytes: _Optional[int] = ..., max_principal_tensors: _Optional[int] = ...) -> None: ...
 
 class KeepAliveRequest(_message.Message):
     __slots__ = ("session_id",)
