@@ -1,9 +1,8 @@
-"""Convolutions and poolings over one or two spatial dimensions: (N, C, L), (N, C, H, W), or without N."""
+"""Convolutions, and their transposes, over one to three spatial dimensions: (N, C, L), (N, C, H, W), or without N."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from gradwire import _dtypes
 from gradwire._create import empty
@@ -23,9 +22,11 @@ def _each(value: Ints, dims: int) -> tuple[int, ...]:
 
 
 class _ConvNd(Module):
-    """What Conv1d and Conv2d share: arguments, weights and their first values."""
+    """What all convolutions share: arguments, weights and their first values."""
 
     _dims = 0
+    _transposed = False
+    output_padding: tuple[int, ...]
     bias: Parameter | None
 
     def __init__(
@@ -52,7 +53,10 @@ class _ConvNd(Module):
         self.dilation = _each(dilation, self._dims)
         self.groups = groups
         self.padding_mode = padding_mode
-        shape = (out_channels, in_channels // groups, *self.kernel_size)
+        self.transposed = self._transposed
+        self.output_padding = (0,) * self._dims
+        channels = (in_channels, out_channels // groups) if self._transposed else (out_channels, in_channels // groups)
+        shape = (*channels, *self.kernel_size)
         self.weight = Parameter(empty(*shape, device=device, dtype=dtype))
         self.register_parameter("bias", Parameter(empty(out_channels, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
@@ -71,9 +75,25 @@ class _ConvNd(Module):
             text += f", padding={self.padding}"
         if self.dilation != (1,) * self._dims:
             text += f", dilation={self.dilation}"
+        if any(self.output_padding):
+            text += f", output_padding={self.output_padding}"
         if self.groups != 1:
             text += f", groups={self.groups}"
-        return text + ("" if self.bias is not None else ", bias=False")
+        if self.bias is None:
+            text += ", bias=False"
+        return text + ("" if self.padding_mode == "zeros" else f", padding_mode={self.padding_mode}")
+
+    def _padded(self, input: Tensor) -> tuple[Tensor, str | Ints]:
+        """The input with a border that is no zeros, and the padding that is left to do."""
+        if self.padding_mode == "zeros":
+            return input, self.padding
+        if self.padding == "same":
+            totals = [step * (size - 1) for step, size in zip(self.dilation, self.kernel_size, strict=True)]
+            sides = [(total // 2, total - total // 2) for total in totals]
+        else:
+            sides = [(0, 0) if isinstance(size, str) else (size, size) for size in self.padding]
+        border = [side for pair in reversed(sides) for side in pair]
+        return F.pad(input, border, self.padding_mode), 0
 
 
 def _check_arguments(
@@ -88,14 +108,12 @@ def _check_arguments(
     if isinstance(padding, str):
         if padding not in ("same", "valid"):
             raise ValueError(f"Invalid padding string {padding!r}, should be one of 'same', 'valid'")
-        if padding == "same" and stride not in (1, (1,), (1, 1), [1], [1, 1]):
+        if padding == "same" and any(step != 1 for step in ((stride,) if isinstance(stride, int) else stride)):
             raise ValueError("padding='same' is not supported for strided convolutions")
     if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
         raise ValueError(
             f"padding_mode must be zeros, reflect, replicate or circular, but got padding_mode={padding_mode!r}"
         )
-    if padding_mode != "zeros":
-        raise NotImplementedError(f"padding_mode={padding_mode!r} is not supported yet: only 'zeros' is")
 
 
 class Conv1d(_ConvNd):
@@ -105,7 +123,8 @@ class Conv1d(_ConvNd):
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
-        return F.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        input, padding = self._padded(input)
+        return F.conv1d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv2d(_ConvNd):
@@ -118,93 +137,93 @@ class Conv2d(_ConvNd):
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
-        return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        input, padding = self._padded(input)
+        return F.conv2d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
-class MaxPool2d(Module):
-    """The largest value of each window, with `return_indices` also its place. Answers to torch.nn.MaxPool2d."""
+class Conv3d(_ConvNd):
+    """Cross-correlation over three dimensions, (N, C_in, D, H, W) to (N, C_out, D_out, H_out, W_out).
 
-    def __init__(
-        self,
-        kernel_size: Ints,
-        stride: Ints | None = None,
-        padding: Ints = 0,
-        dilation: Ints = 1,
-        return_indices: bool = False,
-        ceil_mode: bool = False,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
-        self.dilation = dilation
-        self.return_indices = return_indices
-        self.ceil_mode = ceil_mode
-
-    def forward(self, input: Tensor) -> Any:
-        """See the class."""
-        window = (self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
-        return F.max_pool2d(input, *window, return_indices=self.return_indices)
-
-    def extra_repr(self) -> str:
-        """As PyTorch prints it."""
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
-        )
-
-
-class AvgPool2d(Module):
-    """The mean of each window. Answers to torch.nn.AvgPool2d."""
-
-    def __init__(
-        self,
-        kernel_size: Ints,
-        stride: Ints | None = None,
-        padding: Ints = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
-        self.divisor_override = divisor_override
-
-    def forward(self, input: Tensor) -> Tensor:
-        """See the class."""
-        return F.avg_pool2d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-            self.divisor_override,
-        )
-
-    def extra_repr(self) -> str:
-        """As PyTorch prints it."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
-
-class AdaptiveAvgPool2d(Module):
-    """The means of as many windows as the result shall have; None keeps a size.
-
-    Answers to torch.nn.AdaptiveAvgPool2d.
+    Answers to torch.nn.Conv3d.
     """
 
-    def __init__(self, output_size: Any) -> None:
-        super().__init__()
-        self.output_size = output_size
+    _dims = 3
 
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
-        return F.adaptive_avg_pool2d(input, self.output_size)
+        input, padding = self._padded(input)
+        return F.conv3d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
-    def extra_repr(self) -> str:
-        """As PyTorch prints it."""
-        return f"output_size={self.output_size}"
+
+class _ConvTransposeNd(_ConvNd):
+    """What the transposed convolutions share."""
+
+    _transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Ints,
+        stride: Ints = 1,
+        padding: Ints = 0,
+        output_padding: Ints = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Ints = 1,
+        padding_mode: str = "zeros",
+        device: Device = None,
+        dtype: _dtypes.dtype | None = None,
+    ) -> None:
+        if padding_mode != "zeros":
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+        options = (stride, padding, dilation, groups, bias, padding_mode, device, dtype)
+        super().__init__(in_channels, out_channels, kernel_size, *options)
+        self.output_padding = _each(output_padding, self._dims)
+        self._sides = _each(padding, self._dims)
+
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """See the class; `output_size` picks one of the sizes that are possible with a stride, else ValueError."""
+        extra = self.output_padding if output_size is None else self._extra(input, output_size)
+        function = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[self._dims - 1]
+        return function(input, self.weight, self.bias, self.stride, self._sides, extra, self.groups, self.dilation)
+
+    def _extra(self, input: Tensor, output_size: Sequence[int]) -> tuple[int, ...]:
+        spatial = tuple(output_size)[-self._dims :]
+        if len(output_size) not in (self._dims, self._dims + 1, self._dims + 2):
+            raise ValueError(
+                f"{type(self).__name__}: for {input.ndim}D input, output_size must have {self._dims} or {input.ndim} "
+                f"elements (got {len(output_size)})"
+            )
+        least = [
+            (size - 1) * step - 2 * side + spread * (kernel - 1) + 1
+            for size, step, side, spread, kernel in zip(
+                input.shape[-self._dims :], self.stride, self._sides, self.dilation, self.kernel_size, strict=True
+            )
+        ]
+        most = [size + step - 1 for size, step in zip(least, self.stride, strict=True)]
+        for wanted, low, high in zip(spatial, least, most, strict=True):
+            if not low <= wanted <= high:
+                raise ValueError(
+                    f"requested an output size of {list(output_size)}, but valid sizes range from {least} to {most} "
+                    f"(for an input of {list(input.shape[2:])})"
+                )
+        return tuple(wanted - low for wanted, low in zip(spatial, least, strict=True))
+
+
+class ConvTranspose1d(_ConvTransposeNd):
+    """The gradient of Conv1d as a layer, (N, C_in, L) to (N, C_out, L_out). Answers to torch.nn.ConvTranspose1d."""
+
+    _dims = 1
+
+
+class ConvTranspose2d(_ConvTransposeNd):
+    """The gradient of Conv2d as a layer. Answers to torch.nn.ConvTranspose2d."""
+
+    _dims = 2
+
+
+class ConvTranspose3d(_ConvTransposeNd):
+    """The gradient of Conv3d as a layer. Answers to torch.nn.ConvTranspose3d."""
+
+    _dims = 3

@@ -63,6 +63,52 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
+class Bilinear(Module):
+    """x1 A x2 + bias for each of the matrices A: (*, in1), (*, in2) to (*, out). Answers to torch.nn.Bilinear.
+
+    Raises ValueError for an `in1_features` that is not positive.
+    """
+
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Device = None,
+        dtype: _dtypes.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if in1_features <= 0:
+            raise ValueError(f"in1_features must be > 0, but got {in1_features}")
+        self.in1_features = in1_features
+        self.in2_features = in2_features
+        self.out_features = out_features
+        self.weight = Parameter(empty(out_features, in1_features, in2_features, device=device, dtype=dtype))
+        self.register_parameter("bias", Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new values: both uniform within 1 / sqrt(in1_features) of zero."""
+        bound = self.in1_features**-0.5
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
+        """See the class."""
+        return F.bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )
+
+
 class Embedding(Module):
     """A table of vectors: whole numbers of any shape (*) to (*, embedding_dim). Answers to torch.nn.Embedding.
 
@@ -147,11 +193,110 @@ class Embedding(Module):
         return text + (f", scale_grad_by_freq={self.scale_grad_by_freq}" if self.scale_grad_by_freq else "")
 
 
-class Dropout(Module):
-    """In training zeroes each element with probability `p` and scales the others by 1 / (1 - p).
+class EmbeddingBag(Module):
+    """The mean, sum or maximum of bags of vectors of a table: (B, N), or (N) with `offsets`, to (B, embedding_dim).
 
-    Raises ValueError for a `p` outside [0, 1]. Answers to torch.nn.Dropout.
+    Raises NotImplementedError for `sparse`. Answers to torch.nn.EmbeddingBag.
     """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Device = None,
+        dtype: _dtypes.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise AssertionError("padding_idx must be within num_embeddings")
+            padding_idx %= num_embeddings
+        if sparse:
+            raise NotImplementedError("EmbeddingBag: sparse gradients are not supported yet")
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.mode = mode
+        self.sparse = sparse
+        self.include_last_offset = include_last_offset
+        self.padding_idx = padding_idx
+        if _weight is None:
+            self.weight = Parameter(empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
+            self.reset_parameters()
+        else:
+            if tuple(_weight.shape) != (num_embeddings, embedding_dim):
+                raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
+            self.weight = Parameter(_weight)
+
+    def reset_parameters(self) -> None:
+        """Draw new values from the normal distribution; zeros at `padding_idx`."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            self.weight.detach()[self.padding_idx].zero_()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> EmbeddingBag:
+        """A table of given vectors, not trained unless `freeze` is False."""
+        if embeddings.ndim != 2:
+            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+        options = (max_norm, norm_type, scale_grad_by_freq, mode, sparse)
+        rows, columns = embeddings.shape
+        made = cls(rows, columns, *options, embeddings, include_last_offset, padding_idx)
+        made.weight.requires_grad_(not freeze)
+        return made
+
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+        """See the class."""
+        return F.embedding_bag(
+            input,
+            self.weight,
+            offsets,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.mode,
+            self.sparse,
+            per_sample_weights,
+            self.include_last_offset,
+            self.padding_idx,
+        )
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        if self.norm_type != 2:
+            text += f", norm_type={self.norm_type}"
+        if self.scale_grad_by_freq:
+            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
+        text += f", mode={self.mode!r}"
+        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"
+
+
+class _Dropout(Module):
+    """What the dropouts share. Raises ValueError for a `p` outside [0, 1]."""
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
@@ -160,13 +305,60 @@ class Dropout(Module):
         self.p = p
         self.inplace = inplace
 
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout(_Dropout):
+    """In training zeroes each element with probability `p` and scales the others by 1 / (1 - p).
+
+    Raises ValueError for a `p` outside [0, 1]. Answers to torch.nn.Dropout.
+    """
+
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
         return F.dropout(input, self.p, self.training, self.inplace)
 
-    def extra_repr(self) -> str:
-        """As PyTorch prints it."""
-        return f"p={self.p}, inplace={self.inplace}"
+
+class Dropout1d(_Dropout):
+    """Dropout of whole channels of (N, C, L). Answers to torch.nn.Dropout1d."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """See the class."""
+        return F.dropout1d(input, self.p, self.training, self.inplace)
+
+
+class Dropout2d(_Dropout):
+    """Dropout of whole channels of (N, C, H, W). Answers to torch.nn.Dropout2d."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """See the class."""
+        return F.dropout2d(input, self.p, self.training, self.inplace)
+
+
+class Dropout3d(_Dropout):
+    """Dropout of whole channels of (N, C, D, H, W). Answers to torch.nn.Dropout3d."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """See the class."""
+        return F.dropout3d(input, self.p, self.training, self.inplace)
+
+
+class AlphaDropout(_Dropout):
+    """Dropout that keeps mean and variance of what SELU gives. Answers to torch.nn.AlphaDropout."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """See the class."""
+        return F.alpha_dropout(input, self.p, self.training, self.inplace)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """AlphaDropout of whole channels. Answers to torch.nn.FeatureAlphaDropout."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """See the class."""
+        return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)
 
 
 class Flatten(Module):

@@ -1,4 +1,4 @@
-"""Norms: batch norm, which keeps running statistics, and layer norm."""
+"""Norms: batch and instance norm, which may keep running statistics; layer, group, RMS and local response norm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Device = _dtypes.device | str | int | None
 
 
 class _BatchNorm(Module):
-    """What BatchNorm1d and BatchNorm2d share; they differ in the inputs they take."""
+    """What the batch norms share; they differ in the inputs they take."""
 
     _allowed_dims: tuple[int, ...] = ()
     weight: Parameter | None
@@ -113,6 +113,73 @@ class BatchNorm2d(_BatchNorm):
     _allowed_dims = (4,)
 
 
+class BatchNorm3d(_BatchNorm):
+    """Normalizes each of C channels over batch and volume: (N, C, D, H, W). Answers to torch.nn.BatchNorm3d."""
+
+    _allowed_dims = (5,)
+
+
+class _InstanceNorm(_BatchNorm):
+    """What the instance norms share: by default neither weights nor running statistics; the batch may be missing."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Device = None,
+        dtype: _dtypes.dtype | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """By the statistics of each channel of each instance, or in evaluation by running ones if there are."""
+        single, batched = self._allowed_dims
+        if input.ndim not in self._allowed_dims:
+            raise ValueError(f"expected {single}D or {batched}D input (got {input.ndim}D input)")
+        channels = input.shape[input.ndim - single]
+        if channels != self.num_features and self.affine:
+            raise ValueError(
+                f"expected input's size at dim={input.ndim - single} to match num_features ({self.num_features}), "
+                f"but got: {channels}."
+            )
+        alone = input.ndim == single
+        made = F.instance_norm(
+            input.unsqueeze(0) if alone else input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            0.0 if self.momentum is None else self.momentum,
+            self.eps,
+        )
+        result: Tensor = made.squeeze(0) if alone else made
+        return result
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Normalizes each channel of each of (N, C, L). Answers to torch.nn.InstanceNorm1d."""
+
+    _allowed_dims = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Normalizes each channel of each of (N, C, H, W). Answers to torch.nn.InstanceNorm2d."""
+
+    _allowed_dims = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Normalizes each channel of each of (N, C, D, H, W). Answers to torch.nn.InstanceNorm3d."""
+
+    _allowed_dims = (4, 5)
+
+
 class LayerNorm(Module):
     """Normalizes over the last dimensions, whose sizes are `normalized_shape`. Answers to torch.nn.LayerNorm."""
 
@@ -157,3 +224,109 @@ class LayerNorm(Module):
             f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
             f"bias={self.bias is not None}"
         )
+
+
+class GroupNorm(Module):
+    """Normalizes groups of channels of each of (N, C, *). Answers to torch.nn.GroupNorm.
+
+    Raises ValueError unless the channels can be divided into the groups.
+    """
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Device = None,
+        dtype: _dtypes.dtype | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_channels % num_groups != 0:
+            raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+        kind = {"device": device, "dtype": dtype}
+        self.register_parameter("weight", Parameter(empty(num_channels, **kind)) if affine else None)
+        self.register_parameter("bias", Parameter(empty(num_channels, **kind)) if affine and bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Forget what was learnt: weight 1, bias 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """See the class."""
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class RMSNorm(Module):
+    """Divides by the root of the mean square over the last dimensions. Answers to torch.nn.RMSNorm."""
+
+    weight: Parameter | None
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Device = None,
+        dtype: _dtypes.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape = shape
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        held = Parameter(empty(*shape, device=device, dtype=dtype)) if elementwise_affine else None
+        self.register_parameter("weight", held)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Forget what was learnt: weight 1."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """See the class."""
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class LocalResponseNorm(Module):
+    """Divides by the power of neighbouring channels. Answers to torch.nn.LocalResponseNorm."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        """See the class."""
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
