@@ -181,14 +181,16 @@ def _scatter_flat(matrix: Array, grads: Array, window: Window, per_group: int) -
     by_tap = matrix.reshape(groups, per_group, taps, rows).transpose(0, 2, 1, 3).reshape(groups, -1, rows)
     by_tap = np.ascontiguousarray(by_tap)
     target = np.zeros((images, channels * size + offsets[-1]), grads.dtype)
-    step = max(1, _BUFFER // (taps * channels * size))
+    step = max(1, min(images, _BUFFER // (taps * channels * size)))
+    admit((step, taps, channels, size), grads.dtype)
     wide = np.zeros((step, groups, rows, *padded), grads.dtype)
+    buffer = np.empty((step, groups, taps * per_group, size), grads.dtype)
     inner: Any = (..., *(slice(0, length) for length in window.output))
     for start in range(0, images, step):
         part = grads[start : start + step]
         count = len(part)
         wide[:count][inner] = part.reshape(count, groups, rows, *window.output)
-        shares = np.matmul(by_tap, wide[:count].reshape(count, groups, rows, size))
+        shares = np.matmul(by_tap, wide[:count].reshape(count, groups, rows, size), out=buffer[:count])
         shares = shares.reshape(count, groups, taps, per_group * size)
         place = target[start : start + step]
         for tap, offset in enumerate(offsets):
