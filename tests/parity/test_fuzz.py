@@ -18,15 +18,19 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is what is compared with")
 
-from tests.parity import fuzz, fuzz_calls  # noqa: E402
+from tests.parity import fuzz, fuzz_calls, fuzz_core  # noqa: E402
 
 _GIVEN = os.environ.get("GRADWIRE_FUZZ_SEED", "1")
 SEED = secrets.randbits(32) if _GIVEN == "fresh" else int(_GIVEN)
 CALLS = int(os.environ.get("GRADWIRE_FUZZ_CALLS", "8"))
 # How many of an op's calls may differ: rounding at ties, derivatives at nan.
 TOLERATED = 1
+# How many of the short run's calls may, of one call an op.
+TOLERATED_OF_ALL = 0.05
 # What differs, and why.
-KNOWN: dict[str, str] = {}
+KNOWN: dict[str, str] = {
+    "linalg.matrix_exp": "PyTorch's half types overflow on the way and give nan; here they are computed in float32",
+}
 
 
 @pytest.mark.slow
@@ -45,6 +49,20 @@ def test_fresh_calls_agree_with_pytorch(name: str) -> None:
         if what:
             wrong.append(f"{fuzz.describe(call)}\n    {what}")
     assert len(wrong) <= TOLERATED, f"GRADWIRE_FUZZ_SEED={SEED}\n" + "\n".join(wrong)
+
+
+def test_one_fresh_call_of_each_op_agrees_with_pytorch() -> None:
+    """The short run: so many ops, so few differences."""
+    wrong = []
+    names = [name for name in sorted(fuzz_core.NAMES) if name not in KNOWN]
+    for name in names:
+        seed = zlib.crc32(f"{SEED} {name}".encode())
+        args, kwargs = fuzz.CALLS[name](fuzz.Draw(seed))
+        call = (name.partition("/")[0], args, kwargs)
+        what = fuzz.compare(call, in_place=call[0].endswith("_"), order=fuzz.ORDERS[name], seed=seed)
+        if what:
+            wrong.append(f"{fuzz.describe(call)}\n    {what}")
+    assert len(wrong) <= TOLERATED_OF_ALL * len(names), f"GRADWIRE_FUZZ_SEED={SEED}\n" + "\n".join(wrong)
 
 
 def test_known_differences_are_few_and_have_reasons() -> None:
