@@ -222,7 +222,7 @@ class Host:
 
     def _open(self, session: Session, raw: bytes) -> bytes:
         """Opened when it was named; a session begins with a writer, and with its principal's place in the ledger."""
-        session.place = NUMBER.unpack(raw)[0]
+        session.place = int.from_bytes(raw, "little")
         session.attach(1)
         return b""
 
