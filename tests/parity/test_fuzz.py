@@ -18,7 +18,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is what is compared with")
 
-from tests.parity import fuzz, fuzz_calls, fuzz_core  # noqa: E402
+from tests.parity import fuzz, fuzz_calls, fuzz_core, oplist  # noqa: E402
 
 _GIVEN = os.environ.get("GRADWIRE_FUZZ_SEED", "1")
 SEED = secrets.randbits(32) if _GIVEN == "fresh" else int(_GIVEN)
@@ -30,6 +30,15 @@ TOLERATED_OF_ALL = 0.05
 # What differs, and why.
 KNOWN: dict[str, str] = {
     "linalg.matrix_exp": "PyTorch's half types overflow on the way and give nan; here they are computed in float32",
+}
+# What differs for a few arguments only, so rarely that TOLERATED covers it, and why.
+PARTLY: dict[str, str] = {
+    "kron": "PyTorch refuses some transposed operands (a view of its own fails); here they are multiplied",
+    "complex": "there is no complex dtype of two float16 here, so float16 parts are refused",
+    "sum": "dtype=complex of a real tensor: PyTorch refuses in backward, here its real part arrives",
+    "mean": "dtype=complex of a real tensor: PyTorch refuses in backward, here its real part arrives",
+    "var_mean": "of infinities PyTorch's running mean is nan or infinite by their places; here the mean is the mean",
+    "lt_": "PyTorch marks whole numbers as requiring grad if what they are compared with does; here never",
 }
 
 
@@ -67,9 +76,10 @@ def test_one_fresh_call_of_each_op_agrees_with_pytorch() -> None:
 
 def test_known_differences_are_few_and_have_reasons() -> None:
     """At most 2 % of the ops drawn for."""
-    assert len(KNOWN) <= 0.02 * len(fuzz.CALLS)
-    assert all(KNOWN.values())
+    assert len(KNOWN | PARTLY) <= 0.02 * len(fuzz.CALLS)
+    assert all((KNOWN | PARTLY).values())
     assert KNOWN.keys() <= fuzz.CALLS.keys()
+    assert all(oplist.find(torch, name) is not None for name in PARTLY)
     assert fuzz_calls.calls is fuzz.calls
 
 

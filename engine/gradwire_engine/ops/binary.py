@@ -459,6 +459,12 @@ def ldexp(xp: Any, input: Array, other: Array) -> Array:
     return xp.multiply(input, xp.power(xp.asarray(2, input.dtype), other))
 
 
+def _refuse_bool_exponent(input: Any, other: Any) -> None:
+    if other.dtype == dtypes.bool_ and dtypes.category(input.dtype) >= dtypes.FLOAT:
+        raise EngineError(Reason.NOT_SUPPORTED, "\"ldexp_cpu_exp\" not implemented for 'Bool'", op="ldexp")
+
+
+ldexp.checked_by(_refuse_bool_exponent)
 # Of whole exponents PyTorch takes the power as a whole number, 0 where they are negative.
 ldexp.grad(input=lambda g, other: g * conj(pow(2, other)), other=lambda g, out: g * conj(out * math.log(2)))
 

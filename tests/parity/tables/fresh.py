@@ -84,6 +84,7 @@ REFUSALS = [
     refuses("addr", RuntimeError, "argument alpha must not be", ints([1, 2]), ints(1, 2), ints(1, 2), alpha=1.5),
     refuses("addmm", RuntimeError, "without overflow", *_BYTES, alpha=300),
     refuses("add", RuntimeError, "argument alpha must not be a complex", t(2), t(2), alpha=1j),
+    refuses("ldexp", NotImplementedError, "ldexp_cpu_exp", t(2), mask(True, False)),
     refuses("mv", IndexError, "no dimensions", t(), t(3)),
     refuses("trace", NotImplementedError, "trace", mask([True])),
     refuses(
