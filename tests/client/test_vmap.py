@@ -71,6 +71,149 @@ def test_ops_map_as_in_pytorch(function):
     same(lambda t: t.func.vmap(lambda x: function(t, x))(data(t, 5, 3, 4)))
 
 
+def losses(name, **options):
+    """The loss with each reduction, so that a rule's own mean is compared, too."""
+    return lambda t, x, y: [
+        getattr(t.nn.functional, name)(x, y, reduction=reduction, **options) for reduction in ("mean", "sum", "none")
+    ]
+
+
+def of_classes(**options):
+    def function(t, x, y):
+        weight = t.tensor([1.0, 2.0, 3.0, 4.0], dtype=t.float64) if options.get("weighted") else None
+        named = {key: value for key, value in options.items() if key != "weighted"}
+        return [
+            t.nn.functional.cross_entropy(x, y.argmax(1), weight, reduction=reduction, **named)
+            for reduction in ("mean", "sum", "none")
+        ]
+
+    return function
+
+
+TWO = {
+    "arithmetic": lambda t, x, y: (x + y, x[0] - y, x / y[0, 0], x**2 * y, 2 - x, 1 / (x + 9), 2**x, x % 2, x // 0.3),
+    "comparisons": lambda t, x, y: (x > y, x.eq(x), t.logical_and(x > 0, y > 0), t.isclose(x, y), ~(x > y)),
+    "binary": lambda t, x, y: (t.atan2(x, y), t.hypot(x, y), t.fmax(x, y[0]), t.logaddexp(x, y), t.copysign(x, y)),
+    "ternary": lambda t, x, y: (
+        t.addcmul(x, x, y, value=2),
+        t.lerp(x, y, y),
+        x.clamp(y, y + 1),
+        t.where(x > 0, x, y[0]),
+    ),
+    "in place": lambda t, x, y: (
+        x.clone().sub_(x[0], alpha=2),
+        x.clone().clamp_(0, 1),
+        x.clone().masked_fill_(x > 0, 1),
+    ),
+    "losses": losses("mse_loss"),
+    "huber": losses("huber_loss", delta=0.3),
+    "smooth": losses("smooth_l1_loss"),
+    "margin": losses("soft_margin_loss"),
+    "bce": lambda t, x, y: losses("binary_cross_entropy")(t, x.sigmoid(), y.sigmoid()),
+    "logits": lambda t, x, y: losses("binary_cross_entropy_with_logits", pos_weight=y[0].exp())(t, x, y.sigmoid()),
+    "kl": lambda t, x, y: t.nn.functional.kl_div(x.log_softmax(1), y.softmax(1), reduction="batchmean"),
+    "classes": of_classes(),
+    "weighted classes": of_classes(weighted=True),
+    "smoothed classes": lambda t, x, y: of_classes(label_smoothing=0.2)(t, x + 0 * y, y),
+    "ignored class": of_classes(ignore_index=1, weighted=True),
+    "probabilities": lambda t, x, y: losses("cross_entropy")(t, x, y.softmax(1)),
+    "one sample": lambda t, x, y: t.nn.functional.cross_entropy(x[0], y[0].argmax()),
+    "conv1d": lambda t, x, y: t.nn.functional.conv1d(x, y[:, :3].reshape(1, 3, 3), bias=y[0, :1]),
+    "conv2d": lambda t, x, y: t.nn.functional.conv2d(x.reshape(1, 1, 3, 4), y[:2, :2].reshape(1, 1, 2, 2), padding=1),
+    "pools": lambda t, x, y: (
+        t.nn.functional.max_pool2d(x.reshape(1, 1, 3, 4), 2),
+        t.nn.functional.avg_pool2d(x.reshape(1, 3, 4), 2),
+        t.nn.functional.adaptive_avg_pool2d(x.reshape(1, 1, 3, 4), 1),
+    ),
+    "norms": lambda t, x, y: (
+        t.nn.functional.layer_norm(x, (4,), y[0], y[1]),
+        t.nn.functional.rms_norm(x, (4,), y[0]),
+        t.nn.functional.group_norm(x.reshape(1, 4, 3), 2, y[0], y[1]),
+    ),
+    "attention": lambda t, x, y: t.nn.functional.scaled_dot_product_attention(x[None], y[None], y[None]),
+    "embedding": lambda t, x, y: t.nn.functional.embedding((x > 0).long(), y),
+    "gather": lambda t, x, y: (
+        x.gather(0, (y > 0).long()),
+        t.take_along_dim(x, x.argsort(1), dim=1),
+        x.take((y > 0).long()),
+    ),
+    "scatter": lambda t, x, y: (x.scatter(1, (y > 0).long(), 2.0), x.scatter_add(0, (y > 0).long(), y)),
+    "index_select": lambda t, x, y: (x.index_select(0, (y[0] > 0).long()), x.index_select(1, (y[:, 0] > 0).long())),
+    "indices": lambda t, x, y: (
+        x[:, (y[0] > 0).long()],
+        x[(y[0] > 0).long(), (y[0] > 1).long()],
+        x[None, (y[0] > 0).long()],
+        x.reshape(1, 3, 4)[(y[:2, :2] > 9).long(), :, (x[0, 0] > 0).long()],
+    ),
+    "products": lambda t, x, y: (
+        x.inner(y),
+        t.bmm(x[None], y.T[None]),
+        t.addmv(x[:, 0], x, y[0]),
+        t.addr(x, x[:, 0], y[0]),
+        t.linalg.vecdot(x, y),
+        t.tensordot(x, y, ([1], [1])),
+        t.tensordot(x, y, 0),
+        t.cdist(x, y),
+    ),
+    "complex": lambda t, x, y: (t.complex(x, y).abs(), (t.complex(x, y) @ t.complex(y, x).mH).imag, t.fft.fft(x).abs()),
+    "linear algebra": lambda t, x, y: (
+        t.linalg.inv(x[:, :3] + 3 * t.eye(3, dtype=x.dtype)),
+        t.linalg.solve(x[:, :3] + 3 * t.eye(3, dtype=x.dtype), y),
+        t.linalg.norm(x),
+        t.linalg.vector_norm(x, 1, dim=0),
+        t.linalg.matrix_norm(x),
+        t.cross(x[:, :3], y[:, :3], dim=1),
+    ),
+    "joins": lambda t, x, y: (
+        t.dstack([x, y]),
+        t.hstack([x[0], y[0]]),
+        t.vstack([x[0], y]),
+    ),
+    "grids": lambda t, x, y: (*t.meshgrid(x[0], y[:, 0], indexing="xy"), *t.broadcast_tensors(x, y[0])),
+    "shapes": lambda t, x, y: (
+        x.unflatten(1, (2, 2)),
+        x.expand_as(y),
+        x.reshape_as(y.reshape(2, 6)),
+        t.diag(x[0]),
+        t.diag_embed(x),
+        x.unfold(1, 2, 1),
+        x.repeat_interleave(2, 0),
+        t.atleast_2d(x[0]),
+    ),
+    "layers": lambda t, x, y: (
+        t.nn.functional.prelu(x, y[0, :1]),
+        t.nn.functional.glu(x),
+        t.nn.functional.one_hot((x > 0).long(), 3),
+        t.nn.functional.pad(x, (1, 1), mode="reflect"),
+        t.nn.functional.cosine_similarity(x, y, dim=1),
+    ),
+    "statistics": lambda t, x, y: (
+        t.cummax(x, 1).values,
+        x.kthvalue(2, 1).values,
+        x.nansum(0),
+        *t.std_mean(x, 0),
+        x.count_nonzero(),
+        x.index_add(0, t.tensor([0, 1, 0]), y),
+    ),
+}
+
+
+@pytest.mark.parametrize("in_dims", [(0, 0), (0, None), (None, 0)])
+@pytest.mark.parametrize("name", TWO)
+def test_rules_hold_for_operands_of_each_kind(name, in_dims):
+    def story(t):
+        x, y = data(t, 3, 3, 4), data(t, 3, 3, 4, shift=1.3)
+        given = [each if dim is not None else each[0] for each, dim in zip((x, y), in_dims, strict=True)]
+
+        def function(a, b):
+            found = TWO[name](t, a, b)
+            return tuple(found) if isinstance(found, (tuple, list)) else found
+
+        return t.vmap(function, in_dims)(*given)
+
+    same(story)
+
+
 @pytest.mark.parametrize("in_dims", [(0, None), (None, 0), (0, 0), (-1, 0), (1, None)])
 @pytest.mark.parametrize(
     "function",

@@ -125,7 +125,7 @@ def _kind(dtype: Any) -> int:
 
 
 @rule(
-    "abs acos acosh angle asin asinh atan atanh bitwise_not ceil celu clone conj contiguous cos cosh deg2rad "
+    "abs detach acos acosh angle asin asinh atan atanh bitwise_not ceil celu clone conj contiguous cos cosh deg2rad "
     "digamma elu empty_like erf erfc erfinv exp exp2 expm1 fill floor frac full_like gelu hardshrink hardsigmoid "
     "hardswish hardtanh i0 imag isfinite isinf isnan isneginf isposinf isreal leaky_relu lgamma log log10 log1p "
     "log2 logical_not logit logsigmoid mish mvlgamma nan_to_num neg ones_like positive rad2deg real reciprocal "
@@ -225,7 +225,10 @@ def _pointed(answer: Any, ndim: int, level: Level) -> Any:
     return answer if ndim else tree_map(lambda one: one.reshape((level.size,)), answer)
 
 
-@rule("softmax log_softmax softmin cumsum cumprod logcumsumexp sort argsort topk glu")
+@rule(
+    "softmax log_softmax softmin cumsum cumprod logcumsumexp sort argsort topk glu fft.fft fft.ifft fft.rfft fft.irfft "
+    "fft.hfft fft.ihfft"
+)
 def along_one(call: Call) -> Any:
     """One dimension, by default the last, that stays."""
     ndim, value = call.args[0].dim(), call.first()
@@ -376,6 +379,7 @@ def trace(call: Call) -> Any:
 
 
 @rule(
+    "view_as_real view_as_complex "
     "tril triu diag_embed pad one_hot linalg.inv linalg.det linalg.slogdet linalg.cholesky linalg.eigh linalg.eigvalsh "
     "linalg.svdvals linalg.pinv linalg.matrix_exp linalg.matrix_power inverse det logdet slogdet matrix_exp"
 )
@@ -385,6 +389,112 @@ def last_dims(call: Call) -> Any:
         return folded(call)
     call.args[0] = call.first()
     return call.wrap(call.run())
+
+
+@rule("unfold")
+def unfold(call: Call) -> Any:
+    dim = _shifted(call.get("dimension"), call.args[0].dim())
+    return call.wrap(_call("unfold", (call.first(), dim, call.get("size"), call.get("step"))))
+
+
+@rule("linalg.norm linalg.matrix_norm")
+def matrix_norm(call: Call) -> Any:
+    """Of all elements without `ord` and `dim`, else of the dimensions given, by default the last."""
+    tensor, order = call.args[0], call.get("ord", None)
+    dim = call.get("dim", None if call.base == "linalg.norm" else (-2, -1))
+    if dim is None and (order is None or tensor.dim() == 1) and not call.get("keepdim", False):
+        return _call("linalg.vector_norm", (tensor, 2 if order is None else order), (("dtype", call.get("dtype")),))
+    call.args[0] = call.first()
+    call.set("dim", _shifted_all(tuple(range(tensor.dim())) if dim is None else dim, tensor.dim()))
+    return call.wrap(call.run())
+
+
+@rule("cdist linalg.solve cross linalg.cross")
+def broadcast_pairs(call: Call) -> Any:
+    """Two operands whose leading dimensions broadcast."""
+    one, other = call.args[:2]
+    if call.base == "linalg.solve" and other.dim() == 1:
+        call.args[1] = other.unsqueeze(-1)
+        return call.run().squeeze(-1)
+    ndim = max(one.dim(), other.dim())
+    if "cross" in call.base:
+        dim = call.get("dim", None if call.base == "cross" else -1)
+        if dim is None:
+            dim = next((place for place, size in enumerate(one.shape) if size == 3), -1)
+        call.set("dim", _shifted(dim, ndim) - ndim - 1)
+    if "cross" in call.base:
+        call.args[:2] = [spread(each, call.level) for each in (one, other)]
+    else:
+        call.args[:2] = [_padded(each, ndim, call.level) for each in (one, other)]
+    return call.wrap(call.run())
+
+
+@rule("cosine_similarity")
+def cosine_similarity(call: Call) -> Any:
+    one, other, dim, eps = call.args[0], call.get("x2"), call.get("dim", 1), call.get("eps", 1e-8)
+    one, other = _ops.broadcast_tensors(one, other)
+    lengths = [each.norm(2, dim, keepdim=True).clamp(min=eps) for each in (one, other)]
+    return ((one / lengths[0]) * (other / lengths[1])).sum(dim)
+
+
+@rule("meshgrid")
+def meshgrid(call: Call) -> Any:
+    tensors = [each.reshape((-1,)) for each in call.get("tensors")]
+    count = len(tensors)
+    order = [1, 0, *range(2, count)] if call.get("indexing") == "xy" and count > 1 else list(range(count))
+    shape = tuple(tensors[place].numel() for place in order)
+    made = []
+    for place, each in enumerate(tensors):
+        axis = order.index(place)
+        made.append(each.reshape((1,) * axis + (-1,) + (1,) * (count - axis - 1)).expand(shape))
+    return tuple(made)
+
+
+@rule("broadcast_tensors")
+def broadcast_tensors(call: Call) -> Any:
+    tensors = call.get("tensors")
+    shape = broadcast_shape([tuple(each.shape) for each in tensors])
+    return tuple(each.expand(shape) for each in tensors)
+
+
+def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape that all of them broadcast to. Raises RuntimeError if there is none."""
+    ndim = max(len(shape) for shape in shapes)
+    joint = [1] * ndim
+    for shape in shapes:
+        for place, size in enumerate(shape, ndim - len(shape)):
+            if size != 1 and joint[place] not in (1, size):
+                raise refuse(
+                    f"The size of tensor a ({joint[place]}) must match the size of tensor b ({size}) at non-singleton "
+                    f"dimension {place}"
+                )
+            joint[place] = size if joint[place] == 1 else joint[place]
+    return tuple(joint)
+
+
+@rule("atleast_1d atleast_2d atleast_3d")
+def at_least(call: Call) -> Any:
+    return _at_least(call.args[0], int(call.base[8]))
+
+
+@rule("repeat_interleave")
+def repeat_interleave(call: Call) -> Any:
+    tensor, repeats, dim = call.args[0], call.get("repeats"), call.get("dim")
+    if is_batched(repeats, call.level):
+        raise refuse("vmap: repeat_interleave takes no counts per sample: the size would vary")
+    if dim is None:
+        tensor, dim = tensor.reshape((-1,)), 0
+    return call.wrap(_call("repeat_interleave", (spread(tensor, call.level), repeats, _shifted(dim, tensor.dim()))))
+
+
+@rule("prelu")
+def prelu(call: Call) -> Any:
+    tensor, weight = call.args[0], call.get("weight")
+    if weight.numel() > 1 and tensor.dim() > 1:
+        weight = weight.reshape((-1, *(1,) * (tensor.dim() - 2)))
+    elif weight.numel() == 1:
+        weight = weight.reshape(())
+    return _call("where", (tensor > 0, tensor, tensor * weight))
 
 
 # Joining.
@@ -513,6 +623,21 @@ def einsum(call: Call) -> Any:
     return call.wrap(_call("einsum", (f"{','.join(parts)}->{batch}{out}", values)))
 
 
+@rule("tensordot")
+def tensordot(call: Call) -> Any:
+    """As einsum: summed dimensions share a letter. `dims`: a number, or both lists one after the other."""
+    one, other, dims = call.args[0], call.args[1], call.get("dims", 2)
+    if isinstance(dims, int):
+        dims = (*range(one.dim() - dims, one.dim()), *range(dims))
+    half = len(dims) // 2
+    left = [chr(97 + place) for place in range(one.dim())]
+    right = [chr(97 + one.dim() + place) for place in range(other.dim())]
+    for first, second in zip(dims[:half], dims[half:], strict=True):
+        right[second] = left[first]
+    out = [c for c in left if c not in right] + [c for c in right if c not in left]
+    return _call("einsum", (f"{''.join(left)},{''.join(right)}->{''.join(out)}", (one, other)))
+
+
 # Layers that take a batch already: the samples go into it.
 
 
@@ -615,6 +740,8 @@ def elementwise_loss(call: Call) -> Any:
     reduction = call.get("reduction", "mean")
     batch = call.args[0].shape[0] if call.args[0].dim() else 1
     call.set("reduction", "none")
+    for name in call.names[:2]:  # of one shape by these ops' own rules, so the batch is given to both
+        call.set(name, BatchedTensor(spread(call.get(name), call.level), call.level))
     losses = elementwise(call)
     if reduction == "batchmean":
         return losses.sum() / batch

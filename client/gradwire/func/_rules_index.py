@@ -132,3 +132,21 @@ def index_select(call: Call) -> Any:
     if not is_batched(index, call.level):
         return call.wrap(_call("index_select", (call.first(), dim + 1, index)))
     return tensor[(slice(None),) * dim + (index.reshape((math.prod(index.shape),)),)]
+
+
+@rule("take")
+def take(call: Call) -> Any:
+    return call.args[0].reshape((-1,))[call.get("index")]
+
+
+@rule("index_add")
+def index_add(call: Call) -> Any:
+    refuse_in_place(call)
+    target, index, source = call.args[0], call.get("index"), call.get("source")
+    if is_batched(index, call.level):
+        raise refuse("vmap: there is no batching rule for index_add with an index per sample; use scatter_add")
+    call.args[0] = spread(target, call.level)
+    call.set("dim", _shifted(call.get("dim"), target.dim()))
+    call.set("source", spread(source, call.level))
+    answer = call.run()
+    return target if call.in_place else call.wrap(answer)
