@@ -34,6 +34,7 @@ from gradwire.nn._activation import (
 from gradwire.nn._containers import (
     ModuleDict,
     ModuleList,
+    ParameterDict,
     ParameterList,
     Sequential,
 )
@@ -122,6 +123,16 @@ from gradwire.nn._pool import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
+from gradwire.nn._rnn import (
+    GRU,
+    LSTM,
+    RNN,
+    GRUCell,
+    LSTMCell,
+    RNNBase,
+    RNNCell,
+    RNNCellBase,
+)
 from gradwire.nn._shape import (
     ChannelShuffle,
     CircularPad1d,
@@ -148,6 +159,15 @@ from gradwire.nn._shape import (
     ZeroPad1d,
     ZeroPad2d,
     ZeroPad3d,
+)
+from gradwire.nn._transformer import (
+    MultiheadAttention,
+    NonDynamicallyQuantizableLinear,
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
 )
 
 __all__ = [
@@ -187,6 +207,7 @@ __all__ = [
     "ModuleList",
     "ModuleDict",
     "ParameterList",
+    "ParameterDict",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -258,6 +279,14 @@ __all__ = [
     "LPPool3d",
     "AdaptiveMaxPool3d",
     "AdaptiveAvgPool3d",
+    "RNNBase",
+    "RNN",
+    "GRU",
+    "LSTM",
+    "RNNCellBase",
+    "RNNCell",
+    "GRUCell",
+    "LSTMCell",
     "ConstantPad1d",
     "ZeroPad1d",
     "ReflectionPad1d",
@@ -283,4 +312,11 @@ __all__ = [
     "Upsample",
     "UpsamplingNearest2d",
     "UpsamplingBilinear2d",
+    "NonDynamicallyQuantizableLinear",
+    "MultiheadAttention",
+    "TransformerEncoderLayer",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerDecoder",
+    "Transformer",
 ]

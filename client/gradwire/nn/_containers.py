@@ -265,3 +265,87 @@ class ParameterList(Module):
             where = "" if param.device.type == "cpu" else f" ({param.device})"
             lines.append(f"  ({place}): Parameter containing: [{param.dtype} of size {size}{where}]")
         return "\n".join(lines)
+
+
+class ParameterDict(Module):
+    """Parameters by name, registered; other tensors become parameters. Answers to torch.nn.ParameterDict."""
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__()
+        if parameters is not None:
+            self.update(parameters)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._parameters[key]
+
+    def __setitem__(self, key: str, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"ParameterDict holds tensors, not {type(value).__name__}")
+        made = value if isinstance(value, Parameter) else Parameter(value)
+        self._parameters[str(key)] = made
+        set_owner(made, self, str(key))
+
+    def __delitem__(self, key: str) -> None:
+        del self._parameters[key]
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parameters)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._parameters
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self._parameters.keys()
+
+    def values(self) -> Iterable[Any]:
+        """The parameters."""
+        return self._parameters.values()
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Pairs of name and parameter."""
+        return self._parameters.items()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The parameter of a name, or `default`."""
+        return self._parameters.get(key, default)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The parameter of a name, which is `default` if there was none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def pop(self, key: str) -> Any:
+        """Take a parameter out and return it."""
+        return self._parameters.pop(key)
+
+    def popitem(self) -> tuple[str, Any]:
+        """Take the last parameter out and return it with its name."""
+        return self._parameters.popitem()
+
+    def clear(self) -> None:
+        """Hold nothing any more."""
+        self._parameters.clear()
+
+    def copy(self) -> ParameterDict:
+        """Another dictionary of the same parameters."""
+        return ParameterDict(dict(self.items()))
+
+    def update(self, parameters: Any) -> None:
+        """Hold these too; of the same name the new one stays."""
+        for name, value in parameters.items() if isinstance(parameters, Mapping | ParameterDict) else parameters:
+            self[name] = value
+
+    def extra_repr(self) -> str:
+        """The kind, dtype and size of each parameter."""
+        lines = []
+        for name, param in self.items():
+            size = "x".join(map(str, param.shape))
+            where = "" if param.device.type == "cpu" else f" ({param.device})"
+            kind = param.detach().type()
+            lines.append(f"  ({name}): Parameter containing: [{kind} of size {size}{where}]")
+        return "\n".join(lines)

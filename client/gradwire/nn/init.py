@@ -11,7 +11,7 @@ import warnings
 from contextlib import AbstractContextManager, nullcontext
 
 from gradwire import _ops
-from gradwire._create import eye
+from gradwire._create import empty, eye
 from gradwire._modes import no_grad
 from gradwire._random import Generator
 from gradwire._tensor import Tensor
@@ -141,6 +141,56 @@ def kaiming_normal_(
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
         return tensor
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+
+
+@no_grad()
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
+    """Fill with a matrix of orthonormal rows or columns, times gain; further dimensions count as columns."""
+    if tensor.ndim < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0:
+        return tensor
+    rows = tensor.shape[0]
+    columns = tensor.numel() // rows
+    drawn = normal_(
+        empty(max(rows, columns), min(rows, columns), dtype=tensor.dtype, device=tensor.device), 0, 1, generator
+    )
+    q, r = _ops.linalg_qr(drawn)
+    # By the signs of r's diagonal all such matrices are equally likely.
+    q = q * r.diagonal().sign()
+    if rows < columns:
+        q = q.t()
+    return tensor.copy_(q.reshape(tensor.shape)).mul_(gain)
+
+
+@no_grad()
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """Fill the weight of a convolution (3 to 5 dimensions) so that it gives its input back, as far as channels go."""
+    if tensor.ndim not in (3, 4, 5):
+        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+    out, inside = tensor.shape[:2]
+    if out % groups != 0:
+        raise ValueError("dim 0 must be divisible by groups")
+    tensor.zero_()
+    middle = tuple(size // 2 for size in tensor.shape[2:])
+    per_group = out // groups
+    for group in range(groups):
+        for channel in range(min(per_group, inside)):
+            place = (group * per_group + channel, channel, *middle)
+            tensor[place] = 1
+    return tensor
+
+
+@no_grad()
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Tensor:
+    """Fill a matrix normally, but for the share `sparsity` of each column, which is zero."""
+    if tensor.ndim != 2:
+        raise ValueError("Only tensors with 2 dimensions are supported")
+    zeros = math.ceil(sparsity * tensor.shape[0])
+    normal_(tensor, 0, std, generator)
+    # The rank of random numbers is a random order of each column.
+    order = uniform_(empty(*tensor.shape, device=tensor.device), 0, 1, generator).argsort(0).argsort(0)
+    return tensor.masked_fill_(order < zeros, 0.0)
 
 
 def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:

@@ -1,0 +1,414 @@
+"""Recurrent layers: RNN, LSTM and GRU over sequences, and their cells.
+
+A layer multiplies its whole input by the input weights at once; what is left for each step is the recurrent part. All
+of it is ordinary ops, so every step is deferred, differentiable twice, and nothing is waited for.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from gradwire import _dtypes, _ops
+from gradwire._create import empty, zeros
+from gradwire._tensor import Tensor
+from gradwire.nn import functional as F
+from gradwire.nn import init
+from gradwire.nn._module import Module
+from gradwire.nn._parameter import Parameter, qualified_name
+
+Device = _dtypes.device | str | int | None
+# What a step remembers: h, and for an LSTM also c.
+State = tuple[Tensor, ...]
+_GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+
+
+def _stepped(mode: str, given: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None, w_hr: Any = None) -> State:
+    """One step: `given` is the input's part of the gates, (N, gates * H)."""
+    recurrent = F.linear(state[0], w_hh, b_hh)
+    if mode == "GRU":
+        in_reset, in_update, in_new = given.chunk(3, -1)
+        h_reset, h_update, h_new = recurrent.chunk(3, -1)
+        update = (in_update + h_update).sigmoid()
+        new = (in_new + (in_reset + h_reset).sigmoid() * h_new).tanh()
+        return (new + update * (state[0] - new),)
+    total = given + recurrent
+    if mode == "LSTM":
+        keep_in, forget, new, out = total.chunk(4, -1)
+        cell = forget.sigmoid() * state[1] + keep_in.sigmoid() * new.tanh()
+        hidden = out.sigmoid() * cell.tanh()
+        return (hidden if w_hr is None else F.linear(hidden, w_hr), cell)
+    return (total.tanh() if mode == "RNN_TANH" else F.relu(total),)
+
+
+class RNNBase(Module):
+    """What RNN, LSTM and GRU share: weights by layer and direction, and the walk over them. See torch.nn.RNNBase.
+
+    Raises ValueError and TypeError for arguments out of range, and for inputs of another rank; RuntimeError for inputs
+    and states of other sizes; NotImplementedError for packed sequences.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Device = None,
+        dtype: _dtypes.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if mode not in _GATES:
+            raise ValueError(f"Unrecognized RNN mode: {mode}")
+        _check_sizes(input_size, hidden_size, num_layers, dropout, proj_size, mode)
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        rows, out = _GATES[mode] * hidden_size, proj_size or hidden_size
+        for layer in range(num_layers):
+            width = input_size if layer == 0 else out * self._directions
+            for suffix in self._suffixes(layer):
+                shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, width), "weight_hh": (rows, out)}
+                if bias:
+                    shapes.update(bias_ih=(rows,), bias_hh=(rows,))
+                if proj_size:
+                    shapes["weight_hr"] = (proj_size, hidden_size)
+                for name, shape in shapes.items():
+                    held = Parameter(empty(*shape, device=device, dtype=dtype))
+                    self.register_parameter(f"{name}_{suffix}", held)
+        self.reset_parameters()
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    def _suffixes(self, layer: int) -> list[str]:
+        return [f"l{layer}", f"l{layer}_reverse"][: self._directions]
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """The weights of each layer and direction."""
+        names = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
+        names += ["weight_hr"] if self.proj_size else []
+        return [
+            [getattr(self, f"{name}_{suffix}") for name in names]
+            for layer in range(self.num_layers)
+            for suffix in self._suffixes(layer)
+        ]
+
+    def reset_parameters(self) -> None:
+        """Draw new values, all uniform within 1 / sqrt(hidden_size) of zero."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Nothing: PyTorch lays the weights end to end for cuDNN."""
+
+    def _run(self, input: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, State]:
+        """The outputs, and the last state of each layer and direction."""
+        name = type(self).__name__
+        if not isinstance(input, Tensor):
+            raise NotImplementedError(f"{name}: the input must be a tensor, packed sequences are not supported yet")
+        if input.ndim not in (2, 3):
+            raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.ndim}D tensor instead")
+        batched = input.ndim == 3
+        sequence = input if batched else input.unsqueeze(1)
+        if batched and self.batch_first:
+            sequence = sequence.transpose(0, 1)
+        first = self._first_state(sequence, states, batched)
+        outputs, lasts = self._walk(sequence, first)
+        if batched and self.batch_first:
+            outputs = outputs.transpose(0, 1)
+        if not batched:
+            outputs, lasts = outputs.squeeze(1), tuple(last.squeeze(1) for last in lasts)
+        return outputs, lasts
+
+    def _first_state(self, sequence: Tensor, states: Sequence[Tensor] | None, batched: bool) -> State:
+        weight = self._parameters["weight_ih_l0"]
+        assert weight is not None
+        if sequence.dtype is not weight.dtype:
+            raise ValueError(
+                f"RNN input dtype ({sequence.dtype}) does not match weight dtype ({weight.dtype}). Convert input: "
+                f"input.to({weight.dtype}), or convert model: model.to({sequence.dtype})"
+            )
+        if sequence.shape[-1] != self.input_size:
+            raise RuntimeError(
+                "input.size(-1) must be equal to input_size. "
+                f"Expected {self.input_size}, got {sequence.shape[-1]}{self._whose()}"
+            )
+        count = self.num_layers * self._directions
+        widths = (self.proj_size or self.hidden_size, self.hidden_size)[: 2 if self.mode == "LSTM" else 1]
+        if states is None:
+            made = (
+                zeros(count, sequence.shape[1], width, dtype=weight.dtype, device=weight.device) for width in widths
+            )
+            return tuple(made)
+        rank = 3 if batched else 2
+        for state in states:
+            if state.ndim != rank:
+                kind = "batched 3-D" if batched else "unbatched 2-D"
+                raise RuntimeError(f"For {kind} input, hx should also be {rank}-D but got {state.ndim}-D tensor")
+        held = tuple(state if batched else state.unsqueeze(1) for state in states)
+        for letter, state, width in zip("hc", held, widths, strict=False):
+            wanted = (count, sequence.shape[1], width)
+            if tuple(state.shape) != wanted:
+                what = f"Expected hidden[{'hc'.index(letter)}] size" if self.mode == "LSTM" else "Expected hidden size"
+                raise RuntimeError(f"{what} {wanted}, got {list(state.shape)}{self._whose()}")
+        return held
+
+    def _whose(self) -> str:
+        path = qualified_name(self)
+        return f" (in {path})" if path else ""
+
+    def _walk(self, sequence: Tensor, first: State) -> tuple[Tensor, State]:
+        given, lasts = sequence, []
+        for layer in range(self.num_layers):
+            sides = []
+            for direction, suffix in enumerate(self._suffixes(layer)):
+                place = layer * self._directions + direction
+                state = tuple(held[place] for held in first)
+                outputs, last = self._one_way(given, state, suffix, direction == 1)
+                sides.append(outputs)
+                lasts.append(last)
+            given = sides[0] if len(sides) == 1 else _ops.cat(sides, -1)
+            if self.dropout and self.training and layer < self.num_layers - 1:
+                given = F.dropout(given, self.dropout)
+        return given, tuple(_ops.stack([last[part] for last in lasts]) for part in range(len(first)))
+
+    def _one_way(self, sequence: Tensor, state: State, suffix: str, backwards: bool) -> tuple[Tensor, State]:
+        held: dict[str, Any] = {
+            name: self._parameters.get(f"{name}_{suffix}")
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+        }
+        steps = F.linear(sequence, held["weight_ih"], held["bias_ih"]).unbind(0)
+        outputs = []
+        for given in reversed(steps) if backwards else steps:
+            state = _stepped(self.mode, given, state, held["weight_hh"], held["bias_hh"], held["weight_hr"])
+            outputs.append(state[0])
+        return _ops.stack(outputs[::-1] if backwards else outputs), state
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it: the sizes, and what differs from the defaults."""
+        text = f"{self.input_size}, {self.hidden_size}"
+        for name, default in (
+            ("proj_size", 0), ("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0),
+            ("bidirectional", False),
+        ):  # fmt: skip
+            if getattr(self, name) != default:
+                text += f", {name}={getattr(self, name)}"
+        return text
+
+
+def _check_sizes(input_size: Any, hidden_size: Any, num_layers: int, dropout: Any, proj_size: int, mode: str) -> None:
+    if not isinstance(dropout, numbers.Real) or isinstance(dropout, bool) or not 0 <= float(dropout) <= 1:
+        raise ValueError(
+            "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+        )
+    if float(dropout) > 0 and num_layers == 1:
+        warnings.warn(
+            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
+            f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+            stacklevel=5,
+        )
+    if not isinstance(hidden_size, int):
+        raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
+    if hidden_size <= 0:
+        raise ValueError("hidden_size must be greater than zero")
+    if num_layers <= 0:
+        raise ValueError("num_layers must be greater than zero")
+    if proj_size < 0:
+        raise ValueError("proj_size should be a positive integer or zero to disable projections")
+    if proj_size >= hidden_size:
+        raise ValueError("proj_size has to be smaller than hidden_size")
+    if proj_size and mode != "LSTM":
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+
+
+class RNN(RNNBase):
+    """h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu: (L, N, in) to (L, N, out) and the last h.
+
+    Answers to torch.nn.RNN; `nonlinearity` is "tanh" or "relu".
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        if "proj_size" in kwargs:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        self_mode = "RNN_TANH" if nonlinearity == "tanh" else "RNN_RELU"
+        super().__init__(self_mode, input_size, hidden_size, num_layers, *args, **kwargs)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """See the class."""
+        outputs, last = self._run(input, None if hx is None else (hx,))
+        return outputs, last[0]
+
+
+class GRU(RNNBase):
+    """Gated recurrent units: (L, N, in) to (L, N, out) and the last h. Answers to torch.nn.GRU."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if "proj_size" in kwargs:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        super().__init__("GRU", *args, **kwargs)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """See the class."""
+        outputs, last = self._run(input, None if hx is None else (hx,))
+        return outputs, last[0]
+
+
+class LSTM(RNNBase):
+    """Long short-term memory: (L, N, in) to (L, N, out) and the last (h, c). Answers to torch.nn.LSTM."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("LSTM", *args, **kwargs)
+
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """See the class."""
+        outputs, last = self._run(input, hx)
+        return outputs, (last[0], last[1])
+
+
+class RNNCellBase(Module):
+    """What the cells share. See torch.nn.RNNCellBase."""
+
+    _mode = ""
+    bias_ih: Parameter | None
+    bias_hh: Parameter | None
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool,
+        num_chunks: int,
+        device: Device = None,
+        dtype: _dtypes.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        rows = num_chunks * hidden_size
+        self.weight_ih = Parameter(empty(rows, input_size, device=device, dtype=dtype))
+        self.weight_hh = Parameter(empty(rows, hidden_size, device=device, dtype=dtype))
+        for name in ("bias_ih", "bias_hh"):
+            self.register_parameter(name, Parameter(empty(rows, device=device, dtype=dtype)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new values, all uniform within 1 / sqrt(hidden_size) of zero."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def _cell(self, mode: str, input: Tensor, states: Sequence[Tensor] | None) -> State:
+        name = type(self).__name__
+        if input.ndim not in (1, 2):
+            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.ndim}D instead")
+        for place, state in enumerate(states or ()):
+            if state.ndim not in (1, 2):
+                what = f"hx[{place}]" if mode == "LSTM" else "hidden"
+                raise ValueError(f"{name}: Expected {what} to be 1D or 2D, got {state.ndim}D instead")
+        batched = input.ndim == 2
+        given = input if batched else input.unsqueeze(0)
+        if states is None:
+            none = zeros(given.shape[0], self.hidden_size, dtype=input.dtype, device=input.device)
+            held: State = (none, none) if mode == "LSTM" else (none,)
+        else:
+            held = tuple(state if batched else state.unsqueeze(0) for state in states)
+        gates = F.linear(given, self.weight_ih, self.bias_ih)
+        made = _stepped(mode, gates, held, self.weight_hh, self.bias_hh)
+        return made if batched else tuple(state.squeeze(0) for state in made)
+
+    def extra_repr(self) -> str:
+        """As PyTorch prints it."""
+        text = f"{self.input_size}, {self.hidden_size}"
+        if self.bias is not True:
+            text += f", bias={self.bias}"
+        nonlinearity = getattr(self, "nonlinearity", "tanh")
+        return text if nonlinearity == "tanh" else f"{text}, nonlinearity={nonlinearity}"
+
+
+class RNNCell(RNNCellBase):
+    """One step of an RNN: (N, in) and h to h. Answers to torch.nn.RNNCell."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Device = None,
+        dtype: _dtypes.dtype | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        """See the class. Raises RuntimeError for an unknown nonlinearity."""
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
+        return self._cell(f"RNN_{self.nonlinearity.upper()}", input, None if hx is None else (hx,))[0]
+
+
+class GRUCell(RNNCellBase):
+    """One step of a GRU: (N, in) and h to h. Answers to torch.nn.GRUCell."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Device = None,
+        dtype: _dtypes.dtype | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        """See the class."""
+        return self._cell("GRU", input, None if hx is None else (hx,))[0]
+
+
+class LSTMCell(RNNCellBase):
+    """One step of an LSTM: (N, in) and (h, c) to (h, c). Answers to torch.nn.LSTMCell."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Device = None,
+        dtype: _dtypes.dtype | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """See the class."""
+        hidden, cell = self._cell("LSTM", input, hx)
+        return hidden, cell
