@@ -16,6 +16,7 @@ if _TYPE_CHECKING:
     from gradwire import nn as nn
     from gradwire import optim as optim
     from gradwire import special as special
+    from gradwire import utils as utils
     from gradwire._anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
     from gradwire._anomaly import is_anomaly_enabled as is_anomaly_enabled
     from gradwire._bulk import progress as progress
@@ -45,7 +46,7 @@ if _TYPE_CHECKING:
     from gradwire._version import __version__ as __version__
     from gradwire.func import vmap as vmap
 
-_MODULES = ("autograd", "cuda", "fft", "func", "linalg", "nn", "optim", "special")
+_MODULES = ("autograd", "cuda", "fft", "func", "linalg", "nn", "optim", "special", "utils")
 _NAMES = {
     "_version": "__version__",
     "_bulk": "progress",

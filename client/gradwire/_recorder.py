@@ -81,10 +81,10 @@ class Recorder:
                 "a value is read in the middle of a compiled function (item, tolist, bool, float, print, an index "
                 "that is a tensor of one element, ...); return the tensor and read it outside"
             )
-        if which in ("register_hook", "remove_hook", "resume_backward", "record_function"):
+        if which in ("register_hook", "remove_hook", "resume_backward", "record_function", "checkpoint"):
             self._refuse(
-                "a hook or a custom function (autograd.Function) in a compiled function: its Python would have to run "
-                "in the middle of the program; keep it outside"
+                "a hook, a checkpoint or a custom function (autograd.Function) in a compiled function: its Python "
+                "would have to run in the middle of the program; keep it outside"
             )
         if which == "manual_seed" and command.manual_seed.WhichOneof("set") is None:
             self._refuse("the random generator's state is read in a compiled function; use the session's generator")

@@ -231,6 +231,13 @@ class _Passage:
             yield from self._propagate_hooked(node, hooks, self.pending.pop(node))
 
     def _propagate_hooked(self, node: Node, hooks: Hooks, gradients: list[Any]) -> Generator[Due, Answer, None]:
+        while hooks.again is not None:
+            region = hooks.again
+            yield Due(When.AGAIN, region.ask.number, [])
+            if hooks.again is region:
+                raise EngineError(
+                    Reason.RUNTIME, f"what {node.name} saved was not computed again: its checkpoint did not end"
+                )
         outputs = node.outputs or (True,)
         gradients += [None] * (len(outputs) - len(gradients))
         places = [place for place, output in enumerate(outputs) if output is not None]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gradwire_engine.op import Op, Plan
     from gradwire_engine.tensor import Storage, Tensor
 
-_SEQUENCE = itertools.count()
+SEQUENCE = itertools.count()
 LAST = 1 << 62  # the sequence number of leaves: their gradients are delivered as soon as they are complete
 
 
@@ -142,7 +142,7 @@ class Node:
         self.saved = saved
         self.edges = edges
         self.metas = metas
-        self.seq = next(_SEQUENCE)
+        self.seq = next(SEQUENCE)
         self.freed = False
         self.command = 0  # what it was made by, as the context numbers it
         self.outputs: tuple[Meta | None, ...] | None = None

@@ -81,7 +81,9 @@ class Hooks:
         self.again: Any = None
 
     def __bool__(self) -> bool:
-        return bool(any(self.tensor.values()) or self.before or self.after or self.accumulated or self.formula)
+        return bool(
+            any(self.tensor.values()) or self.before or self.after or self.accumulated or self.formula or self.again
+        )
 
     def add(self, when: When, ask: Ask, index: int = 0) -> None:
         """Hold a hook; `index` tells which output's, for one of kind TENSOR."""

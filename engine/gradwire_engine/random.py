@@ -1,5 +1,6 @@
 """A session's random numbers: one generator per device kind, reproducible from a seed."""
 
+import hashlib
 import json
 from typing import Any
 
@@ -11,20 +12,22 @@ class Generator:
 
     def __init__(self, seed: int | None = None) -> None:
         self._cuda: Any = None
+        self._cuda_seed: int | None = None
         self.manual_seed(np.random.SeedSequence().generate_state(1, np.uint64).item() if seed is None else seed)
 
     def manual_seed(self, seed: int) -> None:
         """Start over from a seed; any int, taken modulo 2**64."""
         self.seed = seed % 2**64
         self._numpy = np.random.Generator(np.random.PCG64(self.seed))
-        self._cuda = None
+        self._cuda = self._cuda_seed = None
 
     def of(self, xp: Any) -> Any:
         """The array module's generator: `random`, `standard_normal`, `integers`, `permutation`."""
         if xp is np:
             return self._numpy
         if self._cuda is None:
-            self._cuda = xp.random.Generator(xp.random.Philox4x3210(seed=self.seed))
+            seed = self.seed if self._cuda_seed is None else self._cuda_seed
+            self._cuda = xp.random.Generator(xp.random.Philox4x3210(seed=seed))
         return self._cuda
 
     def get_state(self) -> bytes:
@@ -40,4 +43,18 @@ class Generator:
         restored.state = held["numpy"]
         self.seed = int(held["seed"])
         self._numpy = np.random.Generator(restored)
-        self._cuda = None
+        self._cuda = self._cuda_seed = None
+
+    def divert(self, state: bytes) -> tuple[Any, int | None]:
+        """Let a GPU's numbers, whose state cannot be told, come from a stream that follows from a state of this one's.
+
+        Answers what `undivert` takes to go back to the stream before.
+        """
+        before = self._cuda, self._cuda_seed
+        digest = hashlib.blake2b(state, digest_size=8).digest()
+        self._cuda, self._cuda_seed = None, int.from_bytes(digest, "little")
+        return before
+
+    def undivert(self, before: tuple[Any, int | None]) -> None:
+        """Go on with the GPU's numbers as before `divert`."""
+        self._cuda, self._cuda_seed = before

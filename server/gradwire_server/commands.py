@@ -25,7 +25,7 @@ from gradwire_engine.device import canonical, selected, to_device
 from gradwire_server.arguments import CALLS, Call, call_of
 from gradwire_server.errors import Refusal
 from gradwire_server.graphs import graph
-from gradwire_server.hooks import pass_through, record, register_hook, remove_hook, resume_backward
+from gradwire_server.hooks import checkpoint, pass_through, record, register_hook, remove_hook, resume_backward
 from gradwire_server.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, travelling
 from gradwire_server.programs import register_program
 from gradwire_server.specs import fill_spec
@@ -393,6 +393,7 @@ HANDLERS: dict[str, Handler] = {
     "remove_hook": remove_hook,
     "resume_backward": resume_backward,
     "record_function": record,
+    "checkpoint": checkpoint,
 }
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire.v1 import hooks_pb2, types_pb2
 from gradwire_engine import Backward, EngineError, Gradients, Tensor
+from gradwire_engine.checkpoints import Moment, Region
 from gradwire_engine.functions import record_function
 from gradwire_engine.hooks import Ask, Due, When, hook_accumulated, hook_tensor, hooks_of
 from gradwire_server.errors import Refusal, refusal_of
@@ -50,6 +51,9 @@ class HookTable:
     def __init__(self) -> None:
         self.asks: weakref.WeakValueDictionary[int, Ask] = weakref.WeakValueDictionary()
         self.suspended: dict[int, Suspended] = {}
+        #: By number: where checkpoints began whose end has not come, and those whose parts may be asked for again.
+        self.moments: dict[int, Moment] = {}
+        self.regions: weakref.WeakValueDictionary[int, Region] = weakref.WeakValueDictionary()
         self._numbers = itertools.count(1)
 
     def suspend(self, waiting: Suspended) -> int:
@@ -72,6 +76,7 @@ class HookTable:
 
     def clear(self) -> None:
         """Give up all that wait."""
+        self.moments.clear()
         while self.suspended:
             self.suspended.popitem()[1].run.steps.close()
 
@@ -215,3 +220,33 @@ def record(
     if answer is not None:
         for tensor_id, item in zip(request.outputs, outputs, strict=True):
             fill_spec(answer.outputs.add(), item, tensor_id)
+
+
+def checkpoint(
+    session: "Session", request: hooks_pb2.CheckpointRequest, answer: hooks_pb2.CheckpointResponse | None
+) -> None:
+    """Mark where a part begins or ends whose nodes keep nothing."""
+    table, number, mark = session.hooks, request.hook, request.mark
+    generator = session.recording.generator
+    region = table.regions.get(number)
+    if mark in (hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN, hooks_pb2.CHECKPOINT_MARK_END_AGAIN) and region is None:
+        raise Refusal("ARGUMENT_VALUE", f"no checkpoint {number} is to be computed again", argument="hook")
+    if mark in (hooks_pb2.CHECKPOINT_MARK_BEGIN, hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN):
+        if number in table.moments or (mark == hooks_pb2.CHECKPOINT_MARK_BEGIN and region is not None):
+            raise Refusal("ARGUMENT_VALUE", f"checkpoint {number} has begun already", argument="hook")
+        if len(table.moments) >= MAX_SUSPENDED:
+            raise Refusal("TENSOR_LIMIT", f"at most {MAX_SUSPENDED} checkpoints are open at once", limit=MAX_SUSPENDED)
+        again = region if mark == hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN else None
+        table.moments[number] = Moment(generator, again, not request.random_goes_on)
+        return
+    if mark not in (hooks_pb2.CHECKPOINT_MARK_END, hooks_pb2.CHECKPOINT_MARK_END_AGAIN):
+        raise Refusal("ARGUMENT_VALUE", f"there is no checkpoint mark {mark}", argument="mark")
+    moment = table.moments.pop(number, None)
+    if moment is None:
+        raise Refusal("ARGUMENT_VALUE", f"checkpoint {number} has not begun", argument="hook")
+    moment.end(again=mark == hooks_pb2.CHECKPOINT_MARK_END_AGAIN)
+    outputs = session.tensors(request.outputs)
+    if mark == hooks_pb2.CHECKPOINT_MARK_END:
+        table.regions[number] = Region(_ask(session, number), moment, outputs)
+    elif outputs and region is not None:
+        region.refill(moment, outputs)

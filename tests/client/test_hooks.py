@@ -205,3 +205,53 @@ def test_a_program_that_comes_to_a_hook_is_refused(deferring: gradwire.Session) 
     handle.remove()
     step(x)
     assert x.grad.tolist() == [8.0, 16.0, 24.0]
+
+
+def test_a_checkpoint_draws_the_same_random_numbers_again(session: gradwire.Session) -> None:
+    x = gradwire.ones(1000, requires_grad=True)
+
+    def drop(x: gradwire.Tensor) -> gradwire.Tensor:
+        return gradwire.nn.functional.dropout(x * 2, 0.5).exp()
+
+    gradwire.manual_seed(3)
+    expected, following = drop(x), gradwire.rand(3).tolist()
+    expected.sum().backward()
+    gradient, x.grad = x.grad, None
+    gradwire.manual_seed(3)
+    y = gradwire.utils.checkpoint.checkpoint(drop, x, use_reentrant=False)
+    assert gradwire.rand(3).tolist() == following
+    then = gradwire.rand(3)
+    gradwire.manual_seed(3)
+    drop(x), gradwire.rand(3)
+    assert gradwire.rand(3).tolist() == then.tolist()
+    state = gradwire.get_rng_state()
+    y.sum().backward()
+    assert y.tolist() == expected.tolist()
+    assert x.grad.tolist() == gradient.tolist()
+    assert gradwire.get_rng_state().tolist() == state.tolist()
+
+
+def test_a_checkpoint_holds_nothing_until_backward(session: gradwire.Session) -> None:
+    x = gradwire.ones(100_000, requires_grad=True)
+    session.sync()
+    held = session.describe().bytes
+
+    def deep(x: gradwire.Tensor) -> gradwire.Tensor:
+        for _ in range(10):
+            x = x.sin()
+        return x
+
+    y = deep(x)
+    plain = session.describe().bytes - held
+    del y
+    y = gradwire.utils.checkpoint.checkpoint(deep, x, use_reentrant=False)
+    gc.collect()
+    assert plain >= 10 * 400_000
+    assert session.describe().bytes - held == 400_000
+    y.sum().backward()
+    x.grad = None
+    del y
+    gc.collect()
+    assert session.describe().bytes == held
+    session.sync()
+    assert not session.hooks

@@ -1,11 +1,25 @@
 from gradwire.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class CheckpointMark(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CHECKPOINT_MARK_UNSPECIFIED: _ClassVar[CheckpointMark]
+    CHECKPOINT_MARK_BEGIN: _ClassVar[CheckpointMark]
+    CHECKPOINT_MARK_END: _ClassVar[CheckpointMark]
+    CHECKPOINT_MARK_BEGIN_AGAIN: _ClassVar[CheckpointMark]
+    CHECKPOINT_MARK_END_AGAIN: _ClassVar[CheckpointMark]
+CHECKPOINT_MARK_UNSPECIFIED: CheckpointMark
+CHECKPOINT_MARK_BEGIN: CheckpointMark
+CHECKPOINT_MARK_END: CheckpointMark
+CHECKPOINT_MARK_BEGIN_AGAIN: CheckpointMark
+CHECKPOINT_MARK_END_AGAIN: CheckpointMark
 
 class RegisterHookRequest(_message.Message):
     __slots__ = ("session_id", "request_id", "hook", "tensor", "node", "kind")
@@ -96,3 +110,23 @@ class RecordFunctionResponse(_message.Message):
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     outputs: _containers.RepeatedCompositeFieldContainer[_types_pb2.TensorSpec]
     def __init__(self, outputs: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ...) -> None: ...
+
+class CheckpointRequest(_message.Message):
+    __slots__ = ("session_id", "request_id", "hook", "mark", "outputs", "random_goes_on")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    HOOK_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    RANDOM_GOES_ON_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    request_id: str
+    hook: int
+    mark: CheckpointMark
+    outputs: _containers.RepeatedScalarFieldContainer[int]
+    random_goes_on: bool
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., hook: _Optional[int] = ..., mark: _Optional[_Union[CheckpointMark, str]] = ..., outputs: _Optional[_Iterable[int]] = ..., random_goes_on: bool = ...) -> None: ...
+
+class CheckpointResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

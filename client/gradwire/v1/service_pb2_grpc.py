@@ -178,6 +178,11 @@ class AutogradServiceStub(object):
                 request_serializer=gradwire_dot_v1_dot_hooks__pb2.RecordFunctionRequest.SerializeToString,
                 response_deserializer=gradwire_dot_v1_dot_hooks__pb2.RecordFunctionResponse.FromString,
                 _registered_method=True)
+        self.Checkpoint = channel.unary_unary(
+                '/gradwire.v1.AutogradService/Checkpoint',
+                request_serializer=gradwire_dot_v1_dot_hooks__pb2.CheckpointRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_hooks__pb2.CheckpointResponse.FromString,
+                _registered_method=True)
         self.Cancel = channel.unary_unary(
                 '/gradwire.v1.AutogradService/Cancel',
                 request_serializer=gradwire_dot_v1_dot_service__pb2.CancelRequest.SerializeToString,
@@ -412,6 +417,13 @@ class AutogradServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Checkpoint(self, request, context):
+        """Marks a part of the graph that is computed again in backward rather than kept.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Cancel(self, request, context):
         """Stops what a session is computing.
         """
@@ -589,6 +601,11 @@ def add_AutogradServiceServicer_to_server(servicer, server):
                     servicer.RecordFunction,
                     request_deserializer=gradwire_dot_v1_dot_hooks__pb2.RecordFunctionRequest.FromString,
                     response_serializer=gradwire_dot_v1_dot_hooks__pb2.RecordFunctionResponse.SerializeToString,
+            ),
+            'Checkpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.Checkpoint,
+                    request_deserializer=gradwire_dot_v1_dot_hooks__pb2.CheckpointRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_hooks__pb2.CheckpointResponse.SerializeToString,
             ),
             'Cancel': grpc.unary_unary_rpc_method_handler(
                     servicer.Cancel,
@@ -1373,6 +1390,33 @@ class AutogradService(object):
             '/gradwire.v1.AutogradService/RecordFunction',
             gradwire_dot_v1_dot_hooks__pb2.RecordFunctionRequest.SerializeToString,
             gradwire_dot_v1_dot_hooks__pb2.RecordFunctionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Checkpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/Checkpoint',
+            gradwire_dot_v1_dot_hooks__pb2.CheckpointRequest.SerializeToString,
+            gradwire_dot_v1_dot_hooks__pb2.CheckpointResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,117 @@
+"""Computing a part of a graph again in backward, instead of keeping what it saved (torch.utils.checkpoint).
+
+The server lets go of what the part's nodes saved. When backward comes there it asks, the function is called again, and
+its commands make the same values again on the server, with the random numbers of the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from gradwire import _commands
+from gradwire._handle import Handle
+from gradwire._modes import enable_grad, is_grad_enabled
+from gradwire._running import Asked
+from gradwire._session import Session
+from gradwire._sessions import current_session
+from gradwire._wire import Value
+from gradwire.v1 import hooks_pb2, service_pb2
+
+__all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn"]
+
+_Context = AbstractContextManager[Any]
+
+
+def noop_context_fn() -> tuple[_Context, _Context]:
+    """No contexts, neither for the forward nor for computing it again."""
+    return nullcontext(), nullcontext()
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], tuple[_Context, _Context]] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    preserve_rng_state: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """`function(*args, **kwargs)`, which is called again in backward rather than keeping what backward needs.
+
+    It works as PyTorch's with `use_reentrant=False`, whatever `use_reentrant` says. `context_fn` makes a context for
+    each of the two calls. Raises RuntimeError in backward if the second call does not make the same nodes.
+    """
+    first, again = context_fn()
+    if not is_grad_enabled():
+        with first:
+            return function(*args, **kwargs)
+    session = next((each._session for each in _handles((args, kwargs))), None) or current_session()
+    number = next(session.ids)
+
+    def call(context: _Context, begin: int, end: int) -> Any:
+        outputs: list[Handle] = []
+        _mark(session, number, begin, (), preserve_rng_state)
+        try:
+            with context:
+                result = function(*args, **kwargs)
+            outputs = [each for each in _handles(result) if each._session is session]
+        finally:
+            _mark(session, number, end, outputs, preserve_rng_state)
+        return result
+
+    def run(asked: Asked) -> None:
+        with enable_grad():
+            call(again, hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN, hooks_pb2.CHECKPOINT_MARK_END_AGAIN)
+
+    session.hooks[number] = run
+    try:
+        return call(first, hooks_pb2.CHECKPOINT_MARK_BEGIN, hooks_pb2.CHECKPOINT_MARK_END)
+    except BaseException:
+        session.hooks.pop(number, None)
+        raise
+
+
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
+    """Call functions, or a Sequential's modules, in a row; each of so many segments but the last is a checkpoint."""
+    steps = list(functions.children()) if hasattr(functions, "children") else list(functions)
+    size = len(steps) // segments
+
+    def run(part: Sequence[Any], value: Any) -> Any:
+        for step in part:
+            value = step(value)
+        return value
+
+    for place in range(segments - 1):
+        part = steps[place * size : (place + 1) * size]
+        input = checkpoint(run, part, input, use_reentrant=use_reentrant, **kwargs)
+    return run(steps[(segments - 1) * size :], input)
+
+
+def _handles(value: Any) -> Iterator[Handle]:
+    """The tensors in a value, in tuples, lists and dictionaries."""
+    if isinstance(value, Handle):
+        yield value
+    elif isinstance(value, (tuple, list, dict)):
+        parts: Iterable[Any] = value.values() if isinstance(value, dict) else value
+        for each in parts:
+            yield from _handles(each)
+
+
+def _mark(session: Session, number: int, mark: Any, outputs: Sequence[Handle], keeps_random: bool) -> None:
+    """Tell the server where the part begins or ends."""
+
+    def build(values: Sequence[Value]) -> service_pb2.Command:
+        hook, *ids = [int(value) for value in values]
+        request = hooks_pb2.CheckpointRequest(hook=hook, mark=mark, outputs=ids, random_goes_on=not keeps_random)
+        return service_pb2.Command(checkpoint=request)
+
+    values = [number, *[each._id for each in outputs]]
+    if mark in (hooks_pb2.CHECKPOINT_MARK_BEGIN, hooks_pb2.CHECKPOINT_MARK_END):
+        _commands.run(session, "checkpoint", (mark, len(outputs), keeps_random), values, build)
+    else:
+        session.wait(build(values))
