@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf import message_factory
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
@@ -88,11 +89,7 @@ def request_of(name: str, session_id: str) -> bytes:
     if name == "Share":
         download = s.DownloadRequest(session_id=session_id, transfer_id="t")
         return s.ShareRequest(session_id=session_id, nonce="nonce123", download=download).SerializeToString()
-    message = getattr(s, f"{name}Request", None) or getattr(c, f"{name}Request", None)
-    if message is None:
-        from gradwire.v1 import programs_pb2
-
-        message = getattr(programs_pb2, f"{name}Request")
+    message = message_factory.GetMessageClass(SERVICE.methods_by_name[name].input_type)
     return message(session_id=session_id).SerializeToString()
 
 
