@@ -23,6 +23,7 @@ import grpc
 
 from gradwire import _wire
 from gradwire._errors import GradwireError, make_error
+from gradwire._shield import shielded
 from gradwire._status import error_of_status
 from gradwire.v1 import errors_pb2 as pb
 from gradwire.v1 import service_pb2
@@ -105,7 +106,7 @@ class _LowerCall:
         return self._sending
 
     def send(self, message: bytes) -> None:
-        with self._lock:
+        with shielded(), self._lock:
             if self._sending:
                 self._out.append(message)
             else:
@@ -113,21 +114,25 @@ class _LowerCall:
 
     def expect(self) -> None:
         if not self._receiving:
-            with self._lock:
+            with shielded(), self._lock:
                 self._receiving = self._start(cygrpc.ReceiveMessageOperation(0))
 
     def take_event(self) -> None:
-        try:  # grpc gives the call up when Ctrl-C falls into this
-            event = self._call.next_event()
+        try:
+            # Ctrl-C cancels the call, which ends the wait: raised inside, it might leave a lock of grpc's taken.
+            with shielded(self._wake):
+                event = self._call.next_event()
+                with self._lock:
+                    self._pending -= 1
+                    for operation in event.batch_operations:
+                        self._ended(operation)
+        except KeyboardInterrupt:
+            raise
         except BaseException:
             with self._lock:
                 self._pending = 0
                 self.status = self.status or (grpc.StatusCode.CANCELLED, "the wait was interrupted", ())
             raise
-        with self._lock:
-            self._pending -= 1
-            for operation in event.batch_operations:
-                self._ended(operation)
 
     def _start(self, operation: Any) -> bool:
         started = self.status is None and self._call.operate((operation,), None)
@@ -153,7 +158,12 @@ class _LowerCall:
         return not self._pending
 
     def cancel(self) -> None:
-        self._call.cancel(grpc.StatusCode.CANCELLED.value[0], "given up")
+        with shielded():
+            self._call.cancel(grpc.StatusCode.CANCELLED.value[0], "given up")
+
+    def _wake(self) -> None:
+        with contextlib.suppress(ValueError):  # it has ended
+            self.cancel()
 
     def drain(self) -> None:
         while not self.over:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # The module below `signal`, which would turn every number into an enum: that costs ten times as much.
 from _signal import getsignal, signal  # type: ignore[import-not-found]
+from collections.abc import Callable
 from signal import SIGINT
 from threading import get_ident, main_thread
 from types import FrameType
@@ -11,9 +12,12 @@ from typing import Any
 
 
 class shielded:
-    """Hold back SIGINT's handler while the block runs. Only the main thread ever runs one."""
+    """Hold back SIGINT's handler while the block runs; `wake` is called at once. Only the main thread ever runs one."""
 
-    __slots__ = ("_arrived", "_handler")
+    __slots__ = ("_arrived", "_handler", "_wake")
+
+    def __init__(self, wake: Callable[[], None] | None = None) -> None:
+        self._wake = wake
 
     def __enter__(self) -> None:
         handler: Any = getsignal(SIGINT) if get_ident() == main_thread().ident else None
@@ -24,6 +28,8 @@ class shielded:
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
         self._arrived.append((number, frame))
+        if self._wake is not None:
+            self._wake()
 
     def __exit__(self, *exc: object) -> None:
         if self._handler is not None:

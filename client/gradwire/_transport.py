@@ -20,6 +20,7 @@ from google.protobuf.message import Message
 from gradwire._credentials import Credentials
 from gradwire._errors import GradwireError, make_error
 from gradwire._link import Link
+from gradwire._shield import shielded
 from gradwire._status import error_of_call
 from gradwire._version import __version__
 from gradwire.v1 import errors_pb2
@@ -74,7 +75,9 @@ class Transport:
         for wait in (*(_RETRY_WAITS if waits is None else waits), None):
             try:
                 # A future's wait, other than a plain call's, lets Ctrl-C through at once.
-                result: _M = method.future(request, timeout=timeout, metadata=self._metadata).result()
+                with shielded():  # inside, Ctrl-C might leave a lock of grpc's taken
+                    future = method.future(request, timeout=timeout, metadata=self._metadata)
+                result: _M = future.result()
             except grpc.RpcError as error:
                 self._refuse_unless_retriable(error, wait)
             except (grpc.FutureCancelledError, ValueError):  # ValueError: another thread has just closed the channel
@@ -93,7 +96,7 @@ class Transport:
         """A unary call whose answer nobody waits for; nor is it an error if it does not arrive."""
         call = self._channel.unary_unary
         method: Any = call(_SERVICE + name, request_serializer=type(request).SerializeToString)
-        with contextlib.suppress(ValueError):  # another thread has closed the channel
+        with contextlib.suppress(ValueError), shielded():  # another thread has closed the channel
             self._told.append(method.future(request, timeout=30.0, metadata=self._metadata))
 
     def open_link(self) -> Link:
@@ -101,7 +104,8 @@ class Transport:
         if self._link is not None:
             self._link.drop()
         try:
-            self._link = Link(self._channel, self.address, self._metadata)
+            with shielded():
+                self._link = Link(self._channel, self.address, self._metadata)
         except ValueError:  # another thread has closed the channel
             raise self.closed_error() from None
         return self._link
@@ -111,7 +115,8 @@ class Transport:
         method = getattr(self._channel, kind)(_SERVICE + name)
         try:
             start = method.future if kind == "stream_unary" else method
-            return start(request, metadata=self._metadata)
+            with shielded():
+                return start(request, metadata=self._metadata)
         except ValueError:  # another thread has closed the channel
             raise self.closed_error() from None
 
