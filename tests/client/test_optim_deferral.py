@@ -61,3 +61,27 @@ def test_a_scheduled_learning_rate_waits_for_nothing(deferring, monkeypatch):
         optimizer.zero_grad()
     assert counts == []
     assert w.tolist() == pytest.approx([1 - sum(1 / (step + 2) for step in range(5))] * 3)
+
+
+@pytest.mark.filterwarnings("ignore:compile")
+@pytest.mark.parametrize("text", [text for text in OPTIMIZERS if not text.startswith(("SGD", "Adam(", "AdamW"))])
+def test_a_compiled_step_goes_the_same_way(text, deferring):
+    ends = []
+    for compiled in (False, True):
+        w = gw.tensor([1.0, -2.0, 0.5], dtype=gw.float64, requires_grad=True)
+        optimizer = eval(text, {**vars(gw.optim), "params": [w]})
+        scheduler = gw.optim.lr_scheduler.ExponentialLR(optimizer, 0.97)
+
+        def step(w=w, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = (w**4).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = gw.compile(step) if compiled else step
+        for _ in range(12):
+            run()
+            scheduler.step()
+        ends.append([*w.tolist(), optimizer.state_dict()["state"][0]["step"].item()])
+    assert ends[1] == pytest.approx(ends[0], rel=1e-12)

@@ -242,25 +242,21 @@ class RAdam(_Moments):
                 step = state["step"] + ahead
                 return float(-float(group["lr"]) / (1 - beta1**step) * _rectification(beta2, step)[0])
 
-            # A step divides by sqrt(v) + eps, or by 1: by a * (sqrt(v) + eps) + b, so that every step has the same ops.
+            def share(ahead: int, state: dict[str, Any] = state) -> float:
+                return _rectification(beta2, state["step"] + ahead)[1]
+
+            # A step divides by sqrt(v) + eps or by 1, which is its power 1 or 0: so every step has the same ops.
             mean, square = self._moved(state, grad, group["betas"])
-            divisor = square.sqrt().add_(group["eps"])
-            for which in (1, 2):
-
-                def share(ahead: int, state: dict[str, Any] = state, which: int = which) -> float:
-                    return _rectification(beta2, state["step"] + ahead)[which]
-
-                number = varying(param, (which, kind), share)
-                divisor = divisor.mul_(number) if which == 1 else divisor.add_(number)
+            divisor = square.sqrt().add_(group["eps"]).pow(varying(param, ("share", kind), share))
             param.addcdiv_(mean, divisor, value=varying(param, ("size", kind), size))
 
 
-def _rectification(beta2: float, step: int) -> tuple[float, float, float]:
-    """RAdam's factor for a step, and a and b of its divisor a * (sqrt(v) + eps) + b."""
+def _rectification(beta2: float, step: int) -> tuple[float, float]:
+    """RAdam's factor for a step, and the power of sqrt(v) + eps that it divides by."""
     longest = 2 / (1 - beta2) - 1
     left = 1 - beta2**step
     length = longest - 2 * step * beta2**step / left
     if length <= 5:
-        return 1.0, 0.0, 1.0
+        return 1.0, 0.0
     rectified = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
-    return float(rectified**0.5 * left**0.5), 1.0, 0.0
+    return float(rectified**0.5 * left**0.5), 1.0
