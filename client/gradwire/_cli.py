@@ -17,8 +17,9 @@ from gradwire._version import __version__
 
 _GROUP = "gradwire.commands"
 _MODULES = (
-    "", "autograd", "autograd.anomaly_mode", "autograd.functional", "autograd.grad_mode", "cuda", "fft", "linalg", "nn",
-    "nn.functional", "nn.init", "nn.parameter", "nn.modules", "nn.utils", "optim", "optim.lr_scheduler", "special",
+    "", "autograd", "autograd.anomaly_mode", "autograd.function", "autograd.functional", "autograd.grad_mode", "cuda",
+    "fft", "linalg", "nn", "nn.functional", "nn.init", "nn.parameter", "nn.modules", "nn.utils", "optim",
+    "optim.lr_scheduler", "special", "utils", "utils.checkpoint", "utils.hooks",
 )  # fmt: skip
 
 

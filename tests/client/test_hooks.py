@@ -9,6 +9,7 @@ import pytest
 
 import gradwire
 from gradwire.v1 import commands_pb2, service_pb2
+from tests.client.faulty_proxy import FaultyProxy
 
 
 def _leaf(session: gradwire.Session) -> gradwire.Tensor:
@@ -255,3 +256,43 @@ def test_a_checkpoint_holds_nothing_until_backward(session: gradwire.Session) ->
     assert session.describe().bytes == held
     session.sync()
     assert not session.hooks
+
+
+def test_hooks_run_once_each_though_the_connection_is_cut(server_address: str) -> None:
+    between = FaultyProxy(server_address, 5)
+    session = gradwire.connect(between.address)
+    try:
+        x = _leaf(session)
+        seen = []
+
+        def hook(g: gradwire.Tensor) -> gradwire.Tensor:
+            between.cut_all()
+            seen.append(g.tolist())
+            between.cut_all()
+            return g * 2
+
+        x.register_hook(hook)
+        x.register_post_accumulate_grad_hook(lambda p: between.cut_all())
+        for _ in range(5):
+            (x * x).sum().backward()
+        assert seen == [[2.0, 4.0, 6.0]] * 5
+        assert x.grad.tolist() == [20.0, 40.0, 60.0]
+    finally:
+        session.close()
+        between.stop()
+    assert between.connections > 5  # each cut was met with another connection
+
+
+def test_ctrl_c_in_a_hook_ends_the_backward_alone(session: gradwire.Session) -> None:
+    x = _leaf(session)
+
+    def hook(g: gradwire.Tensor) -> None:
+        raise KeyboardInterrupt
+
+    handle = x.register_hook(hook)
+    with pytest.raises(KeyboardInterrupt):
+        (x * x).sum().backward()
+    assert x.grad is None
+    handle.remove()
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0, 6.0]

@@ -1,0 +1,78 @@
+"""Hooks as any client meets them: over unary calls, and what is refused."""
+
+import grpc
+import pytest
+
+from gradwire.v1 import commands_pb2, hooks_pb2, types_pb2
+from tests.server.harness import Id, Remote, running
+
+
+def _hooked(session: Remote) -> tuple[int, int]:
+    """A leaf with a hook of number 77, and a sum that depends on it."""
+    leaf = session.create([1.0, 2.0], requires_grad=True)
+    total = session.op("sum", Id(session.op("mul", Id(leaf), Id(leaf)).id)).id
+    session.stub.RegisterHook(
+        hooks_pb2.RegisterHookRequest(session_id=session.id, hook=77, tensor=leaf, kind=types_pb2.HOOK_KIND_TENSOR)
+    )
+    return leaf, total
+
+
+def test_a_hook_is_answered_over_unary_calls():
+    with running() as server:
+        session = server.open()
+        leaf, total = _hooked(session)
+        answer = session.stub.Backward(
+            commands_pb2.BackwardRequest(session_id=session.id, tensors=[total], answers_hooks=True)
+        )
+        assert (answer.due.hook, answer.due.kind) == (77, types_pb2.HOOK_KIND_TENSOR)
+        doubled = session.op("mul", Id(answer.due.gradients[0].id), 2.0).id
+        done = session.stub.ResumeBackward(
+            hooks_pb2.ResumeBackwardRequest(
+                session_id=session.id, backward=answer.due.backward, replaces=True, gradients=[doubled]
+            )
+        )
+        assert list(done.accumulated) == [leaf]
+        assert session.grad(leaf).tolist() == [4.0, 8.0]
+
+
+def test_a_client_that_answers_no_hooks_is_refused():
+    with running() as server:
+        session = server.open()
+        _, total = _hooked(session)
+        with pytest.raises(grpc.RpcError) as refused:
+            session.stub.Backward(commands_pb2.BackwardRequest(session_id=session.id, tensors=[total]))
+        assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_backward_that_is_given_up_is_gone():
+    with running() as server:
+        session = server.open()
+        leaf, total = _hooked(session)
+        answer = session.stub.Backward(
+            commands_pb2.BackwardRequest(session_id=session.id, tensors=[total], answers_hooks=True)
+        )
+        resume = hooks_pb2.ResumeBackwardRequest(session_id=session.id, backward=answer.due.backward, abandon=True)
+        session.stub.ResumeBackward(resume)
+        resume.abandon = False
+        with pytest.raises(grpc.RpcError, match="no backward"):
+            session.stub.ResumeBackward(resume)
+        assert session.grad(leaf) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "phrase"),
+    [
+        ({"hook": 0}, "no number for a new hook"),
+        ({"hook": 77}, "no number for a new hook"),
+        ({"kind": 0}, "no kind of hook"),
+        ({"tensor": 999}, "no tensor 999"),
+        ({"kind": types_pb2.HOOK_KIND_AFTER, "node": 123}, "no node 123"),
+    ],
+)
+def test_a_hook_that_makes_no_sense_is_refused(fields, phrase):
+    with running() as server:
+        session = server.open()
+        leaf, _ = _hooked(session)
+        given = {"hook": 78, "tensor": leaf, "kind": types_pb2.HOOK_KIND_TENSOR, **fields}
+        with pytest.raises(grpc.RpcError, match=phrase):
+            session.stub.RegisterHook(hooks_pb2.RegisterHookRequest(session_id=session.id, **given))
