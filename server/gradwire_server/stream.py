@@ -28,6 +28,8 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 # Batches with the backend at once: enough that it never waits for the front.
 _MOST_AT_ONCE = 16
 _LEAST_WINDOW = 16 * MIB
+# Who opens a stream must say soon whose it is.
+_ATTACH_SECONDS = 30.0
 _BATCH_IN = service_pb2.StreamRequest.BATCH_FIELD_NUMBER
 _BATCH_OUT = service_pb2.StreamResponse.BATCH_FIELD_NUMBER
 _BATCHES = service_pb2.StreamResponse.BATCHES_FIELD_NUMBER
@@ -97,7 +99,10 @@ class Stream:
             self._ended.set_exception(error)
 
     async def _attach(self) -> None:
-        raw = await self.context.read()
+        try:
+            raw = await asyncio.wait_for(self.context.read(), _ATTACH_SECONDS)
+        except asyncio.TimeoutError:
+            raise Refusal("DEADLINE_EXCEEDED", f"a stream must attach within {_ATTACH_SECONDS} s") from None
         message = None
         if raw is not grpc.aio.EOF and len(raw) <= _SMALL:
             with suppress(DecodeError):

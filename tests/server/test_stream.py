@@ -12,6 +12,7 @@ import pytest
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2
 from gradwire_server import batch, commands
+from gradwire_server import stream as stream_module
 from tests.server.harness import Id, Remote, Running, array_of, command, op, payload, refusal, refused, running
 
 BACKENDS = [0, 2]
@@ -84,6 +85,14 @@ def test_batches_are_answered_in_their_order_though_sent_at_once(stream: Streami
         answer = stream.answer()
         assert answer.applied_seq == 2 * turn + 3
         assert values(answer.results[1]) == [turn + 1.0]
+
+
+def test_a_stream_that_never_attaches_is_ended(session: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_module, "_ATTACH_SECONDS", 0.05)
+    requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    told = refused(session.stub.Stream, iter(requests.get, None))
+    requests.put(None)
+    assert told[:2] == ("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
 
 
 @pytest.mark.parametrize("joined", [False, True])
