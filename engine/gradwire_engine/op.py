@@ -542,7 +542,7 @@ class Op(Signature):
                     common = dtype
                 elif dtype is not common:
                     return False
-            elif common is None or type(value) is not float:
+            elif common is None or not isinstance(value, float):
                 return False
         return common is not None
 
@@ -742,9 +742,10 @@ def _fits_into(target: Array, arrays: tuple[Any, ...], places: tuple[int, ...]) 
         return False
     for place in places:
         value = arrays[place]
-        if type(value) is float:
+        if isinstance(value, float):
             continue
-        if getattr(value, "dtype", None) != dtype or len(value.shape) > len(shape):
+        # A number has no dtype, and None would pass for float64.
+        if not hasattr(value, "dtype") or value.dtype != dtype or len(value.shape) > len(shape):
             return False
         if value.shape != shape and any(
             n not in (1, m) for n, m in zip(reversed(value.shape), reversed(shape), strict=False)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import gradwire
 import gradwire.nn.functional as F
 from gradwire import nn, optim
+from gradwire._recorder import varying
 from tests.server.harness import running
 
 
@@ -220,6 +221,20 @@ def test_a_changed_learning_rate_needs_no_new_recording(session):
         step()
     assert weight.tolist() == [1 - 0.5 - 0.5 - 0.25 - 0.125 - 0.0625] * 3
     assert runs_of(step) == 2  # with and without a gradient to clear
+
+
+@pytest.mark.parametrize("dtype", [gradwire.float32, gradwire.float64])
+def test_numbers_that_vary_change_captured_tensors_in_place(session, dtype):
+    weight = gradwire.ones(3, dtype=dtype)
+
+    @gradwire.compile
+    def step():
+        weight.mul_(varying(weight, "factor", lambda ahead: 2.0))
+        weight.add_(varying(weight, "term", lambda ahead: 1.0))
+
+    for _ in range(4):
+        step()
+    assert weight.tolist() == [31.0] * 3
 
 
 def test_steps_of_adam_are_counted(session):

@@ -40,6 +40,14 @@ def test_every_shape_comes_back_as_it_went(session: Remote, shape: tuple[int, ..
     assert session.read(session.create(values)).shape == shape
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_whole_number_changes_a_float_tensor_in_place(session: Remote, dtype: str) -> None:
+    x = session.create([1.0, 2.0], dtype=dtype)
+    session.op("mul_", Id(x), 3)
+    session.op("add_", Id(x), True)
+    assert session.read(x).tolist() == [4.0, 7.0]
+
+
 def test_ids_the_server_chooses_are_above_the_clients(session: Remote) -> None:
     made = session.stub.Create(commands_pb2.CreateRequest(session_id=session.id, payload=payload(np.zeros(2))))
     other = session.op("add", Id(made.tensor.id), 1.0)
