@@ -51,6 +51,7 @@ def _homes(home):
     return ours, theirs
 
 
+@pytest.mark.usefixtures("session")
 def test_a_name_that_is_not_here_names_the_nearest():
     with pytest.raises(
         NotImplementedError, match=r"PyTorch's op .* not supported here.*Did you mean: .*histc"

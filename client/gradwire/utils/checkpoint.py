@@ -36,13 +36,15 @@ def checkpoint(
     context_fn: Callable[[], tuple[_Context, _Context]] = noop_context_fn,
     determinism_check: str = "default",
     debug: bool = False,
+    early_stop: bool = True,
     preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:
     """`function(*args, **kwargs)`, which is called again in backward rather than keeping what backward needs.
 
-    It works as PyTorch's with `use_reentrant=False`, whatever `use_reentrant` says. `context_fn` makes a context for
-    each of the two calls. Raises RuntimeError in backward if the second call does not make the same nodes.
+    It works as PyTorch's with `use_reentrant=False`, whatever `use_reentrant` says, and never stops early. `context_fn`
+    makes a context for each of the two calls. Raises RuntimeError in backward if the second call does not make the same
+    nodes.
     """
     first, again = context_fn()
     if not is_grad_enabled():
