@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from gradwire_engine import dtypes
-from gradwire_engine.context import CURRENT, Context, grad_mode
+from gradwire_engine.context import CURRENT, grad_mode
 from gradwire_engine.device import module_for, module_of
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import AccumulateGrad, Edge, Fit, FunctionNode, Meta, Node, Saved
@@ -188,9 +188,11 @@ class _Passage:
         heapq.heapify(ready)
         tie = len(ready)
         context = CURRENT.get()
+        cancelled = context.cancelled
         while ready:
             _, _, node = heapq.heappop(ready)
-            _check_cancelled(context)
+            if cancelled is not None and cancelled():
+                _refuse_cancelled()
             hooks = node.hooks if type(node) is Node else hooks_on(node)
             if hooks is not None:
                 yield from self._pass_hooked(node, hooks, wanted, needed)
@@ -625,9 +627,8 @@ def _as_tensor(gradient: Any) -> Tensor | None:
     return Tensor(module_for("cpu").asarray(gradient) if not hasattr(gradient, "flags") else gradient)
 
 
-def _check_cancelled(context: Context) -> None:
-    if context.cancelled is not None and context.cancelled():
-        raise EngineError(Reason.CANCELLED, "backward was cancelled; no gradient has changed")
+def _refuse_cancelled() -> None:
+    raise EngineError(Reason.CANCELLED, "backward was cancelled; no gradient has changed")
 
 
 def _refuse_nan(node: Node, slot: int, result: Any) -> None:

@@ -158,6 +158,7 @@ class Op(Signature):
         self.node_name = node or "".join(part.capitalize() for part in self.name.split("_")) + "Backward0"
         self.tensor_places = tuple(i for i, param in enumerate(self.params) if param.kind in TENSOR_KINDS)
         self.list_place = next((i for i, param in enumerate(self.params) if param.kind is Kind.TENSORS), -1)
+        self.flows_plainly = differentiable_outputs != ()  # gradients flow if the dtype is a real float's
         self.few_places = self.tensor_places if self.list_place < 0 else ()
         self.formulas: dict[str, tuple[Formula, tuple[str, ...]]] = {}
         self.tensor_bits = tuple((1 << number, place) for number, place in enumerate(self.tensor_places))
@@ -318,7 +319,7 @@ class Op(Signature):
         """The forward on Tensors, recorded if it must be. `args` is complete (see `bind`)."""
         arrays = list(args)
         track = False
-        several = -1
+        several, most = -1, 1
         context = CURRENT.get()
         for place in self.tensor_places:
             value = args[place]
@@ -327,7 +328,8 @@ class Op(Signature):
                 view = value.view
                 if view is not None and view.seen != value.storage.history:
                     self._look_again(value, context)
-                arrays[place] = value.array
+                array = arrays[place] = value.array
+                most *= array.size
                 track = track or value.requires_grad
             elif place == self.list_place:
                 several += len(value)
@@ -343,7 +345,7 @@ class Op(Signature):
                 account.admit(1)
             if self.sizes is not None:
                 _admit(account, self.sizes, arrays)
-            elif several >= 0 and (self.promotes or self.has_in_place) and not self.view:
+            elif (most > _SMALL or self.list_place >= 0) and (self.promotes or self.has_in_place) and not self.view:
                 _admit_broadcast(account, arrays, self.tensor_places)
         if several < 0 and self.needs_tensor:
             self._refuse("received an invalid combination of arguments: one must be a tensor, not all numbers")
@@ -352,7 +354,7 @@ class Op(Signature):
         if type(result) is tuple or type(result) is list:
             return self._wrap_many(args, result, track, context)
         made = self._wrap(args, result, context)
-        if track and self._flows(made.array.dtype):
+        if track and ((made.array.dtype is _FLOAT32 and self.flows_plainly) or self._flows(made.array.dtype)):
             node = made.node = self.record(args, (made,))
             node.command = context.command.number
             made.requires_grad = True
@@ -649,6 +651,7 @@ class Composite(Signature):
 # Products of sizes up to this are not worth a closer look.
 _SMALL = 1 << 20
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))
+_FLOAT32 = dtypes.float32
 
 
 @overload
