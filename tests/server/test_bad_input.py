@@ -67,6 +67,7 @@ REQUESTS: dict[str, Any] = {
     "RemoveHook": hooks_pb2.RemoveHookRequest(),
     "ResumeBackward": hooks_pb2.ResumeBackwardRequest(),
     "RecordFunction": hooks_pb2.RecordFunctionRequest(),
+    "Checkpoint": hooks_pb2.CheckpointRequest(),
 }
 
 

@@ -19,6 +19,7 @@ from gradwire_engine.ops.basic import conj, neg, real
 from gradwire_engine.ops.compare import eq
 from gradwire_engine.ops.fill import where, zeros
 from gradwire_engine.ops.precision import through_float32
+from gradwire_engine.refusals import check_writable
 
 # Magnitudes and signs.
 
@@ -29,6 +30,16 @@ def abs(xp: Any, input: Array) -> Array:
     if input.dtype == dtypes.bool_:
         raise EngineError(Reason.NOT_SUPPORTED, "\"abs_cpu\" not implemented for 'Bool'")
     return xp.abs(input)
+
+
+def _abs_into(xp: Any, input: Array) -> None:
+    if dtypes.category(input.dtype) == dtypes.COMPLEX:
+        raise EngineError(Reason.RUNTIME, "In-place abs is not supported for complex tensors.", op="abs_")
+    check_writable(input)
+    input[...] = abs(input)
+
+
+abs.into(_abs_into, always=True)
 
 
 @op(in_place=True)
