@@ -19,7 +19,8 @@ from gradwire_engine.context import CURRENT, Context
 from gradwire_engine.device import CPU, module_for
 from gradwire_engine.dtypes import name_of
 from gradwire_engine.op import Op
-from gradwire_engine.plan import NotPlannable, Plan
+from gradwire_engine.plan import Plan
+from gradwire_engine.schedule import NotPlannable
 from gradwire_engine.tracing import Num, Tracer
 from gradwire_server import commands
 from gradwire_server.errors import Refusal, refusal_of

@@ -1,0 +1,264 @@
+"""Schedules: what a traced run does, as instructions that make no more than is used.
+
+Each instruction gets a kernel where there is one (kernels.py). What only hands a gradient on is dropped, scaled updates
+and losses are joined with what feeds them, and of each register it is known whose memory it may share and when that
+dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import kernels
+from gradwire_engine.graph import Node
+from gradwire_engine.kernels import CrossEntropy, Kernel
+from gradwire_engine.tensor import Tensor
+from gradwire_engine.tracing import Instr, NumRef, Ref, Tracer
+
+#: When what outlives the run dies.
+NEVER = 1 << 60
+
+
+class NotPlannable(Exception):
+    """The run has results that a plan does not make. The message says which."""
+
+
+class Schedule:
+    """The instructions of a run, what they leave behind, and how long each register's memory is used."""
+
+    def __init__(self, tracer: Tracer, outputs: Sequence[Tensor]) -> None:
+        """Raises NotPlannable."""
+        if tracer.failed is not None:
+            raise NotPlannable(tracer.failed)
+        self.regs = tracer.regs
+        self.input_regs = tracer.input_regs
+        self.entry = tracer.entry
+        self.instrs = tracer.instrs
+        self.changes = {
+            place: tracer.changes[number] for place, number in enumerate(self.input_regs) if number in tracer.changes
+        }
+        self.grad_changes = {place: tracer.changes.get(number, 0) for place, number in self.entry.items()}
+        self.finals = self._find_finals(tracer)
+        self.outputs = [self._output(tracer, tensor, outputs) for tensor in outputs]
+        self._merge_scaled_updates()
+        self._alias()
+        self.kernels: list[Kernel | None] = [kernels.choose(instr, self.regs) for instr in self.instrs]
+        self._fuse_losses()
+        self.roots = self._find_roots()
+        self._own()
+        used = {number for instr in self.instrs for number in instr.reads()}
+        #: Of inputs whose gradient is looked at before it is replaced: its register.
+        self.looked_at = {place: number for place, number in self.entry.items() if number in used}
+        self.last = self._find_deaths()
+
+    # What the run leaves behind.
+
+    def _find_finals(self, tracer: Tracer) -> dict[int, int | None]:
+        """Of inputs whose gradient changes: its register afterwards, or None."""
+        found: dict[int, int | None] = {}
+        for place, tensor in enumerate(tracer.inputs):
+            if id(tensor) in tracer.grads and any(tensor is other for other in tracer.inputs[:place]) is False:
+                found[place] = tracer.grads[id(tensor)]
+        return found
+
+    def _output(self, tracer: Tracer, tensor: Tensor, outputs: Sequence[Tensor]) -> tuple[str, int, Any]:
+        for place, given in enumerate(tracer.inputs):
+            if given is tensor:
+                return ("input", place, None)
+            if given.grad is tensor:
+                return ("grad", place, None)
+        number = tracer.register_of(tensor)
+        if number is None or tensor.view is not None or tensor.grad is not None:
+            raise NotPlannable("an output is a view or has a gradient")
+        if self.regs[number].roots & {*self.input_regs, *self.entry.values()}:
+            raise NotPlannable("an output shares an input's memory")
+        if tensor.node is not None and not _is_spent(tensor.node):
+            raise NotPlannable("an output has a graph that backward has not passed")
+        which = next(place for place, other in enumerate(outputs) if other is tensor)
+        return ("array", number, (which, tensor.requires_grad, tensor.node and _Spent(tensor.node)))
+
+    # Rewriting.
+
+    def _replace(self, old: int, new: int) -> None:
+        for instr in self.instrs:
+            if old in instr.reads():
+                instr.args = _substituted(instr.args, old, new)
+        self.outputs = [
+            (kind, new if kind == "array" and number == old else number, more) for kind, number, more in self.outputs
+        ]
+        self.finals = {place: new if number == old else number for place, number in self.finals.items()}
+
+    def _uses(self, number: int) -> int:
+        kept = sum(kind == "array" and other == number for kind, other, _ in self.outputs)
+        return kept + sum(instr.reads().count(number) for instr in self.instrs) + [*self.finals.values()].count(number)
+
+    def _merge_scaled_updates(self) -> None:
+        """p -= rate * g: the product is not a result of its own, so it needs no memory of its own."""
+        for place, instr in enumerate(self.instrs):
+            if instr.kind != "write" or instr.what.name not in ("add", "sub") or not place:
+                continue
+            target, other, alpha = instr.args
+            product = self.instrs[place - 1]
+            if type(other) is not Ref or alpha != 1 or type(alpha) is not int or product.outs != (int(other),):
+                continue
+            if product.kind != "op" or product.what.name != "mul" or self._uses(int(other)) != 1:
+                continue
+            array, factor = product.args
+            if type(array) is not Ref and type(factor) is Ref:
+                array, factor = factor, array
+            is_update = type(array) is Ref and type(factor) in (float, NumRef) and int(array) != int(target)
+            if is_update and self.regs[array].shape == self.regs[target].shape:
+                instr.args = (target, array, factor)
+                product.kind = "nothing"
+        self.instrs = [instr for instr in self.instrs if instr.kind != "nothing"]
+
+    def _alias(self) -> None:
+        """Formulas that hand the gradient on make nothing."""
+        for instr in self.instrs:
+            if kernels.hands_on(instr, self.regs):
+                instr.kind = "nothing"
+                self._replace(instr.outs[0], int(instr.args[0]))
+        self.instrs = [instr for instr in self.instrs if instr.kind != "nothing"]
+
+    def _fuse_losses(self) -> None:
+        """Cross entropy of plain targets: its gradient follows from the logs in one step."""
+        for place, instr in enumerate(self.instrs):
+            if instr.kind != "op" or instr.what.name != "_nll_loss" or not self._is_plain_loss(instr):
+                continue
+            logs, target = instr.args[:2]
+            first = next((one for one in self.instrs if self._differentiates(one, instr)), None)
+            if first is None or self._uses(first.outs[0]) != 1:
+                continue
+            last = next((one for one in self.instrs if first.outs[0] in one.reads()), None)
+            if (
+                last is None
+                or last.kind != "formula"
+                or last.what[:2] != ("log_softmax", "input")
+                or last.args[1] != logs
+            ):
+                continue
+            state = CrossEntropy(self.regs[logs].shape, self.regs[logs].dtype)
+            self.instrs[place] = Instr("loss", (state, instr.what), instr.args, instr.outs, instr.step)
+            first.kind = "nothing"
+            at = self.instrs.index(last)
+            self.kernels[at] = kernels.loss_backward(state, first, last)
+            self.instrs[at] = Instr("kernel", self.kernels[at], (first.args[0], logs, target), last.outs, last.step)
+        self._drop_nothing()
+
+    def _is_plain_loss(self, instr: Instr) -> bool:
+        logs, target, weight, reduction, ignored = instr.args
+        if weight is not None or reduction != "mean" or type(logs) is not Ref or type(target) is not Ref:
+            return False
+        one, other = self.regs[logs], self.regs[target]
+        made = any(
+            int(logs) in maker.outs and kernel is not None
+            for maker, kernel in zip(self.instrs, self.kernels, strict=True)
+        )
+        return bool(
+            made and len(one.shape) == 2 and 0 not in one.shape and ignored < 0
+            and other.dtype == np.int64 and other.shape == one.shape[:1]
+        )  # fmt: skip
+
+    def _differentiates(self, instr: Instr, loss: Instr) -> bool:
+        if instr.kind != "formula" or instr.what[:2] != ("_nll_loss", "input"):
+            return False
+        return (
+            tuple(instr.args[1:5]) == tuple(loss.args[1:5])
+            and self.regs[instr.outs[0]].shape == self.regs[loss.args[0]].shape
+        )
+
+    def _drop_nothing(self) -> None:
+        kept = [pair for pair in zip(self.instrs, self.kernels, strict=True) if pair[0].kind != "nothing"]
+        self.instrs, self.kernels = [pair[0] for pair in kept], [pair[1] for pair in kept]
+
+    def _find_roots(self) -> dict[int, frozenset[int]]:
+        """Of each register, those whose memory it may share."""
+        roots = {number: reg.roots for number, reg in enumerate(self.regs)}
+        for instr, kernel in zip(self.instrs, self.kernels, strict=True):
+            for out in instr.outs:
+                if out < 0:
+                    continue
+                own = frozenset((out,))
+                if kernel is not None or instr.kind in ("own", "constant", "loss") or self.regs[out].fresh:
+                    roots[out] = own
+                else:
+                    roots[out] = own.union(*[roots[read] for read in instr.reads()])
+        return roots
+
+    def _own(self) -> None:
+        """A leaf's gradient is the array that arrives, where nobody else has a use for that; else a copy."""
+        for place in range(len(self.instrs) - 1, -1, -1):
+            instr = self.instrs[place]
+            if instr.kind != "own":
+                continue
+            given, own = int(instr.args[0]), instr.outs[0]
+            lone = all(map(self._is_made_here, self.roots[given]))
+            later = any(
+                self.roots[given] & self.roots[read] for other in self.instrs[place + 1 :] for read in other.reads()
+            )
+            kept = any(
+                kind == "array" and self.roots[number] & self.roots[given] for kind, number, _ in self.outputs
+            ) or any(number is not None and number != own and self.roots[number] & self.roots[given]
+                     for number in self.finals.values())  # fmt: skip
+            if lone and not later and not kept:
+                instr.kind = "nothing"
+                self._replace(own, given)
+        self._drop_nothing()
+
+    def _is_made_here(self, number: int) -> bool:
+        return any(number in instr.outs and instr.kind != "constant" for instr in self.instrs)
+
+    def _find_deaths(self) -> dict[int, int]:
+        """Of each root, the last instruction that uses its memory."""
+        last: dict[int, int] = {}
+        for place, instr in enumerate(self.instrs):
+            for number in (*instr.reads(), *(out for out in instr.outs if out >= 0)):
+                for root in self.roots[number]:
+                    last[root] = place
+        bound = {*self.input_regs, *self.entry.values()}
+        kept = [number for kind, number, _ in self.outputs if kind == "array"]
+        kept += [number for number in self.finals.values() if number is not None]
+        for number in (*bound, *kept):
+            for root in self.roots[number]:
+                last[root] = NEVER
+        return last
+
+
+class _Spent:
+    """A node that backward has passed, to be made again for the output of another run."""
+
+    def __init__(self, node: Node) -> None:
+        self.op, self.name, self.plan = node.op, node.name, node.plan
+
+    def node(self) -> Node:
+        """A node of the same name, whose saved values are gone."""
+        made = Node(self.op, self.name, self.plan, (), (), ())
+        made.freed = True
+        return made
+
+
+def _is_spent(node: Any) -> bool:
+    """Whether a second backward would be refused: some node behind it has freed what it saved."""
+    seen = {node}
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if one.freed:
+            return True
+        for edge in one.edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                waiting.append(edge[0])
+    return False
+
+
+def _substituted(value: Any, old: int, new: int) -> Any:
+    kind = type(value)
+    if kind is Ref:
+        return Ref(new) if value == old else value
+    if kind in (list, tuple):
+        return kind([_substituted(item, old, new) for item in value])
+    return value
