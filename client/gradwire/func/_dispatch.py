@@ -11,8 +11,7 @@ from gradwire._errors import refuse
 from gradwire._handle import Handle
 from gradwire._indexing import Index
 from gradwire.func._batched import LEVELS, innermost
-from gradwire.func._rules import FACTORIES, RULES, Call, draw
-from gradwire.func._rules_index import getitem as _getitem  # noqa: F401 - registers the rules of indices
+from gradwire.func.rules import FACTORIES, RULES, Call, draw
 
 
 def dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> Any:

@@ -11,7 +11,7 @@ from gradwire._errors import refuse
 from gradwire._indexing import Index
 from gradwire._tensor import Tensor
 from gradwire.func._batched import Level, is_batched, spread, value_at
-from gradwire.func._rules import Call, _padded, _shifted, refuse_in_place, rule
+from gradwire.func.rules.calls import Call, padded, refuse_in_place, rule, shifted
 
 
 def _taken(item: Any) -> int:
@@ -48,7 +48,7 @@ class _Plan:
         if places and self.together:
             self.before = self._dims_before(tensor, items, places[0])
         self.has_tensors = bool(places)
-        self.items = tuple(_padded(each, self.ndim, level) if isinstance(each, Tensor) else each for each in items)
+        self.items = tuple(padded(each, self.ndim, level) if isinstance(each, Tensor) else each for each in items)
 
     def _dims_before(self, tensor: Any, items: tuple[Any, ...], first: int) -> int:
         """How many dimensions of the answer come of the items before the first tensor."""
@@ -89,7 +89,7 @@ def setitem(call: Call) -> Any:
     if plan.has_tensors and (plan.per_sample or not plan.together):
         raise refuse("vmap: there is no batching rule for x[i] = value with an index per sample; use scatter")
     if is_batched(value, level):
-        value = _padded(value, tensor[call.args[1].items].dim(), level)
+        value = padded(value, tensor[call.args[1].items].dim(), level)
     _call(call.op, (value_at(tensor, level), Index((slice(None), *plan.items)), value))
     return tensor
 
@@ -100,7 +100,7 @@ def gather(call: Call) -> Any:
     tensor, index, dim = call.args[0], call.get(name), call.get("dim")
     if dim is None:
         tensor, index, dim = tensor.reshape((-1,)), index.reshape((-1,)), 0
-    dim = _shifted(dim, tensor.dim())
+    dim = shifted(dim, tensor.dim())
     values = spread(tensor, call.level), spread(index, call.level)
     if not tensor.dim():
         return call.wrap(_call("gather", (values[0].unsqueeze(1), 1, values[1].reshape((call.level.size, -1)))))
@@ -116,7 +116,7 @@ def scatter(call: Call) -> Any:
     if not target.dim():
         raise refuse(f"vmap: there is no batching rule for {call.op} of samples without dimensions")
     call.args[0] = spread(target, level)
-    call.set("dim", _shifted(call.get("dim"), target.dim()))
+    call.set("dim", shifted(call.get("dim"), target.dim()))
     call.set("index", spread(call.get("index"), level))
     source = call.get("src")
     if isinstance(source, Tensor):
@@ -128,7 +128,7 @@ def scatter(call: Call) -> Any:
 @rule("index_select")
 def index_select(call: Call) -> Any:
     tensor, index = call.args[0], call.get("index")
-    dim = _shifted(call.get("dim"), tensor.dim()) - 1
+    dim = shifted(call.get("dim"), tensor.dim()) - 1
     if not is_batched(index, call.level):
         return call.wrap(_call("index_select", (call.first(), dim + 1, index)))
     return tensor[(slice(None),) * dim + (index.reshape((math.prod(index.shape),)),)]
@@ -146,7 +146,7 @@ def index_add(call: Call) -> Any:
     if is_batched(index, call.level):
         raise refuse("vmap: there is no batching rule for index_add with an index per sample; use scatter_add")
     call.args[0] = spread(target, call.level)
-    call.set("dim", _shifted(call.get("dim"), target.dim()))
+    call.set("dim", shifted(call.get("dim"), target.dim()))
     call.set("source", spread(source, call.level))
     answer = call.run()
     return target if call.in_place else call.wrap(answer)

@@ -1,0 +1,23 @@
+"""Batching rules: what an op on one sample is on all of them. `RULES` maps ops to them; others are refused by name.
+
+Importing the package registers the rules, a module for each kind of op.
+"""
+
+from gradwire.func.rules import elementwise, indices, layers, losses, products, random, reductions, shapes
+from gradwire.func.rules.calls import RULES, Call
+from gradwire.func.rules.random import FACTORIES, draw
+
+__all__ = [
+    "FACTORIES",
+    "RULES",
+    "Call",
+    "draw",
+    "elementwise",
+    "indices",
+    "layers",
+    "losses",
+    "products",
+    "random",
+    "reductions",
+    "shapes",
+]

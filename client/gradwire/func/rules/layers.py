@@ -1,0 +1,95 @@
+"""Batching rules of layers that take a batch already: the samples go into it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire._errors import refuse
+from gradwire.func._batched import is_batched, spread, value_at
+from gradwire.func._pytree import tree_map
+from gradwire.func.rules.calls import Call, padded, rule
+from gradwire.func.rules.random import check_random
+
+
+@rule(
+    "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
+    "adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d interpolate pixel_shuffle "
+    "pixel_unshuffle"
+)
+def folded(call: Call) -> Any:
+    tensor, level = call.args[0], call.level
+    value = call.first()
+    spatial = next((int(c) for c in call.base if c.isdigit()), None)
+    unbatched = spatial is not None and tensor.dim() == spatial + 1
+    if unbatched or call.base.startswith("pixel"):
+        call.args[0] = value
+        return call.wrap(call.run())
+    call.args[0] = value.reshape((level.size * tensor.shape[0], *tensor.shape[1:]))
+    return call.wrap(tree_map(lambda one: one.reshape((level.size, tensor.shape[0], *one.shape[1:])), call.run()))
+
+
+@rule("conv1d conv2d conv3d")
+def convolution(call: Call) -> Any:
+    """Samples go into the batch; if each has weights of its own, into groups of channels."""
+    level, spatial = call.level, int(call.base[4])
+    tensor, weight, bias = call.args[0], call.get("weight"), call.get("bias")
+    if tensor.dim() == spatial + 1:
+        call.args[0] = tensor.unsqueeze(0)
+        return call.run().squeeze(0)
+    call.set("bias", None)
+    count = tensor.shape[0]
+    if not is_batched(weight, level):
+        value = call.first()
+        call.args[0] = value.reshape((level.size * count, *tensor.shape[1:]))
+        answer = call.run()
+        made = call.wrap(answer.reshape((level.size, count, *answer.shape[1:])))
+    else:
+        value = spread(tensor, level).movedim(0, 1)
+        call.args[0] = value.reshape((count, level.size * tensor.shape[1], *tensor.shape[2:]))
+        call.set("weight", value_at(weight, level).reshape((level.size * weight.shape[0], *weight.shape[1:])))
+        call.set("groups", level.size * call.get("groups", 1))
+        answer = call.run()
+        made = call.wrap(answer.reshape((count, level.size, weight.shape[0], *answer.shape[2:])).movedim(1, 0))
+    return made if bias is None else made + bias.reshape((-1, *(1,) * spatial))
+
+
+@rule("layer_norm rms_norm group_norm")
+def normalization(call: Call) -> Any:
+    tensor, weight, bias = call.args[0], call.get("weight"), call.get("bias") if "bias" in call.names else None
+    call.set("weight", None)
+    if "bias" in call.names:
+        call.set("bias", None)
+    if call.base == "group_norm":
+        made = folded(call)
+        shape = (-1, *(1,) * (tensor.dim() - 2))
+        weight, bias = (None if one is None else one.reshape(shape) for one in (weight, bias))
+    else:
+        call.args[0] = call.first()
+        made = call.wrap(call.run())
+    made = made if weight is None else made * weight
+    return made if bias is None else made + bias
+
+
+@rule("scaled_dot_product_attention")
+def attention(call: Call) -> Any:
+    if call.get("dropout_p", 0.0):
+        check_random(call.level, call.op)
+    operands = [call.get(name) for name in ("query", "key", "value", "attn_mask")]
+    ndim = max(each.dim() for each in operands if each is not None)
+    for name, each in zip(("query", "key", "value", "attn_mask"), operands, strict=True):
+        if each is not None:
+            call.set(name, padded(each, ndim, call.level) if is_batched(each, call.level) else each)
+    return call.wrap(call.run())
+
+
+@rule("embedding")
+def embedding(call: Call) -> Any:
+    level, weight = call.level, call.get("weight")
+    if call.get("max_norm") is not None:
+        raise refuse("vmap: embedding(max_norm=…) changes its weight, which samples cannot do one by one")
+    if not is_batched(weight, level):
+        call.args[0] = call.first()
+        return call.wrap(call.run())
+    if call.get("padding_idx") is not None:
+        raise refuse("vmap: embedding with a weight per sample takes no padding_idx")
+    return weight[call.args[0]]
