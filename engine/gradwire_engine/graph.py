@@ -16,7 +16,8 @@ from gradwire_engine.errors import EngineError, Reason
 if TYPE_CHECKING:
     from gradwire_engine.device import Array
     from gradwire_engine.hooks import Hooks
-    from gradwire_engine.op import Op, Plan
+    from gradwire_engine.op import Op
+    from gradwire_engine.saving import Saving
     from gradwire_engine.tensor import Storage, Tensor
 
 SEQUENCE = itertools.count()
@@ -131,7 +132,7 @@ class Node:
         self,
         op: Op,
         name: str,
-        plan: Plan,
+        plan: Saving,
         saved: tuple[Any, ...],
         edges: tuple[Edge | None, ...],
         metas: tuple[Fit | None, ...],

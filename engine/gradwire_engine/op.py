@@ -16,18 +16,18 @@ first-order backward at array speed and, on Tensors, derivatives of any order.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, overload
+from typing import Any, overload
 
 import numpy as np
 
 from gradwire_engine import dtypes
-from gradwire_engine.context import CURRENT, Account, Context
+from gradwire_engine.admission import SMALL, admit, admit_broadcast
+from gradwire_engine.context import CURRENT, Context
 from gradwire_engine.device import Array, cupy, device_of, module_of
 from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.graph import Edge, Fit, Meta, Node, Saved
+from gradwire_engine.graph import Edge, Fit, Node, Saved
 from gradwire_engine.refusals import (
     REFUSED,
     check_in_place,
@@ -37,10 +37,10 @@ from gradwire_engine.refusals import (
     check_writable,
     explain,
 )  # fmt: skip
+from gradwire_engine.saving import Formula, Saving, meta_of
 from gradwire_engine.schema import REQUIRED, TENSOR_KINDS, Kind, Param, read_signature
 from gradwire_engine.tensor import Origin, Step, Tensor, ViewOf, edge_of, note_flags, refresh
 
-Formula: TypeAlias = Callable[..., Any]
 REGISTRY: dict[str, Op | Composite] = {}
 
 
@@ -86,33 +86,6 @@ class Signature:
 
     def _refuse(self, what: str) -> None:
         raise EngineError(Reason.ARGUMENT_TYPE, f"{self.name}() {what}", op=self.name)
-
-
-class Plan:
-    """For one choice of inputs that need a gradient: what to save, and which formulas to run on it."""
-
-    __slots__ = ("formulas", "getters", "names", "saves_tensors")
-
-    def __init__(self, op: Op, needed: tuple[bool, ...]) -> None:
-        self.names: list[str] = []
-        self.formulas: list[tuple[int, Formula, tuple[int, ...], bool]] = []
-        for slot, (place, need) in enumerate(zip(op.tensor_places, needed, strict=True)):
-            entry = op.formulas.get(op.params[place].name)
-            if need and entry is not None:
-                formula, names = entry
-                takes_all = next(iter(inspect.signature(formula).parameters)) == "gs"
-                self.formulas.append((slot, formula, tuple(self._place(name) for name in names), takes_all))
-        self.getters = [op.getter(name) for name in self.names]
-        self.saves_tensors = any(kind in ("input", "output", "inputs") for kind, _ in self.getters)
-
-    def _place(self, name: str) -> int:
-        if name not in self.names:
-            self.names.append(name)
-        return self.names.index(name)
-
-    def save(self, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> tuple[Any, ...]:
-        """What the formulas name, of these arguments and results."""
-        return tuple([_save(kind, place, args, outputs) for kind, place in self.getters])
 
 
 class Op(Signature):
@@ -162,7 +135,7 @@ class Op(Signature):
         self.few_places = self.tensor_places if self.list_place < 0 else ()
         self.formulas: dict[str, tuple[Formula, tuple[str, ...]]] = {}
         self.tensor_bits = tuple((1 << number, place) for number, place in enumerate(self.tensor_places))
-        self.plans: dict[int, Plan] = {}
+        self.plans: dict[int, Saving] = {}
         self.has_in_place = bool(promote) if in_place is None else in_place
         self.writer: Callable[..., Any] | None = None
         self.writes_always = False
@@ -344,9 +317,9 @@ class Op(Signature):
             if account.bytes > account.limit:
                 account.admit(1)
             if self.sizes is not None:
-                _admit(account, self.sizes, arrays)
-            elif (most > _SMALL or self.list_place >= 0) and (self.promotes or self.has_in_place) and not self.view:
-                _admit_broadcast(account, arrays, self.tensor_places)
+                admit(account, self.sizes, arrays)
+            elif (most > SMALL or self.list_place >= 0) and (self.promotes or self.has_in_place) and not self.view:
+                admit_broadcast(account, arrays, self.tensor_places)
         if several < 0 and self.needs_tensor:
             self._refuse("received an invalid combination of arguments: one must be a tensor, not all numbers")
         result = self.compute(tuple(arrays))
@@ -418,7 +391,7 @@ class Op(Signature):
             if any(flows):
                 node = self.record(args, tuple(made))
                 node.command = context.command.number
-                node.outputs = tuple(_meta(item) if flow else None for item, flow in zip(made, flows, strict=True))
+                node.outputs = tuple(meta_of(item) if flow else None for item, flow in zip(made, flows, strict=True))
                 for output, (item, flow) in enumerate(zip(made, flows, strict=True)):
                     if flow:
                         item.node, item.index, item.requires_grad = node, output, True
@@ -426,11 +399,11 @@ class Op(Signature):
             context.tracer.applied(self, args, made)
         return type(results)(made)
 
-    def plan(self, needed: int) -> Plan:
+    def plan(self, needed: int) -> Saving:
         """The plan for a choice of tensor parameters that need a gradient, a bit for each."""
         found = self.plans.get(needed)
         if found is None:
-            found = self.plans[needed] = Plan(self, tuple(bool(needed & bit) for bit, _ in self.tensor_bits))
+            found = self.plans[needed] = Saving(self, tuple(bool(needed & bit) for bit, _ in self.tensor_bits))
         return found
 
     def record(
@@ -648,8 +621,6 @@ class Composite(Signature):
         return target
 
 
-# Products of sizes up to this are not worth a closer look.
-_SMALL = 1 << 20
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))
 _FLOAT32 = dtypes.float32
 
@@ -683,26 +654,6 @@ def cast_array(value: Any, dtype: DType) -> Any:
     return value.astype(dtype)
 
 
-def _meta(item: Tensor) -> Meta:
-    array = item.array
-    return Meta(array.shape, array.dtype, device_of(array))
-
-
-def _save(kind: str, place: int, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> Any:
-    if kind == "output":
-        return Saved(outputs[place], place)
-    value = args[place]
-    if kind == "argument":
-        return value
-    if kind == "inputs":
-        return [Saved(item, -1) if type(item) is Tensor else item for item in value]
-    if kind == "metas":
-        return [_meta(item) if type(item) is Tensor else item for item in value]
-    if type(value) is not Tensor:
-        return value
-    return Saved(value, -1) if kind == "input" else _meta(value)
-
-
 def _array_of(value: Any) -> Any:
     if type(value) is Tensor:
         return value.array
@@ -716,26 +667,6 @@ def _shares_memory(array: Array, source: Array) -> bool:
         return bool(array.size) and np.may_share_memory(array, source) and array.base is not None
     xp: Any = module_of(array)
     return bool(xp.may_share_memory(array, source))
-
-
-def _admit(account: Account, sizes: Callable[..., int], arrays: list[Any]) -> None:
-    """Ask for the bytes that an op foretells, if it can; what it cannot read it refuses, in its own words."""
-    try:
-        size = sizes(*arrays)
-    except (IndexError, TypeError, AttributeError, ValueError, ZeroDivisionError):
-        return
-    account.admit(size)
-
-
-def _admit_broadcast(account: Account, arrays: list[Any], places: tuple[int, ...]) -> None:
-    """Ask for the bytes of an elementwise result, where they are worth it."""
-    shapes = {arrays[place].shape for place in places if hasattr(arrays[place], "shape")}
-    if math.prod(map(math.prod, shapes)) > _SMALL:
-        try:
-            shape = np.broadcast_shapes(*shapes)
-        except ValueError:
-            return  # the op refuses it, in its own words
-        account.admit(math.prod(shape) * max(getattr(arrays[place], "itemsize", 1) for place in places))
 
 
 def _fits_into(target: Array, arrays: tuple[Any, ...], places: tuple[int, ...]) -> bool:

@@ -1,0 +1,64 @@
+"""What an op keeps for backward: the values its formulas name, for one choice of inputs that need a gradient."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gradwire_engine.device import device_of
+from gradwire_engine.graph import Meta, Saved
+from gradwire_engine.tensor import Tensor
+
+if TYPE_CHECKING:
+    from gradwire_engine.op import Op
+
+Formula: TypeAlias = Callable[..., Any]
+
+
+class Saving:
+    """For one choice of inputs that need a gradient: what to save, and which formulas to run on it."""
+
+    __slots__ = ("formulas", "getters", "names", "saves_tensors")
+
+    def __init__(self, op: Op, needed: tuple[bool, ...]) -> None:
+        self.names: list[str] = []
+        self.formulas: list[tuple[int, Formula, tuple[int, ...], bool]] = []
+        for slot, (place, need) in enumerate(zip(op.tensor_places, needed, strict=True)):
+            entry = op.formulas.get(op.params[place].name)
+            if need and entry is not None:
+                formula, names = entry
+                takes_all = next(iter(inspect.signature(formula).parameters)) == "gs"
+                self.formulas.append((slot, formula, tuple(self._place(name) for name in names), takes_all))
+        self.getters = [op.getter(name) for name in self.names]
+        self.saves_tensors = any(kind in ("input", "output", "inputs") for kind, _ in self.getters)
+
+    def _place(self, name: str) -> int:
+        if name not in self.names:
+            self.names.append(name)
+        return self.names.index(name)
+
+    def save(self, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> tuple[Any, ...]:
+        """What the formulas name, of these arguments and results."""
+        return tuple([_saved(kind, place, args, outputs) for kind, place in self.getters])
+
+
+def meta_of(item: Tensor) -> Meta:
+    """What backward knows of a tensor it did not save."""
+    array = item.array
+    return Meta(array.shape, array.dtype, device_of(array))
+
+
+def _saved(kind: str, place: int, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> Any:
+    if kind == "output":
+        return Saved(outputs[place], place)
+    value = args[place]
+    if kind == "argument":
+        return value
+    if kind == "inputs":
+        return [Saved(item, -1) if type(item) is Tensor else item for item in value]
+    if kind == "metas":
+        return [meta_of(item) if type(item) is Tensor else item for item in value]
+    if type(value) is not Tensor:
+        return value
+    return Saved(value, -1) if kind == "input" else meta_of(value)
