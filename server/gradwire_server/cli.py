@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
-from pydantic import ValidationError
+from pydantic import ByteSize
 
-from gradwire_server import blas
+from gradwire_server import __version__, blas
+from gradwire_server.configuration import CONFIG, ConfigurationError, flag, load
+from gradwire_server.configuration import shown as default_of
 from gradwire_server.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,20 +30,19 @@ def _options(command: Any) -> Any:
     """An option per setting, from its field: name, type, default, sentence."""
     for name, field in reversed(Settings.model_fields.items()):
         kind: Any = field.annotation
-        shown: dict[str, Any] = {"type": kind}
+        told, default = flag(name), default_of(name)
+        option: dict[str, Any] = {"type": kind}
         if get_origin(kind) is Literal:
-            shown = {"type": click.Choice(get_args(kind))}
+            option = {"type": click.Choice(get_args(kind))}
         elif kind is bool:
-            shown = {"is_flag": True}
+            told = f"{told}/--no-{told[2:]}"
+            default, option = field.default, {}
+        elif kind is ByteSize:
+            option = {"type": str, "metavar": "BYTES"}
+        elif "FILE" in field.metadata:
+            option["metavar"] = "FILE"
         command = click.option(
-            f"--{name.replace('_', '-')}",
-            name,
-            default=field.default,
-            show_default=True,
-            envvar=f"GRADWIRE_{name.upper()}",
-            show_envvar=True,
-            help=field.description,
-            **shown,
+            told, name, default=default, show_default=bool(default), help=field.description, **option
         )(command)
     return command
 
@@ -54,19 +55,40 @@ class _Serve(click.Command):
         return super().make_context("gradwire serve", args, parent, **extra)
 
 
-@click.command(cls=_Serve)
+@click.command(
+    cls=_Serve,
+    context_settings={"max_content_width": 110},
+    epilog="A setting may also be a variable, GRADWIRE_MAX_BYTES for --max-bytes, or a key of --config's file, "
+    "max_bytes. A flag wins over the environment, and that over the file. Bytes may be given as 8MiB.",
+)
+@click.option(
+    "--config",
+    envvar=CONFIG,
+    show_envvar=True,
+    default="",
+    show_default=False,
+    metavar="FILE",
+    help="TOML file of settings.",
+)
 @_options
-def serve(**given: Any) -> None:
+@click.version_option(__version__, prog_name="gradwire")
+@click.pass_context
+def serve(context: click.Context, /, config: str, **values: Any) -> None:
     """Serve tensors and gradients over gRPC, until SIGTERM or SIGINT.
 
     With --token-file or --tls-client-ca calls are authenticated, with --tls-cert encrypted. Without, whoever reaches
     the port may open sessions.
     """
+    given = {
+        name: value
+        for name, value in values.items()
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    }
     try:
-        settings = Settings(**given)
-    except ValidationError as error:
-        raise click.UsageError("; ".join(_told(problem) for problem in error.errors())) from None
-    blas.prepare(_arguments(given), settings.blas_threads)
+        settings = load(given, config)
+    except ConfigurationError as error:
+        raise click.UsageError(str(error)) from None
+    blas.prepare(_arguments(given, config), settings.blas_threads)
     from gradwire_server.logging import configure
     from gradwire_server.server import is_loopback
     from gradwire_server.tls import TlsError
@@ -79,11 +101,6 @@ def serve(**given: Any) -> None:
         asyncio.run(_serve(settings))
     except (OSError, TokenFileError, TlsError) as error:
         raise click.ClickException(str(error)) from None
-
-
-def _told(problem: Any) -> str:
-    flag = "".join(f"--{place}: " for place in problem["loc"][:1])
-    return f"{flag}{problem['msg'].removeprefix('Value error, ')}".replace("_", "-")
 
 
 def _check_bind(settings: Settings) -> None:
@@ -100,15 +117,14 @@ def _check_bind(settings: Settings) -> None:
     log.warning("listening at %s with no %s", settings.host, lacking)
 
 
-def _arguments(given: dict[str, Any]) -> list[str]:
+def _arguments(given: dict[str, Any], config: str) -> list[str]:
     """The command line that gives these settings."""
-    line = []
+    line = [f"--config={config}"] if config else []
     for name, value in given.items():
-        flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
-            line += [flag] if value else []
+            line.append(flag(name) if value else f"--no-{flag(name)[2:]}")
         else:
-            line.append(f"{flag}={value}")
+            line.append(f"{flag(name)}={value}")
     return line
 
 

@@ -1,9 +1,13 @@
-"""The settings of `gradwire serve`: each a flag, an environment variable GRADWIRE_<NAME>, and a default."""
+"""The settings of `gradwire serve`, one declaration each: a flag, a variable GRADWIRE_<NAME>, a key of --config's file.
+
+From here come the command line and its help, the environment's names, the file's keys and docs/operations.md's table
+(`make generate`). configuration.py says which of them wins.
+"""
 
 from dataclasses import fields
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, ByteSize, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from gradwire_server.limits import Limits
@@ -14,10 +18,18 @@ _MOST = 1 << 62
 _LONGEST = 4_000_000.0  # seconds; leases travel as milliseconds in 32 bits
 
 
-class Settings(BaseSettings):
-    """What can be set. Flags win over the environment, which wins over the defaults."""
+PREFIX = "GRADWIRE_"
+if TYPE_CHECKING:
+    Bytes: TypeAlias = int
+else:
+    Bytes = Annotated[ByteSize, AfterValidator(int)]  # a number, or a text such as "8MiB"
+File = Annotated[str, "FILE"]
 
-    model_config = SettingsConfigDict(env_prefix="GRADWIRE_", extra="ignore")
+
+class Settings(BaseSettings):
+    """What can be set. `Settings()` looks at the environment; what is given by name wins over it."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="forbid")
 
     host: str = Field(
         "127.0.0.1",
@@ -28,12 +40,12 @@ class Settings(BaseSettings):
         False,
         description="Listen at an address that others can reach without both encryption and authentication.",
     )
-    token_file: str = Field(
+    token_file: File = Field(
         "", description="File of the tokens that calls need, a line each as `gradwire token` makes them."
     )
-    tls_cert: str = Field("", description="PEM file of the server's certificate chain: calls are encrypted.")
-    tls_key: str = Field("", description="PEM file of the key to --tls-cert, without password.")
-    tls_client_ca: str = Field(
+    tls_cert: File = Field("", description="PEM file of the server's certificate chain: calls are encrypted.")
+    tls_key: File = Field("", description="PEM file of the key to --tls-cert, without password.")
+    tls_client_ca: File = Field(
         "", description="PEM file of the authorities that sign clients' certificates: every connection needs one."
     )
     log_format: Literal["plain", "json"] = Field("plain", description="How log lines look.")
@@ -54,23 +66,29 @@ class Settings(BaseSettings):
         description="BLAS threads of each worker; 0 leaves it to OPENBLAS_NUM_THREADS and its like, else all cores are "
         "shared among the workers that have work.",
     )
-    max_message_bytes: int = Field(
+    max_message_bytes: Bytes = Field(
         _DEFAULT.max_message_bytes, ge=1 << 16, le=_MOST_BYTES, description="Bytes of one message."
     )
-    max_inline_bytes: int = Field(
+    max_inline_bytes: Bytes = Field(
         _DEFAULT.max_inline_bytes,
         ge=1 << 10,
         le=_MOST,
         description="Bytes of a payload in a message; larger ones are chunked.",
     )
-    max_tensor_bytes: int = Field(
+    max_tensor_bytes: Bytes = Field(
         _DEFAULT.max_tensor_bytes, ge=1 << 10, le=_MOST, description="Bytes of one tensor sent in."
     )
-    max_session_bytes: int = Field(
-        _DEFAULT.max_session_bytes, ge=0, le=_MOST, description="Bytes one session may hold; 0 is half of the memory."
+    max_session_bytes: Bytes = Field(
+        _DEFAULT.max_session_bytes,
+        ge=0,
+        le=_MOST,
+        description="Bytes one session may hold; 0 is half of the memory.",
     )
-    max_bytes: int = Field(
-        _DEFAULT.max_bytes, ge=0, le=_MOST, description="Bytes all sessions may hold; 0 is four fifths of the memory."
+    max_bytes: Bytes = Field(
+        _DEFAULT.max_bytes,
+        ge=0,
+        le=_MOST,
+        description="Bytes all sessions may hold; 0 is four fifths of the memory.",
     )
     max_session_tensors: int = Field(
         _DEFAULT.max_session_tensors, ge=1, le=_MOST, description="Tensors one session may name."
@@ -79,7 +97,7 @@ class Settings(BaseSettings):
     max_principal_sessions: int = Field(
         _DEFAULT.max_principal_sessions, ge=0, le=_MOST, description="Sessions of one principal; 0 sets no limit."
     )
-    max_principal_bytes: int = Field(
+    max_principal_bytes: Bytes = Field(
         _DEFAULT.max_principal_bytes,
         ge=0,
         le=_MOST,
@@ -92,10 +110,10 @@ class Settings(BaseSettings):
         description="Tensors all sessions of one principal may name; 0 sets no limit.",
     )
     max_batch_commands: int = Field(_DEFAULT.max_batch_commands, ge=1, le=_MOST, description="Commands of one batch.")
-    chunk_bytes: int = Field(
+    chunk_bytes: Bytes = Field(
         _DEFAULT.chunk_bytes, ge=1 << 10, le=_MOST, description="Bytes of one chunk of Upload and Download."
     )
-    max_shared_bytes: int = Field(
+    max_shared_bytes: Bytes = Field(
         _DEFAULT.max_shared_bytes,
         ge=0,
         le=_MOST,
@@ -120,9 +138,9 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _tls_is_whole(self) -> "Settings":
         if bool(self.tls_cert) != bool(self.tls_key):
-            raise ValueError("tls_cert and tls_key go together")
+            raise ValueError("--tls-cert and --tls-key go together")
         if self.tls_client_ca and not self.tls_cert:
-            raise ValueError("tls_client_ca needs tls_cert and tls_key")
+            raise ValueError("--tls-client-ca needs --tls-cert and --tls-key")
         return self
 
     @property

@@ -93,7 +93,7 @@ def test_json_logs_are_json() -> None:
 def test_help_shows_options_variables_and_defaults() -> None:
     shown = subprocess.run([*SERVE, "--help"], capture_output=True, text=True, check=True, timeout=WAIT).stdout
     flat = " ".join(shown.split())
-    for told in ("--host", "GRADWIRE_PORT", "50051", "127.0.0.1", "--insecure-bind", "GRADWIRE_MAX_SESSION_BYTES"):
+    for told in ("--host", "GRADWIRE_CONFIG", "50051", "127.0.0.1", "--insecure-bind", "--config", "8MiB"):
         assert told in flat
 
 
