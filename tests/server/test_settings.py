@@ -116,7 +116,7 @@ def test_an_empty_variable_is_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_help_has_every_setting_with_its_default() -> None:
     told = click.testing.CliRunner().invoke(serve, ["--help"], terminal_width=400)
     assert told.exit_code == 0
-    flat = " ".join(told.output.split())
+    flat = " ".join(told.output.partition("Options:")[2].split())
     for name, field in Settings.model_fields.items():
         _, found, after = flat.partition(f" {flag(name)} ")
         default = "" if field.annotation is bool or not shown(name) else f" [default: {shown(name)}]"
