@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test fuzz check stubs generate bench bench-gate clean
+.PHONY: help demo test fuzz check stubs generate notebook docs bench bench-gate clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -41,6 +41,12 @@ stubs: $(VENV)/.installed-test ## regenerate client/gradwire/v1 from proto/
 
 generate: $(VENV)/.installed-test ## regenerate the client's typed functions and docs/ops.md from the engine's ops
 	$(BIN)/python tools/generate.py
+
+notebook: $(VENV)/.installed-test ## run examples/leaves.py as a notebook again: examples/leaves.ipynb
+	$(BIN)/python tools/notebook.py
+
+docs: $(VENV)/.installed-docs ## build the documentation into build/docs; any warning or broken link is an error
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
 
 bench: $(VENV)/.installed-dev ## measure; compares with PyTorch in process where torch is installed
 	$(BIN)/python -m benchmarks

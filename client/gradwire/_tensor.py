@@ -691,8 +691,8 @@ def _check_grad(target: Tensor, grad: Any) -> None:
         raise refuse("can't assign Variable as its own grad")
     if grad.dtype is not target.dtype:
         raise refuse(
-            f"assigned grad has data of a different type: attempting to assign a gradient with dtype "
-            f"'{grad.dtype.name}' to a tensor with dtype '{target.dtype.name}'",
+            f"attempting to assign a gradient with dtype '{grad.dtype.name}' to a tensor with dtype "
+            f"'{target.dtype.name}'",
             errors_pb2.REASON_DTYPE,
         )
     if grad.device != target.device:
@@ -702,9 +702,8 @@ def _check_grad(target: Tensor, grad: Any) -> None:
         )
     if grad.shape != target.shape:
         raise refuse(
-            "assigned grad has data of a different size: attempting to assign a gradient of size "
-            f"'{list(grad.shape)}' to a tensor of size '{list(target.shape)}'. Please ensure that the gradient and the "
-            "tensor are the same size",
+            f"attempting to assign a gradient of size '{list(grad.shape)}' to a tensor of size "
+            f"'{list(target.shape)}'. Please ensure that the gradient and the tensor are the same size",
             errors_pb2.REASON_SHAPE,
         )
 

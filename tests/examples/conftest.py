@@ -1,0 +1,23 @@
+"""A server for the examples that run inside the test process, and a session per test."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import gradwire
+from gradwire._embedded import EmbeddedServer
+
+
+@pytest.fixture(scope="session")
+def server_address() -> Iterator[str]:
+    server = EmbeddedServer()
+    yield server.address
+    server.stop()
+
+
+@pytest.fixture
+def session(server_address: str) -> Iterator[gradwire.Session]:
+    """The default session of the test."""
+    opened = gradwire.connect(server_address)
+    yield opened
+    opened.close()
