@@ -21,6 +21,7 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import AccumulateGrad, Edge, Fit, FunctionNode, Meta, Node, Saved
 from gradwire_engine.hooks import Ask, Due, Hooks, When, check_replaced, hooks_on, refuse_shape
 from gradwire_engine.ops.basic import cast, copied, real, sum_to_size
+from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.shape import clone
 from gradwire_engine.refusals import REFUSED, check_writable, explain_backward
 from gradwire_engine.tensor import Tensor, edge_of, retain_grad
@@ -427,6 +428,7 @@ class _Passage:
         )
 
     def _zeros(self, meta: Meta) -> Any:
+        admit(meta.shape, meta.dtype)
         zeros = module_for(meta.device).zeros(meta.shape, meta.dtype)
         return Tensor(zeros) if self.create_graph else zeros
 
@@ -507,6 +509,7 @@ class Gradients(_Passage):
             if gradient is not None and not self.create_graph:
                 gradient = _own(gradient)
             elif gradient is None and materialize_grads:
+                admit(item.shape, item.dtype)
                 gradient = Tensor(module_for(item.device).zeros(item.shape, item.dtype))
             elif gradient is None and not allow_unused:
                 raise EngineError(
@@ -529,6 +532,7 @@ def _own(gradient: Any) -> Tensor:
         base = getattr(gradient, "base", gradient)
         if base is None or _is_reshaped(gradient, base):
             return Tensor(gradient)
+    admit(gradient.shape, gradient.dtype)
     return Tensor(module_of(gradient).array(gradient, order="C"))
 
 

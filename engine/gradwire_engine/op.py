@@ -22,7 +22,7 @@ from typing import Any, overload
 import numpy as np
 
 from gradwire_engine import dtypes
-from gradwire_engine.admission import SMALL, admit, admit_broadcast
+from gradwire_engine.admission import WIDEST, admit, admit_beyond, foretell, sizes_of_shape
 from gradwire_engine.context import CURRENT, Context
 from gradwire_engine.device import Array, cupy, device_of, module_of
 from gradwire_engine.dtypes import DType
@@ -141,7 +141,9 @@ class Op(Signature):
         self.writes_always = False
         self.check: Callable[..., None] | None = None
         self.lacking: tuple[str, str, str] | None = None
-        self.sizes: Callable[..., int] | None = None
+        # One that is told its result's shape, by that name, may make more than it is given.
+        self.sizes: Callable[..., int] | None = sizes_of_shape(self) if "shape" in self.positions and not view else None
+        self.asks = self.sizes is not None or self.list_place >= 0
         self.drops_grad = drops_grad
         self.complex_grad = complex_grad
         kinds = {self.params[place].kind for place in self.tensor_places}
@@ -197,12 +199,14 @@ class Op(Signature):
         self.writes_always = always
         return self
 
-    def sized_by(self, sizes: Callable[..., int]) -> Op:
-        """Give a function of the arguments, arrays among them, that tells the result's bytes before it is computed.
+    def sized_by(self, sizes: Callable[..., int], *, bounded: bool = False) -> Op:
+        """Give a function of the arguments, arrays among them, that tells the results' bytes before they are computed.
 
-        Of elementwise ops (those that promote, or work in place) they are known.
+        admission.py says for which ops that is not needed. bounded: where no operand is empty, it has at most one element
+        for each in the product of its operands' sizes; then it is not asked where that many would fit.
         """
         self.sizes = sizes
+        self.asks = not bounded or self.list_place >= 0
         return self
 
     def getter(self, name: str) -> tuple[str, Any]:
@@ -229,6 +233,10 @@ class Op(Signature):
             value = args[place]
             if type(value) is Tensor or (place == self.list_place and any(type(item) is Tensor for item in value)):
                 return self.apply(args)
+        if self.asks:  # in a formula, on arrays
+            account = CURRENT.get().account
+            if account.limit:
+                account.admit(foretell(self, list(args)))
         return self.compute(args)
 
     def compute(self, args: tuple[Any, ...]) -> Any:
@@ -316,10 +324,8 @@ class Op(Signature):
         if account.limit:
             if account.bytes > account.limit:
                 account.admit(1)
-            if self.sizes is not None:
-                admit(account, self.sizes, arrays)
-            elif (most > SMALL or self.list_place >= 0) and (self.promotes or self.has_in_place) and not self.view:
-                admit_broadcast(account, arrays, self.tensor_places)
+            if most * WIDEST > account.limit - account.bytes or self.asks or not most:
+                admit(self, account, arrays)
         if several < 0 and self.needs_tensor:
             self._refuse("received an invalid combination of arguments: one must be a tensor, not all numbers")
         result = self.compute(tuple(arrays))
@@ -453,6 +459,8 @@ class Op(Signature):
         direct = self.writes_always or (
             self.writer is not None and _fits_into(target.array, arrays, self.tensor_places)
         )
+        if not direct and context.account.limit:
+            admit_beyond(self, context.account, list(arrays), target.array.nbytes)
         result = None if direct else self.compute(arrays)
         if not direct:
             check_result(self.name, target, result)

@@ -552,6 +552,9 @@ def _join_halves(xp: Any, first: Array, second: Array, dim: int) -> Array:
     return xp.concatenate((first, second), axis=dim)
 
 
+_join_halves.sized_by(lambda first, second, dim: first.nbytes + second.nbytes)
+
+
 def _zero_half(g: Any, dim: int, second: bool) -> Any:
     nothing = g * 0
     return _join_halves(nothing, g, dim) if second else _join_halves(g, nothing, dim)

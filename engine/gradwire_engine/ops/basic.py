@@ -128,7 +128,7 @@ def cast(xp: Any, input: Array, dtype: DType) -> Array:
     return input.astype(dtype)
 
 
-cast.sized_by(lambda input, dtype: input.size * dtype.itemsize)
+cast.sized_by(lambda input, dtype: input.size * dtype.itemsize, bounded=True)
 cast.grad(input=lambda g: g)  # fit() casts it back
 
 
@@ -213,6 +213,9 @@ def sum_to_size(xp: Any, input: Array, size: Ints) -> Array:
     return sum_axes(xp, input, axes, keepdims=True).reshape(size)
 
 
+sum_to_size.sized_by(
+    lambda input, size: math.prod((size,) if isinstance(size, int) else size) * input.itemsize, bounded=True
+)
 sum_to_size.grad(input=lambda g, input_meta: expand(g, input_meta.shape))
 
 

@@ -143,6 +143,30 @@ def check_count(name: str, count: int) -> None:
         )
 
 
+def viewed(array: Any, shape: tuple[int, ...]) -> Any:
+    """The elements in another shape without a copy; None where strides do not allow it."""
+    view = array.view()
+    try:
+        view.shape = shape
+    except AttributeError:
+        return None
+    return view
+
+
+def reshaped(array: Any, shape: tuple[int, ...]) -> Any:
+    """The elements in another shape: a view where strides allow, else a copy that is asked for first.
+
+    Raises EngineError: MEMORY_LIMIT.
+    """
+    if array.flags.c_contiguous:
+        return array.reshape(shape)
+    view = viewed(array, shape)
+    if view is None:
+        admit(shape, array.dtype)
+        return array.reshape(shape)
+    return view
+
+
 def admit(shape: Sequence[int], dtype: DType) -> None:
     """Refuse an array that would not fit the account, before it is allocated. Raises EngineError: MEMORY_LIMIT."""
     for size in shape:

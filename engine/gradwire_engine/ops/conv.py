@@ -130,7 +130,7 @@ def convolution_transpose(
     window = _window(size, weight.shape[2:], stride, padding, dilation)
     per_group, positions = weight.shape[1], math.prod(input.shape[2:])
     shape = (images, groups * per_group, *window.size)
-    admit(shape, input.dtype)
+    admit((*shape[:2], *window.padded), input.dtype)
     rows = out_channels // groups
     matrix = weight.reshape(groups, rows, math.prod(weight.shape[1:])).swapaxes(1, 2)
     grads = input.reshape(images, groups, rows, positions)
@@ -180,6 +180,7 @@ def _scatter_flat(matrix: Array, grads: Array, window: Window, per_group: int) -
     # Elements of the kernel first, so that each one's share of all channels is one vector.
     by_tap = matrix.reshape(groups, per_group, taps, rows).transpose(0, 2, 1, 3).reshape(groups, -1, rows)
     by_tap = np.ascontiguousarray(by_tap)
+    admit((images, channels * size + offsets[-1]), grads.dtype)
     target = np.zeros((images, channels * size + offsets[-1]), grads.dtype)
     step = max(1, min(images, _BUFFER // (taps * channels * size)))
     admit((step, taps, channels, size), grads.dtype)
@@ -225,6 +226,13 @@ def convolution_weight(
         high = xp.moveaxis(grads[block], 0, 2).reshape(groups, rows, count * positions)
         result += xp.matmul(high, wide.swapaxes(1, 2))
     return result.reshape(out_channels, channels // groups, *window.kernel)
+
+
+convolution_weight.sized_by(
+    lambda input, grad, stride, padding, dilation, groups, kernel: (
+        grad.shape[1] * (input.shape[1] // groups) * math.prod(kernel) * input.itemsize
+    )
+)
 
 
 def _add_products(result: Array, grads: Array, columns: Array, taps: int) -> None:

@@ -8,6 +8,7 @@ phase does not count; otherwise backward refuses, as PyTorch's does.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -104,12 +105,23 @@ cholesky.grad(A=_cholesky_A)
 # QR.
 
 
+def _squares(A: Array, whole: bool) -> int:
+    """The bytes of the orthogonal factors, squares of the rows and columns if they are `whole`, and of the rest."""
+    rows, columns = A.shape[-2:]
+    least = min(rows, columns)
+    count = rows * (rows if whole else least) + columns * (columns if whole else least) + least
+    return int(math.prod(A.shape[:-2]) * count * A.itemsize)
+
+
 @op(name="_qr", node="LinalgQrBackward0", outputs=("Q", "R"))
 def _qr(xp: Any, A: Array, mode: str) -> Array:
     if mode == "r":
         return xp.empty((0,), A.dtype), xp.linalg.qr(A, mode="r")
     factors = xp.linalg.qr(A, mode=mode)
     return factors[0], factors[1]
+
+
+_qr.sized_by(lambda A, mode: A.nbytes + _squares(A, mode == "complete"))
 
 
 def _qr_A(gs: Any, out0: Any, out1: Any, mode: str) -> Any:
@@ -169,6 +181,9 @@ def _svd(xp: Any, A: Array, full_matrices: bool) -> Array:
     if is_half(A.dtype):  # of which there are no elements, or it would have been refused
         return tuple(part.astype(A.dtype) for part in xp.linalg.svd(A.astype(np.float32), full_matrices=full_matrices))
     return tuple(xp.linalg.svd(A, full_matrices=full_matrices))
+
+
+_svd.sized_by(lambda A, full_matrices: A.nbytes + _squares(A, full_matrices))
 
 
 def _skewed(value: Any) -> Any:

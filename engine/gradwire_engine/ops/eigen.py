@@ -33,6 +33,9 @@ def eig(xp: Any, A: Array) -> Array:
     return xp.asarray(values.astype(dtype, copy=False)), xp.asarray(vectors.astype(dtype, copy=False))
 
 
+eig.sized_by(lambda A: 4 * A.nbytes)
+
+
 def _check(name: str, A: Array) -> None:
     needs_square(name, A)
     title = dtypes.TITLES[A.dtype]

@@ -50,6 +50,9 @@ def _embedding_backward(
     return added.astype(grad.dtype, copy=False)
 
 
+_embedding_backward.sized_by(lambda grad, input, rows, *rest: rows * grad.shape[-1] * grad.itemsize)
+
+
 @op(name="_embedding_forward")
 def _embedding_forward(xp: Any, weight: Array, input: Array, padding_idx: int, scale_grad_by_freq: bool) -> Array:
     """The adjoint of `_embedding_backward`: rows looked up, zeros for the padding row."""

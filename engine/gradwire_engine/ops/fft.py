@@ -62,6 +62,9 @@ def r2c(xp: Any, input: Array, dim: Ints, scale: int, onesided: bool) -> Array:
     return (module.rfftn if onesided else module.fftn)(input, axes=dim, norm=_FORWARD[scale])
 
 
+r2c.sized_by(lambda input, *rest: 2 * input.nbytes)
+
+
 @op(name="_fft_c2r", node="FftC2RBackward0")
 def c2r(xp: Any, input: Array, dim: Ints, scale: int, last: int) -> Array:
     """The inverse transform of the half of a Hermitian spectrum, to `last` real numbers along the last of `dim`."""

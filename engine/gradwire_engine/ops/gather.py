@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def index_select(xp: Any, input: Array, dim: int, index: Array) -> Array:
     return xp.take(input, places, dim) if input.ndim else input.copy()
 
 
-index_select.sized_by(lambda input, dim, index: input.nbytes // max(input.shape[dim], 1) * index.size)
+index_select.sized_by(lambda input, dim, index: input.nbytes // max(input.shape[dim], 1) * index.size, bounded=True)
 
 
 @op(name="_index_select_backward")
@@ -200,7 +201,10 @@ def gather(xp: Any, input: Array, dim: int, index: Array, *, sparse_grad: bool =
     return input.reshape(-1).take(places)
 
 
-gather.sized_by(lambda input, dim, index, sparse_grad: index.size * (input.itemsize + 8))  # and places
+gather.sized_by(
+    lambda input, dim, index, sparse_grad: index.size * (input.itemsize + 8),
+    bounded=True,  # and places
+)
 
 
 @op(name="_gather_backward", node="ScatterAddBackward0")
@@ -347,6 +351,7 @@ def _masked_select_backward(xp: Any, g: Array, mask: Array, shape: Ints) -> Arra
     return whole
 
 
+_masked_select_backward.sized_by(lambda g, mask, shape: math.prod(np.broadcast_shapes(shape, mask.shape)) * g.itemsize)
 masked_select.grad(input=lambda g, mask, input_meta: _masked_select_backward(g, mask, input_meta.shape))
 _masked_select_backward.grad(g=lambda g, mask: masked_select(g, mask))
 
@@ -356,6 +361,9 @@ def _nonzero(xp: Any, input: Array) -> Array:
     if not input.ndim:
         return xp.zeros((int(bool(input)), 0), dtypes.int64)
     return xp.stack(xp.nonzero(input), axis=1).astype(dtypes.int64, copy=False)
+
+
+_nonzero.sized_by(lambda input: input.size * max(1, input.ndim) * 8)
 
 
 @composite(data_dependent=True, differentiable=False, outputs=("...",))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -308,6 +309,13 @@ def is_vector(A: Any, B: Any) -> bool:
     return bool(B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1])))
 
 
+def solved_bytes(A: Array, B: Array) -> int:
+    """At most the bytes of X with A @ X = B, where batches broadcast; B may be vectors."""
+    vectors = B.shape == A.shape[:-1]
+    batch = A.shape[:-2] if vectors else np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
+    return int(math.prod(batch) * (math.prod(A.shape[-2:]) + math.prod(B.shape[-2:])) * B.itemsize)
+
+
 @op(name="linalg.solve", node="LinalgSolveExBackward0")
 def solve(xp: Any, A: Array, B: Array, *, left: bool = True) -> Array:
     """X with A @ X = B, or X @ A = B where not `left` (torch.linalg.solve).
@@ -335,6 +343,9 @@ def solve(xp: Any, A: Array, B: Array, *, left: bool = True) -> Array:
     if vector:
         return found[..., 0]
     return found if left else found.swapaxes(-1, -2)
+
+
+solve.sized_by(lambda A, B, left: solved_bytes(A, B))
 
 
 def check_same_dtype(name: str, A: Array, B: Array, names: tuple[str, str] = ("A", "B")) -> None:
@@ -394,6 +405,9 @@ def solve_triangular(
     return found
 
 
+solve_triangular.sized_by(lambda A, B, *rest: solved_bytes(A, B))
+
+
 def _cpu_triangle(A: Array, B: Array, upper: bool, left: bool, unitriangular: bool) -> Array:
     (trsm,) = scipy.linalg.get_blas_funcs(("trsm",), (A, B))
     return trsm(1, A, B, side=not left, lower=not upper, diag=unitriangular)
@@ -434,6 +448,9 @@ def cholesky_solve(xp: Any, B: Array, L: Array, upper: bool = False) -> Array:
             )
     first = adjoint(L) if upper else L
     return solve_triangular(adjoint(first), solve_triangular(first, B, upper=False), upper=True)
+
+
+cholesky_solve.sized_by(lambda B, L, upper: solved_bytes(L, B))
 
 
 def _cholesky_solve_L(g: Any, B: Any, L: Any, out: Any, upper: bool) -> Any:

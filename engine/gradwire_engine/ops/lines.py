@@ -48,5 +48,6 @@ def add_lines(xp: Any, g: Array, lines: Ints, sizes: Ints, node: str) -> Array:
     return xp.ascontiguousarray(g)
 
 
+add_lines.sized_by(lambda g, lines, sizes, node: math.prod(g.shape[: -len(sizes)]) * math.prod(sizes) * g.itemsize)
 take_lines.grad(input=lambda g, input_meta, lines, node: add_lines(g, lines, input_meta.shape[-len(lines) :], node))
 add_lines.grad(g=lambda g, lines, node: take_lines(g, lines, node))

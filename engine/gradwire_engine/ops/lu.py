@@ -7,6 +7,7 @@ constant, so that derivatives of any order pass through it.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,9 @@ def lu(xp: Any, A: Array, *, pivot: bool = True) -> Array:
     packed, pivots = _factored(xp, A)
     lower, upper = _split(xp, packed)
     return _permutation(pivots, A.shape[-2], A.dtype), lower, upper
+
+
+lu.sized_by(lambda A, pivot: (math.prod(A.shape[:-2]) * A.shape[-2] ** 2 + 2 * A.size) * A.itemsize)
 
 
 def _factors_backward(g_lower: Any, g_upper: Any, lower: Any, upper: Any) -> Any:

@@ -17,7 +17,7 @@ from gradwire_engine.dtypes import DType, Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import conj
-from gradwire_engine.ops.checks import broadcast_shape, fit_number
+from gradwire_engine.ops.checks import broadcast_shape, fit_number, reshaped
 from gradwire_engine.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -61,7 +61,7 @@ _transposed.grad(input=lambda g: matrix_t(g))
 @op(name="_fold", view="maybe", node="ViewBackward0")
 def fold(xp: Any, input: Array, size: Ints) -> Array:
     """The values in another shape, a view where the layout allows it."""
-    return input.reshape(size)
+    return reshaped(input, size)
 
 
 fold.grad(input=lambda g, input_meta: fold(g, input_meta.shape))
@@ -118,7 +118,7 @@ def _right(g: Any, left: Any) -> Any:
     return (mm if g.ndim == 2 else bmm)(matrix_t(conj(left)), g)
 
 
-mm.sized_by(lambda input, mat2: input.shape[0] * mat2.shape[1] * input.itemsize)
+mm.sized_by(lambda input, mat2: input.shape[0] * mat2.shape[1] * input.itemsize, bounded=True)
 mm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right(g, input))
 
 
@@ -175,7 +175,7 @@ def _times(value: Any, factor: Number) -> Any:
     return value if factor == 1 else value * conj(factor)
 
 
-addmm.sized_by(lambda input, mat1, mat2, beta, alpha: mat1.shape[0] * mat2.shape[1] * mat1.itemsize)
+addmm.sized_by(lambda input, mat1, mat2, beta, alpha: mat1.shape[0] * mat2.shape[1] * mat1.itemsize, bounded=True)
 addmm.grad(
     input=lambda g, beta: _times(g, beta),
     mat1=lambda g, mat2, alpha: _times(_left(g, mat2), alpha),
@@ -190,10 +190,16 @@ def _linear_addmm(xp: Any, input: Array, mat1: Array, mat2: Array) -> Array:
     return _addmm(xp, input, mat1, mat2, 1, 1)
 
 
+_linear_addmm.sized_by(lambda input, mat1, mat2: mat1.shape[0] * mat2.shape[1] * mat1.itemsize, bounded=True)
+
+
 @op(name="_linear_mm", node="MmBackward0")
 def _linear_mm(xp: Any, input: Array, mat2: Array) -> Array:
     _check_matrices(input, mat2)
     return product(xp, input, mat2)
+
+
+_linear_mm.sized_by(lambda input, mat2: math.prod(input.shape[:-1]) * mat2.shape[1] * input.itemsize, bounded=True)
 
 
 def _right_column_major(g: Any, left: Any) -> Any:
@@ -267,7 +273,7 @@ def _check_scalar_type(kernel: str, a: Array, b: Array) -> None:
     _refuse_bool(kernel, a)
 
 
-bmm.sized_by(lambda input, mat2: input.shape[0] * input.shape[1] * mat2.shape[2] * input.itemsize)
+bmm.sized_by(lambda input, mat2: input.shape[0] * input.shape[1] * mat2.shape[2] * input.itemsize, bounded=True)
 bmm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right(g, input))
 
 
@@ -285,6 +291,10 @@ def baddbmm(xp: Any, input: Array, batch1: Array, batch2: Array, *, beta: Number
     return _added(input, xp.matmul(batch1, batch2), beta, alpha)
 
 
+baddbmm.sized_by(
+    lambda input, batch1, batch2, beta, alpha: math.prod(batch1.shape[:2]) * batch2.shape[2] * batch1.itemsize,
+    bounded=True,
+)
 baddbmm.grad(
     input=lambda g, beta: _times(g, beta),
     batch1=lambda g, batch2, alpha: _times(_left(g, batch2), alpha),
@@ -382,7 +392,7 @@ def _matmul_batched(xp: Any, input: Array, other: Array) -> Array:
     return product(xp, input, other)
 
 
-_matmul_batched.sized_by(_batched_bytes)
+_matmul_batched.sized_by(_batched_bytes, bounded=True)
 _matmul_batched.grad(
     input=lambda g, other: _matmul_batched(g, matrix_t(conj(other))),
     other=lambda g, input: _matmul_batched(matrix_t(conj(input)), g),
@@ -454,5 +464,6 @@ def _trace_backward(xp: Any, grad: Array, size: Ints) -> Array:
     return xp.eye(*size, dtype=grad.dtype) * grad
 
 
+_trace_backward.sized_by(lambda grad, size: 2 * math.prod(size) * grad.itemsize)
 trace.grad(input=lambda g, input_meta: _trace_backward(g, input_meta.shape))
 _trace_backward.grad(grad=lambda g: trace(g))

@@ -27,6 +27,11 @@ from gradwire_engine.ops.windows import Window, per_dim
 Ints = Any  # an int or several
 
 
+def _bytes_over(input: Array, size: Ints) -> int:
+    """The bytes of a result with other spatial sizes."""
+    return int(math.prod(input.shape[: -len(size)]) * math.prod(size) * input.itemsize)
+
+
 def _lowest(dtype: DType) -> Any:
     """What is below every value: the padding of a maximum."""
     return -math.inf if dtypes.category(dtype) >= dtypes.FLOAT else np.iinfo(dtype).min
@@ -82,7 +87,9 @@ def _max_unpool(
 ) -> Array:
     """Each window's gradient at the element that won, in an array of the input's size."""
     window = _window_of(size, kernel, stride, padding, dilation, grad.shape[-len(kernel) :])
-    target = xp.zeros((*grad.shape[: -len(kernel)], *window.padded), grad.dtype)
+    shape = (*grad.shape[: -len(kernel)], *window.padded)
+    admit(shape, grad.dtype)
+    target = xp.zeros(shape, grad.dtype)
     for number, (_, index) in enumerate(window.offsets()):
         share = keep(xp, grad, which == number)
         if window.overlaps:
@@ -200,6 +207,7 @@ def _avg_unpool(
 ) -> Array:  # fmt: skip
     """The adjoint of `_avg_pool`: each window's gradient spread over its elements."""
     window = Window(tuple(size), kernel, stride, padding, (1,) * len(kernel), ceil_mode)
+    admit((*grad.shape[: -len(kernel)], *window.padded), grad.dtype)
     spread = grad / xp.asarray(_divisor(xp, window, include_pad, divisor, grad.dtype), grad.dtype)
     for axis in reversed(range(len(kernel))):
         rest = (slice(None),) * (len(kernel) - 1 - axis)
@@ -270,6 +278,9 @@ def _adaptive_avg_pool(xp: Any, input: Array, output_size: Ints) -> Array:
     )
 
 
+_adaptive_avg_pool.sized_by(lambda input, output_size: _bytes_over(input, output_size))
+
+
 def _adaptive_means(xp: Any, input: Array, sizes: Ints, output_size: Ints) -> Array:
     """The same means, window by window along one dimension after the other."""
     for axis, (size, count) in enumerate(zip(sizes, output_size, strict=True)):
@@ -288,6 +299,7 @@ def _adaptive_avg_unpool(xp: Any, grad: Array, size: Ints) -> Array:
     return apply_weights(xp, grad, weights)
 
 
+_adaptive_avg_unpool.sized_by(lambda grad, size: _bytes_over(grad, size))
 _adaptive_avg_pool.grad(
     input=lambda g, input_meta, output_size: (
         expand(g / math.prod(input_meta.shape[-len(output_size) :]), input_meta.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 from gradwire_engine import dtypes
@@ -11,7 +12,7 @@ from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import conj, expand
-from gradwire_engine.ops.checks import fit_number, normalize_dim
+from gradwire_engine.ops.checks import broadcast_shape, fit_number, normalize_dim
 from gradwire_engine.ops.compare import eq
 from gradwire_engine.ops.contract import tensordot
 from gradwire_engine.ops.fill import where
@@ -297,6 +298,11 @@ def _euclidean(xp: Any, x1: Array, x2: Array) -> Array:
     squares += xp.swapaxes((x2 * x2).sum(-1, keepdims=True), -1, -2)
     squares = xp.maximum(squares, squares.dtype.type(0), out=squares)
     return xp.sqrt(squares, out=squares)
+
+
+_euclidean.sized_by(
+    lambda x1, x2: math.prod(broadcast_shape(x1.shape[:-2], x2.shape[:-2])) * x1.shape[-2] * x2.shape[-2] * x1.itemsize
+)
 
 
 def _euclidean_input(g: Any, one: Any, other: Any, out: Any) -> Any:

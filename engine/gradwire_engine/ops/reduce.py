@@ -529,12 +529,10 @@ def median(input: Array, dim: int | None = None, keepdim: bool = False) -> Array
 
 def _reduced_bytes(input: Array, dim: Any = None, *rest: Any) -> int:
     """At most the bytes of what is left: of views that show few bytes as many this may be much."""
-    if input.size <= 1 << 20:
-        return 0
     dims = normalize_dims(dim, input.ndim)
     return int(math.prod(kept_shape(input.shape, dims)) * builtins.max(input.itemsize, dtypes.int64.itemsize))
 
 
 for _reduction in (sum, mean, prod, var, std, amax, amin, _max_dim, _min_dim, argmax, argmin, all, any, count_nonzero):
-    _reduction.sized_by(_reduced_bytes)
-logsumexp.sized_by(_reduced_bytes)
+    _reduction.sized_by(_reduced_bytes, bounded=True)
+logsumexp.sized_by(_reduced_bytes, bounded=True)

@@ -81,6 +81,7 @@ def _resample_adjoint(xp: Any, g: Array, size: Ints, mode: str, align: bool, sca
     return apply_weights(xp, xp.ascontiguousarray(g), [matrix.T for matrix in matrices])
 
 
+_resample_adjoint.sized_by(lambda g, size, *rest: math.prod(g.shape[: -len(size)]) * math.prod(size) * g.itemsize)
 _resample.grad(
     input=lambda g, input_meta, size, mode, align, scales: _resample_adjoint(
         g, input_meta.shape[-len(size) :], mode, align, scales

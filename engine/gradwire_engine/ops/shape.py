@@ -18,7 +18,7 @@ from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import Composite, composite, op
 from gradwire_engine.ops.basic import conj, expand
-from gradwire_engine.ops.checks import admit, check_count, check_index, ints, normalize_dim
+from gradwire_engine.ops.checks import admit, check_count, check_index, ints, normalize_dim, reshaped, viewed
 from gradwire_engine.tensor import Tensor, leave_graph
 from gradwire_engine.tensor import detach as detached
 
@@ -50,7 +50,7 @@ def infer_size(size: Any, count: int) -> tuple[int, ...]:
 
 
 def _can_view(array: Array, shape: tuple[int, ...]) -> bool:
-    return array.flags.c_contiguous or array.size == 0 or np.may_share_memory(array, array.reshape(shape))
+    return array.flags.c_contiguous or array.size == 0 or viewed(array, shape) is not None
 
 
 def _reshape_node(input: Any, shape: Any) -> str:
@@ -63,7 +63,7 @@ def _reshape_node(input: Any, shape: Any) -> str:
 @op(view="maybe", node=_reshape_node)
 def reshape(xp: Any, input: Array, shape: Ints) -> Array:
     """The elements, row by row, in another shape; a view where strides allow, else a copy (torch.reshape)."""
-    return input.reshape(infer_size(shape, input.size))
+    return reshaped(input, infer_size(shape, input.size))
 
 
 @op(view=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,7 @@ def _restride(xp: Any, input: Array, source: Ints, target: Ints) -> Array:
     return line[xp.asarray(read)]
 
 
+_restride.sized_by(lambda input, source, target: math.prod(target[0]) * (input.itemsize + 8) + math.prod(source[0]) * 8)
 _restride.grad(input=lambda g, source, target: _restride(g, target, source))
 
 

@@ -13,7 +13,7 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import neg
 from gradwire_engine.ops.checks import broadcast_shape, ints, normalize_dim
-from gradwire_engine.ops.linalg import adjoint, inv, pinv, pinv_backward, solve
+from gradwire_engine.ops.linalg import adjoint, inv, pinv, pinv_backward, solve, solved_bytes
 from gradwire_engine.ops.shape import movedim, reshape, squeeze, unsqueeze
 
 Ints = Any
@@ -58,6 +58,9 @@ def lstsq(xp: Any, A: Array, B: Array, rcond: float | None = None, *, driver: st
         nothing if driver == "gels" else rank,
         values.copy() if driver in ("gelsd", "gelss") else xp.zeros((0,), values.dtype),
     )
+
+
+lstsq.sized_by(lambda A, B, rcond, driver: 2 * solved_bytes(A, B))
 
 
 def _no_values(xp: Any, A: Array) -> tuple[Array, Array, Array]:
