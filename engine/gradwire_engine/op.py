@@ -202,8 +202,8 @@ class Op(Signature):
     def sized_by(self, sizes: Callable[..., int], *, bounded: bool = False) -> Op:
         """Give a function of the arguments, arrays among them, that tells the results' bytes before they are computed.
 
-        admission.py says for which ops that is not needed. bounded: where no operand is empty, it has at most one element
-        for each in the product of its operands' sizes; then it is not asked where that many would fit.
+        admission.py says for which ops that is not needed. bounded: where no operand is empty, it has at most one
+        element for each in the product of its operands' sizes; then it is not asked where that many would fit.
         """
         self.sizes = sizes
         self.asks = not bounded or self.list_place >= 0
