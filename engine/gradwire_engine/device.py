@@ -88,6 +88,17 @@ def selected(device: str) -> AbstractContextManager[Any]:
     return nullcontext() if device == CPU or module is None else module.cuda.Device(int(device[5:]))
 
 
+def pools() -> dict[str, tuple[int, int]]:
+    """By GPU, the bytes that arrays take of its memory pool, and all the pool has."""
+    told: dict[str, tuple[int, int]] = {}
+    for name in available():
+        if name != CPU:
+            with selected(name):
+                pool = module_for(name).get_default_memory_pool()
+                told[name] = (int(pool.used_bytes()), int(pool.total_bytes()))
+    return told
+
+
 def to_device(array: Array, device: str) -> Array:
     """The array on another device; itself if it is there already."""
     if device_of(array) == device:

@@ -32,6 +32,7 @@ from gradwire_server.shares import Places
 from gradwire_server.wire import peek_run
 
 _SWEEP_SECONDS = 1.0
+_NUMBERS_SECONDS = 2.0  # for a worker to tell what it holds
 _MOST_LISTED = 1000  # sessions of a page
 _NUMBER_DIGITS = 18
 Entry: TypeAlias = "EntryOf[Worker]"
@@ -162,6 +163,7 @@ class Worker(ABC):
         self.slot = slot
         self.alive = False
         self.sessions = 0
+        self.restarts = 0
         self.active = 0  # sessions that were called lately, as of the last sweep, and those opened since
         self.load: Load
         self.directory: Directory[Worker]
@@ -231,6 +233,10 @@ class Worker(ABC):
         """Stop a writer's commands up to a seq."""
 
     @abstractmethod
+    async def numbers(self, first: int, last: int) -> dict[str, Any]:
+        """What Host.numbers tells."""
+
+    @abstractmethod
     def close(self, entry: Entry) -> None:
         """Stop what the session computes and refuse what waits; "Drop" follows."""
 
@@ -276,9 +282,9 @@ class Worker(ABC):
 class ThreadWorker(Worker):
     """A thread of this process. `owns_process` lets it set the process's limits and collect its garbage."""
 
-    def __init__(self, limits: Limits, ledger: Ledger, owns_process: bool = False) -> None:
+    def __init__(self, limits: Limits, ledger: Ledger, owns_process: bool = False, counts: bool = False) -> None:
         super().__init__(0)
-        self.host = Host(limits, ledger)
+        self.host = Host(limits, ledger, counts=counts)
         self.owns_process = owns_process
         self._compute: ComputeThread
         self._loop: asyncio.AbstractEventLoop
@@ -315,6 +321,10 @@ class ThreadWorker(Worker):
     def close(self, entry: Entry) -> None:
         """Stop what the session computes."""
         self.host.close(entry.number, self.last_ticket)
+
+    async def numbers(self, first: int, last: int) -> dict[str, Any]:
+        """What the host holds and has counted."""
+        return self.host.numbers(first, last)
 
     async def append(self, arrival: Sending, data: memoryview) -> None:
         """Take an upload's next bytes. A copy of one chunk is quicker than a change of threads."""
@@ -549,8 +559,12 @@ class Backend:
         most = min(request.page_size or _MOST_LISTED, _MOST_LISTED)
         found = self.directory.listed(int(after), request.principal, most + 1)
         now = self.directory.clock()
+        held: dict[int, list[Any]] = {}
+        for told in (await self.numbers(found[0].number, found[-1].number) if found else {}).values():
+            held.update(told["sessions"])
         page = [
             service_pb2.SessionSummary(
+                **_held(held.get(entry.number)),
                 number=entry.number,
                 principal=entry.owner,
                 client=entry.client,
@@ -564,6 +578,19 @@ class Backend:
         ]
         more = str(page[-1].number) if len(found) > most else ""
         return service_pb2.ListSessionsResponse(sessions=page, next_page_token=more)
+
+    async def numbers(self, first: int, last: int) -> dict[int, dict[str, Any]]:
+        """By worker what Host.numbers tells of sessions with numbers from first to last; without those that do not."""
+
+        async def ask(worker: Worker) -> dict[str, Any] | None:
+            try:
+                return await asyncio.wait_for(worker.numbers(first, last), _NUMBERS_SECONDS)
+            except (Refusal, asyncio.TimeoutError):  # it has ended, or is being started
+                return None
+
+        alive = [worker for worker in self.workers if worker.alive]
+        answers = await asyncio.gather(*map(ask, alive))
+        return {worker.slot: told for worker, told in zip(alive, answers, strict=True) if told is not None}
 
     async def end_session(self, number: int) -> int:
         """End anybody's session; bytes freed. What it computes is cancelled. Raises Refusal: SESSION_NOT_FOUND."""
@@ -594,6 +621,14 @@ class Backend:
             self.tidy()
 
 
+def _held(told: list[Any] | None) -> dict[str, int]:
+    """What a session's worker tells of it, as fields of SessionSummary; nothing if it does not."""
+    if told is None:
+        return {}
+    held, tensors, commands, computed = told
+    return {"bytes": held, "tensors": tensors, "commands": commands, "compute_us": int(computed * 1e6)}
+
+
 async def _freed(answer: "asyncio.Future[bytes]") -> int:
     try:
         freed: int = NUMBER.unpack(await answer)[0]
@@ -605,9 +640,16 @@ async def _freed(answer: "asyncio.Future[bytes]") -> int:
 class InProcessBackend(Backend):
     """Sessions in this process, computed by one thread: one caller of BLAS at a time."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic, owns_process: bool = False) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        clock: Callable[[], float] = time.monotonic,
+        owns_process: bool = False,
+        counts: bool = False,
+    ) -> None:
+        """With `counts` the worker counts what the metrics tell."""
         resolved = limits.resolved()
         ledger = Ledger(1)
-        worker = ThreadWorker(resolved, ledger, owns_process)
+        worker = ThreadWorker(resolved, ledger, owns_process, counts)
         self.host = worker.host
         super().__init__(resolved, [worker], ledger, clock)

@@ -44,6 +44,7 @@ def run_unary(call: Pending) -> bytes:
         if held is not None:
             return held
     answer = response_type()
+    session.alone += 1
     session.inline_left = session.limits.max_inline_bytes
     session.brake.begin(call.ticket, call.deadline)
     session.command.number = 0
@@ -62,6 +63,8 @@ def run_unary(call: Pending) -> bytes:
                 HANDLERS[which](session, request, answer)
 
             refusal = settle(session, call.method, error, again)
+    if session.meter is not None:
+        session.meter.applied(which, request, refusal)
     if refusal is not None:
         raise refusal
     response = answer.SerializeToString()
@@ -85,7 +88,7 @@ def run_batch(call: Pending) -> Generator[None, None, bytes]:
             "EPOCH_MISMATCH", f"the session's epoch is {session.epoch}, not {request.epoch}", epoch=session.epoch
         )
     commands = request.commands
-    count = sum([_span(command) for command in commands])
+    call.size = count = sum([_span(command) for command in commands])
     limit = session.limits.max_batch_commands
     if count > limit:
         raise Refusal("MESSAGE_TOO_LARGE", f"a batch has at most {limit} commands, not {count}", limit=limit)
@@ -187,7 +190,7 @@ def _run_command(session: Session, writer: Writer, command: service_pb2.Command,
     brake = session.brake
     brake.seq = seq
     session.command.number = writer.command_number(seq)
-    answer = result = request = None
+    answer = result = request = refusal = None
     which = command.WhichOneof("command")
 
     def execute() -> None:
@@ -218,6 +221,8 @@ def _run_command(session: Session, writer: Writer, command: service_pb2.Command,
             if which is not None:
                 session.poison_ids(new_ids(which, getattr(command, which)), refusal, seq, writer.number)
     writer.applied = seq
+    if session.meter is not None:
+        session.meter.applied(which, request, refusal)
 
 
 @contextmanager

@@ -138,6 +138,8 @@ def run_calls(
             refusal.fill(results.add(seq=seq).error)
             writer.applied = seq
         return
+    if session.meter is not None:
+        session.meter.called([prepared.call.name for prepared, _ in plan[repeated:]])
     brake, running, clock = session.brake, session.command, time.monotonic
     origin = writer.command_number(0)
     for seq, (prepared, at) in enumerate(plan[repeated:], writer.applied + 1):
@@ -154,6 +156,8 @@ def run_calls(
             refused = settle(session, "Op", error, again)
             if refused is not None:
                 refused.fill(results.add(seq=seq).error)
+                if session.meter is not None:
+                    session.meter.refused(prepared.call.name, refused)
                 session.poison_ids(prepared.new_ids(ids, at), refused, seq, writer.number)
         writer.applied = seq
 

@@ -20,7 +20,9 @@ from gradwire_server.configuration import shown as default_of
 from gradwire_server.settings import Settings
 
 if TYPE_CHECKING:
-    from gradwire_server.backend import SessionBackend
+    from gradwire_server.backend import Backend
+    from gradwire_server.metrics import Metrics
+    from gradwire_server.server import Server
     from gradwire_server.tls import Tls
 
 log = logging.getLogger("gradwire.server")
@@ -137,19 +139,39 @@ def _tls(settings: Settings) -> "Tls | None":
     return Tls(Path(settings.tls_cert), Path(settings.tls_key), authorities)
 
 
-def _backend(settings: Settings) -> "SessionBackend":
+def _backend(settings: Settings) -> "Backend":
     from gradwire_server.backend import InProcessBackend
     from gradwire_server.workers import WorkersBackend, worker_count
 
     workers = worker_count(settings.workers)
     if not workers:
-        return InProcessBackend(settings.limits(), owns_process=True)
+        return InProcessBackend(settings.limits(), owns_process=True, counts=bool(settings.metrics))
     return WorkersBackend(
         settings.limits(),
         workers,
         log_format=settings.log_format,
         log_level=settings.log_level,
+        counts=bool(settings.metrics),
     )
+
+
+def _metrics(server: "Server", backend: "Backend", settings: Settings) -> "Metrics":
+    """The page of metrics. Raises OSError."""
+    from gradwire_server.metrics import Metrics
+    from gradwire_server.server import is_loopback
+
+    host, port = settings.metrics_address
+    metrics = Metrics(server, backend)
+    try:
+        host, port = metrics.start(host, port)
+    except OSError as error:
+        raise OSError(f"cannot listen for metrics at {settings.metrics}: {error.strerror or error}") from None
+    log.log(
+        logging.INFO if is_loopback(host) else logging.WARNING,
+        "metrics for whoever reaches the port",
+        extra={"address": f"http://{host}:{port}/metrics"},
+    )
+    return metrics
 
 
 async def _serve(settings: Settings) -> None:
@@ -167,10 +189,15 @@ async def _serve(settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, tokens.reload)
     elif tls is not None:  # whose files are looked at anyway: who asks for it must not end the server
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    server = Server(_backend(settings), tokens, tls)
-    announce(settings.log_format, await server.start(address_of(settings.host, settings.port)))
+    backend = _backend(settings)
+    server = Server(backend, tokens, tls)
+    address = await server.start(address_of(settings.host, settings.port))
+    metrics = _metrics(server, backend, settings) if settings.metrics else None
+    announce(settings.log_format, address)
     await ended.wait()
     await server.drain(settings.grace_seconds)
+    if metrics is not None:
+        await asyncio.get_running_loop().run_in_executor(None, metrics.stop)
 
 
 @click.command("token")

@@ -7,6 +7,7 @@ and no other thread ever stops for a collection.
 import gc
 import queue
 import threading
+import time
 
 from gradwire_server.host import Host
 from gradwire_server.session import Pending
@@ -35,7 +36,7 @@ class ComputeThread:
 
     def __init__(self, host: Host, answer: Answer, collects: bool = False) -> None:
         self._host = host
-        self._calls: queue.SimpleQueue[tuple[str, int, bytes, int, float | None] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[str, int, bytes, int, float | None, float] | None] = queue.SimpleQueue()
         self._ended = False
         turns = Turns(host, answer)
         between = Collector() if collects else _nothing
@@ -44,7 +45,7 @@ class ComputeThread:
 
     def submit(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:
         """Apply a call."""
-        self._calls.put((method, number, raw, ticket, deadline))
+        self._calls.put((method, number, raw, ticket, deadline, time.monotonic()))
 
     def take(self, timeout: float | None) -> list[Pending] | None:
         """What was submitted, waiting for it so long, or without end; None after the last."""

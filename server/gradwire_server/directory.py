@@ -61,6 +61,7 @@ class Directory(Generic[W]):
         self.tombstones: OrderedDict[str, tuple[str, Refused]] = OrderedDict()  # whose it was, and what to say
         self._owners: Counter[str] = Counter()  # sessions by principal
         self._numbers = itertools.count(1)
+        self.opened = self.expired = 0  # so far
 
     def open(self, request: service_pb2.OpenSessionRequest, place: Callable[[], W]) -> Entry[W]:
         """A new session, where `place` says. Raises Refusal: SESSION_LIMIT."""
@@ -84,6 +85,7 @@ class Directory(Generic[W]):
         entry = Entry(secrets.token_urlsafe(32), next(self._numbers), place(), lease, self.clock(), client)
         self.entries[entry.id] = entry
         self._owners[owner] += 1
+        self.opened += 1
         log.info("session opened", extra={"session": entry.shown, "principal": entry.owner, "client": client})
         return entry
 
@@ -170,6 +172,7 @@ class Directory(Generic[W]):
         expired = [each for each in self.entries.values() if now >= each.expires and not each.pending]
         for entry in expired:
             self._bury(entry, "SESSION_EXPIRED", _EXPIRED)
+            self.expired += 1
             log.info("session expired", extra={"session": entry.shown, "principal": entry.owner})
         return expired
 

@@ -37,6 +37,7 @@ class Gate(grpc.aio.ServerInterceptor):
     def __init__(self, tokens: Tokens | None, certificates: bool, health: Check) -> None:
         self.tokens = tokens
         self.certificates = certificates
+        self.kept_out = 0  # calls without a valid credential, so far
         self._refused = 0
         self._told = 0.0
         self._kept_out: Handler = grpc.stream_stream_rpc_method_handler(self._keep_out)
@@ -59,6 +60,7 @@ class Gate(grpc.aio.ServerInterceptor):
 
     async def _keep_out(self, requests: AsyncIterator[bytes], context: Context) -> None:
         self._refused += 1
+        self.kept_out += 1
         now = time.monotonic()
         if now - self._told >= _LOG_SECONDS:
             log.warning(

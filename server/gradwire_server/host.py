@@ -6,16 +6,18 @@ The front numbers the sessions and keeps their leases (directory.py).
 """
 
 import gc
+import os
 import struct
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Container, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from gradwire.v1 import service_pb2
-from gradwire_engine.device import available
+from gradwire_engine.device import available, pools
 from gradwire_engine.dtypes import BY_NAME
 from gradwire_server import __version__
 from gradwire_server.batch import OutOfOrder, run_batch, run_unary
@@ -24,6 +26,7 @@ from gradwire_server.commands import MESSAGES
 from gradwire_server.errors import Refusal, refusal_of
 from gradwire_server.ledger import Ledger
 from gradwire_server.limits import Limits
+from gradwire_server.meter import Meter
 from gradwire_server.payload import TO_WIRE
 from gradwire_server.rings import Ring, Rings
 from gradwire_server.session import Brake, Pending, Session
@@ -41,7 +44,8 @@ _DATA_FIELD = service_pb2.DownloadResponse.DATA_FIELD_NUMBER
 class Host:
     """Sessions by number. `ledger` is where it says what they hold, as the worker of that number."""
 
-    def __init__(self, limits: Limits, ledger: Ledger, worker: int = 0) -> None:
+    def __init__(self, limits: Limits, ledger: Ledger, worker: int = 0, counts: bool = False) -> None:
+        """With `counts` there is a meter."""
         self.limits = limits
         self.ledger = ledger
         self.worker = worker
@@ -49,6 +53,7 @@ class Host:
         self.sessions: dict[int, Session] = {}
         self.rings = Rings(limits.max_shared_bytes)
         self.bytes = 0  # of all sessions, as of the last call of each: what is collected between calls `tidy` finds
+        self.meter = Meter() if counts else None
         self._nobody = Session(0, limits, Brake())
         self._brakes: dict[int, Brake] = {}
         self._newest = 0  # the highest number of a session that was opened
@@ -61,6 +66,11 @@ class Host:
             "FinishDownload": self._finish_download,
             "Tidy": self._tidy,
         }
+
+    @property
+    def own(self) -> Container[str]:
+        """The methods that are no client's."""
+        return self._life
 
     # Control: quick, from a thread of its own
 
@@ -148,6 +158,24 @@ class Host:
             ring.bytes[place : place + size] = np.frombuffer(data, np.uint8)
         return size, 0 if offset + size == download.total else offset + size
 
+    def numbers(self, first: int, last: int) -> dict[str, Any]:
+        """What this worker holds and has counted, and what each of its sessions of these numbers has."""
+        sessions = list(self.sessions.values())
+        told: dict[str, Any] = {
+            "process": os.getpid(),
+            "bytes": sum(max(0, each.account.bytes) for each in sessions),
+            "tensors": sum(len(each.store) for each in sessions),
+            "pools": pools(),
+            "sessions": {
+                each.key: [max(0, each.account.bytes), len(each.store), each.commands, each.computed]
+                for each in sessions
+                if first <= each.key <= last
+            },
+        }
+        if self.meter is not None:
+            told["meter"] = self.meter.told()
+        return told
+
     def describe(self) -> service_pb2.ServerInfoResponse:
         """What this worker computes with."""
         return service_pb2.ServerInfoResponse(
@@ -159,13 +187,17 @@ class Host:
 
     # Compute: one thread, in order
 
-    def begin(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> Pending:
-        """A call that has come, for the session of that number; 0 for none."""
+    def begin(
+        self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None, sent: float = 0.0
+    ) -> Pending:
+        """A call that has come, for the session of that number; 0 for none. `sent` is by time.monotonic()."""
         if method == "Open":
             with self._lock:
                 self._newest = number
-                self.sessions[number] = Session(number, self.limits, self._brakes.setdefault(number, Brake()))
-        return Pending(method, self.sessions.get(number, self._nobody), raw, ticket, deadline)
+                session = Session(number, self.limits, self._brakes.setdefault(number, Brake()))
+                session.meter = self.meter
+                self.sessions[number] = session
+        return Pending(method, self.sessions.get(number, self._nobody), raw, ticket, deadline, sent)
 
     def execute(self, call: Pending) -> Generator[None, None, bytes]:
         """Do what a call asks, in steps. Raises Refusal, OutOfOrder; nothing else."""

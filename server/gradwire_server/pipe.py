@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-HEAD = struct.Struct("<QIxxxxQQd")
+HEAD = struct.Struct("<QIxxxxQQdd")
 INFINITE = float("inf")
 _BUFFER = 1 << 18
 _SMALL = 1 << 14
@@ -20,18 +20,22 @@ Part = bytes | memoryview
 
 
 class Frame(NamedTuple):
-    """What came. `number` is a session's, `ticket` a call's; `deadline` is by time.monotonic(), infinite for none."""
+    """What came. `number` is a session's, `ticket` a call's; `deadline`, infinite for none, and `sent` are by
+    time.monotonic(), which is the same for all processes of a machine."""
 
     kind: int
     number: int
     ticket: int
     deadline: float
+    sent: float
     body: bytes
 
 
-def head(size: int, kind: int, number: int = 0, ticket: int = 0, deadline: float = INFINITE) -> bytes:
+def head(
+    size: int, kind: int, number: int = 0, ticket: int = 0, deadline: float = INFINITE, sent: float = 0.0
+) -> bytes:
     """A frame's first bytes, for a body of that size."""
-    return HEAD.pack(size, kind, number, ticket, deadline)
+    return HEAD.pack(size, kind, number, ticket, deadline, sent)
 
 
 class Inbox:
@@ -42,7 +46,7 @@ class Inbox:
         self._start = self._end = 0
         self._large: bytearray | None = None  # the body of a frame that the buffer has no room for
         self._got = 0
-        self._head: tuple[int, int, int, float] = (0, 0, 0, 0.0)
+        self._head: tuple[int, int, int, float, float] = (0, 0, 0, 0.0, 0.0)
 
     def room(self) -> memoryview:
         """Where the next bytes are to go."""
@@ -65,18 +69,18 @@ class Inbox:
         found: list[Frame] = []
         start, end, buffer = self._start, self._end, self._buffer
         while end - start >= HEAD.size:
-            size, kind, number, ticket, deadline = HEAD.unpack_from(buffer, start)
+            size, kind, number, ticket, deadline, sent = HEAD.unpack_from(buffer, start)
             begin = start + HEAD.size
             if begin + size > end:
                 if HEAD.size + size > _BUFFER:
                     self._large = bytearray(size)
                     self._got = end - begin
                     self._large[: self._got] = buffer[begin:end]
-                    self._head = (kind, number, ticket, deadline)
+                    self._head = (kind, number, ticket, deadline, sent)
                     start = end
                 break
             start = begin + size
-            found.append(Frame(kind, number, ticket, deadline, bytes(buffer[begin:start])))
+            found.append(Frame(kind, number, ticket, deadline, sent, bytes(buffer[begin:start])))
         if start == end:
             start = end = 0
         elif start:  # the rest must be followed by the rest of its frame

@@ -35,6 +35,7 @@ class Server:
         self.tokens = tokens
         self.front = Front(backend)
         self.health = health.aio.HealthServicer()
+        self.gate: Gate | None = None
         self._server: grpc.aio.Server
 
     async def start(self, address: str) -> str:
@@ -42,7 +43,9 @@ class Server:
         keep_freed()
         await self.backend.start()
         certificates = self.tls is not None and self.tls.client_ca is not None
-        gates = [Gate(self.tokens, certificates, self.health.Check)] if self.tokens or certificates else []
+        if self.tokens or certificates:
+            self.gate = Gate(self.tokens, certificates, self.health.Check)
+        gates = [] if self.gate is None else [self.gate]
         self._server = grpc.aio.server(interceptors=gates, options=_options(self.backend.limits.max_message_bytes))
         self._server.add_generic_rpc_handlers((self.front.handlers(),))
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)

@@ -7,6 +7,7 @@ the event loop neither parses a large message nor computes.
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, NoReturn, TypeAlias, TypeVar
@@ -46,6 +47,7 @@ class Front:
         self.backend = backend
         self.draining = False
         self.active = 0
+        self.refusals: Counter[tuple[str, str]] = Counter()  # by method and reason
         self.waiting = 0  # bytes of requests that are being answered
         self.idle = asyncio.Event()
         self.idle.set()
@@ -91,7 +93,7 @@ class Front:
                     raise Refusal("UNAVAILABLE", "too many large requests wait to be answered; try again")
                 return await answer(raw, context)
             except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
-                await _abort(context, error, method)
+                await self._abort(context, error, method)
             finally:
                 self.end(size)
 
@@ -175,7 +177,7 @@ class Front:
             self.admit("Stream")
             await Stream(self, context).serve()
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
-            await _abort(context, error, "Stream")
+            await self._abort(context, error, "Stream")
 
     async def _upload(self, requests: AsyncIterator[bytes], context: Context) -> bytes:
         """Take chunks in. The transfer's id goes out with the headers, so that a broken call can be gone on with."""
@@ -196,7 +198,7 @@ class Front:
                 transfer_id=arrival.transfer_id, received_bytes=received
             ).SerializeToString()
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
-            await _abort(context, error, "Upload")
+            await self._abort(context, error, "Upload")
         finally:
             if arrival is not None:
                 self.backend.leave_upload(arrival)
@@ -231,7 +233,7 @@ class Front:
                     await parts.send(message)
             await self.backend.finish_download(request.session_id, request.transfer_id)
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
-            await _abort(context, error, "Download")
+            await self._abort(context, error, "Download")
         finally:
             self.end()
 
@@ -243,9 +245,17 @@ class Front:
             async with Sending[bytes](context.write) as answers:
                 await share(self.backend, parts, lambda response: answers.send(response.SerializeToString()))
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
-            await _abort(context, error, "Share")
+            await self._abort(context, error, "Share")
         finally:
             self.end()
+
+    async def _abort(self, context: Context, error: Exception, method: str) -> NoReturn:
+        """End the call with the refusal as its status. Always raises, as gRPC's abort does."""
+        if isinstance(error, grpc.aio.AbortError):
+            raise error
+        refusal = refusal_of(error, method)
+        self.refusals[method, refusal.reason] += 1
+        await abort(context, refusal)
 
 
 def _small(kind: type[M], raw: bytes) -> M:
@@ -274,10 +284,3 @@ def _over_cap(size: int, cap: int) -> Refusal:
     return Refusal(
         "MESSAGE_TOO_LARGE", f"a message has at most {cap} bytes, not {size}; use Upload or a smaller batch", limit=cap
     )
-
-
-async def _abort(context: Context, error: Exception, method: str) -> NoReturn:
-    """End the call with the refusal as its status. Always raises, as gRPC's abort does."""
-    if isinstance(error, grpc.aio.AbortError):
-        raise error
-    await abort(context, refusal_of(error, method))

@@ -22,6 +22,7 @@ from gradwire_server.graphs import Snapshots
 from gradwire_server.hooks import HookTable
 from gradwire_server.limits import Limits
 from gradwire_server.memory import Memory, Recall
+from gradwire_server.meter import Meter
 from gradwire_server.payload import dtype_of
 from gradwire_server.transfers import Transfers
 
@@ -160,6 +161,9 @@ class Session:
         self.place = 0  # of its principal in the ledger; 0 for one without a quota
         self.told = (0, 0)  # bytes and tensors, as the ledger has them
         self.brake = brake
+        self.meter: Meter | None = None  # of the worker, if it counts
+        self.alone = 0  # commands that came by unary calls
+        self.computed = 0.0  # seconds
         self.inline_left = 0  # bytes of values that the response being made may still hold
         self.command = Command()
         self.recording = Context(
@@ -201,6 +205,11 @@ class Session:
         if context is not self.current:
             CURRENT.set(context)
             self.current = context
+
+    @property
+    def commands(self) -> int:
+        """How many were carried out or refused. From any thread."""
+        return self.alone + sum(writer.applied for writer in list(self.writers.values()))
 
     def attach(self, number: int) -> None:
         """Another writer; the front numbers them."""
@@ -372,6 +381,7 @@ class Session:
 class Pending:
     """A call that has arrived and is not answered: tickets rise in the order of arrival.
 
+    `sent`, by time.monotonic(), is when the front handed it over, and `queued` how many seconds later it began;
     `steps` is what is left of a call that has begun, `give_up` when one that is parked has waited long enough.
     """
 
@@ -380,5 +390,9 @@ class Pending:
     raw: bytes
     ticket: int
     deadline: float | None = None
+    sent: float = 0.0
+    queued: float = 0.0
+    computed: float = 0.0
+    size: int = 1  # commands
     steps: "Generator[None, None, bytes] | None" = None
     give_up: float | None = None

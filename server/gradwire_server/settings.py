@@ -7,7 +7,7 @@ From here come the command line and its help, the environment's names, the file'
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, ByteSize, Field, model_validator
+from pydantic import AfterValidator, ByteSize, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from gradwire_server.limits import Limits
@@ -15,6 +15,7 @@ from gradwire_server.limits import Limits
 _DEFAULT = Limits()
 _MOST_BYTES = (1 << 29) - 1  # of a message: gRPC is told four times as much, in 31 bits
 _MOST = 1 << 62
+_LAST_PORT = 65535
 _LONGEST = 4_000_000.0  # seconds; leases travel as milliseconds in 32 bits
 
 
@@ -35,7 +36,7 @@ class Settings(BaseSettings):
         "127.0.0.1",
         description="Address to listen at; one that others can reach takes TLS and authentication, or --insecure-bind.",
     )
-    port: int = Field(50051, ge=0, le=65535, description="Port to listen at; 0 picks a free one.")
+    port: int = Field(50051, ge=0, le=_LAST_PORT, description="Port to listen at; 0 picks a free one.")
     insecure_bind: bool = Field(
         False,
         description="Listen at an address that others can reach without both encryption and authentication.",
@@ -50,6 +51,10 @@ class Settings(BaseSettings):
     )
     log_format: Literal["plain", "json"] = Field("plain", description="How log lines look.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe lines to log.")
+    metrics: str = Field(
+        "",
+        description="Where to answer Prometheus, HOST:PORT, or a port of 127.0.0.1; whoever reaches it may read.",
+    )
     grace_seconds: float = Field(
         10.0, ge=0, le=_LONGEST, description="How long running calls may take to finish at shutdown."
     )
@@ -143,6 +148,18 @@ class Settings(BaseSettings):
             raise ValueError("--tls-client-ca needs --tls-cert and --tls-key")
         return self
 
+    @field_validator("metrics")
+    @classmethod
+    def _metrics_is_an_address(cls, given: str) -> str:
+        if given:
+            _address(given)
+        return given
+
+    @property
+    def metrics_address(self) -> tuple[str, int]:
+        """Host and port of the metrics, which must be set."""
+        return _address(self.metrics)
+
     @property
     def unguarded(self) -> str:
         """What calls lack before strangers may reach the port; empty for nothing."""
@@ -154,3 +171,11 @@ class Settings(BaseSettings):
         """The part that sessions are held to."""
         named = {field.name: getattr(self, field.name) for field in fields(Limits) if hasattr(self, field.name)}
         return Limits(**named)
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Host and port; 127.0.0.1 where only a port is given. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > _LAST_PORT or (colon and not host):
+        raise ValueError(f"an address is HOST:PORT, or a port of 127.0.0.1, not {text!r}")
+    return host.strip("[]") or "127.0.0.1", int(port)

@@ -250,6 +250,9 @@ class Streams:
         if self._open.get(key) is stream:
             del self._open[key]
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     def end(self, error: Exception) -> None:
         """End them all."""
         for stream in list(self._open.values()):

@@ -92,21 +92,24 @@ class Turns:
 
     def _compute(self, session: Session) -> None:
         """Let a session compute for a slice."""
-        began = time.monotonic()
+        began = now = time.monotonic()
         session.turn_ends = began + self.slice_seconds
         line = session.line
-        while line and self._step(line[0]):
+        while line and self._step(line[0], now):
             line.popleft()
-            if time.monotonic() >= session.turn_ends:
+            now = time.monotonic()
+            if now >= session.turn_ends:
                 break
         now = time.monotonic()
         session.used = min(_MOST_USED, session.used + now - began)
+        session.computed += now - began
         if not line:
             session.idle_since = now
 
-    def _step(self, call: Pending) -> bool:
+    def _step(self, call: Pending, now: float) -> bool:
         """Compute until the call is done or the turn is over; whether it is done, or parked."""
         if call.steps is None:
+            call.queued = now - call.sent
             call.steps = self.host.execute(call)
         result, failure = b"", None
         try:
@@ -120,13 +123,25 @@ class Turns:
         except Exception as error:  # noqa: BLE001 - handed to whoever waits; `execute` makes refusals of them
             failure = refusal_of(error, call.method)
         else:
+            call.computed += time.monotonic() - now
             return False
+        if self.host.meter is not None:
+            self._count(call, call.computed + time.monotonic() - now)
         call.steps = None
         self.answer(call, result, failure)
         failure = None  # or its traceback and this frame would hold each other, and whatever it holds
         if call.session.parked:
             self._unpark(call.session)
         return True
+
+    def _count(self, call: Pending, computed: float) -> None:
+        """A call is done; of what is the server's own affair nothing is told."""
+        meter = self.host.meter
+        if meter is not None and call.method not in self.host.own:
+            meter.queued.add(call.queued)
+            meter.computed.add(computed)
+            if call.method == "Run":
+                meter.sizes.add(call.size)
 
     def _park(self, call: Pending) -> bool:
         """Let a batch wait for its predecessor; whether it still may."""

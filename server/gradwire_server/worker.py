@@ -35,7 +35,7 @@ from gradwire_server.turns import Turns, work
 
 # Kinds of frames. To the worker on the first pipe: an index of METHODS. On the second, and back:
 RESULT, REFUSAL, READY, CANCEL, CANCEL_THROUGH, CLOSE, UPLOAD, APPEND, END_UPLOAD, CHUNK = range(256, 266)
-LEND, RETURN, TAKE, GIVE, EMPTIED = range(266, 271)
+LEND, RETURN, TAKE, GIVE, EMPTIED, NUMBERS = range(266, 272)
 IN_SLOT = struct.Struct("<QQ")  # a slot, and how many bytes of it
 _LAST_SECONDS = 1.0
 
@@ -53,6 +53,7 @@ class Plan:
     cores: int  # to share among the workers that have work; 0 leaves BLAS's threads as they are
     log_format: str
     log_level: str
+    counts: bool
     limits: Limits
 
     def text(self) -> str:
@@ -76,7 +77,7 @@ def main(arguments: list[str]) -> None:
     sys.setswitchinterval(0.001)
     if cupy() is None:
         cap_process(plan.limits.max_bytes)
-    host = Host(plan.limits, Ledger(plan.workers, plan.ledger), plan.slot)
+    host = Host(plan.limits, Ledger(plan.workers, plan.ledger), plan.slot, plan.counts)
     control = socket.socket(fileno=plan.control)
     slots = Slots(plan.limits.chunk_bytes, plan.slots)
     threading.Thread(target=_control, args=(host, control, slots), name="gradwire-control", daemon=True).start()
@@ -110,8 +111,8 @@ class Calls:
             return None
         begin = self.host.begin
         return [
-            begin(METHODS[kind], number, body, ticket, None if math.isinf(deadline) else deadline)
-            for kind, number, ticket, deadline, body in frames
+            begin(METHODS[kind], number, body, ticket, None if math.isinf(deadline) else deadline, sent)
+            for kind, number, ticket, deadline, sent, body in frames
         ]
 
     def answer(self, call: Pending, result: bytes, failure: Exception | None) -> None:
@@ -169,7 +170,7 @@ class Control:
         """Take frames until the pipe ends. Raises EOFError, OSError."""
         while True:
             self._fill(memoryview(self._head))
-            size, kind, number, ticket, _ = HEAD.unpack(self._head)
+            size, kind, number, ticket, *_ = HEAD.unpack(self._head)
             body = bytearray(size)
             self._fill(memoryview(body))
             self._handle(kind, number, ticket, bytes(body))
@@ -222,6 +223,9 @@ class Control:
         elif kind == TAKE:
             self.host.take(self._arrivals[told["arrival"]], self._rings[told["ring"]], told["place"], told["size"])
             self._answer(RESULT, ticket, 0)
+        elif kind == NUMBERS:
+            numbers = self.host.numbers(told["first"], told["last"])
+            self._answer(RESULT, ticket, 0, json.dumps(numbers).encode())
         elif kind == GIVE:
             ring = self._rings[told["ring"]]
             size, following = self.host.give(number, told["transfer_id"], told["offset"], ring, told["place"])

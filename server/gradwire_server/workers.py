@@ -39,6 +39,7 @@ from gradwire_server.worker import (
     GIVE,
     IN_SLOT,
     LEND,
+    NUMBERS,
     READY,
     REFUSAL,
     RESULT,
@@ -172,6 +173,7 @@ class ProcessWorker(Worker):
         lost = self.directory.lost(self, why)
         log.error("worker process ended", extra={"worker": self.slot, "status": status, "sessions": len(lost)})
         self.sessions = 0
+        self.restarts += 1
         self.load.ledger.forget(self.slot)
         gone = Refusal("SESSION_NOT_FOUND", f"the session is gone: {why}")
         for ticket in (*self._waiting, *self._told):
@@ -200,10 +202,10 @@ class ProcessWorker(Worker):
 
     def _send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:
         limit = INFINITE if deadline is None else deadline
-        self._calls.send(head(len(raw), _KINDS[method], number, ticket, limit), raw)
+        self._calls.send(head(len(raw), _KINDS[method], number, ticket, limit, time.monotonic()), raw)
 
     def _received(self, frame: Frame) -> None:
-        kind, _, ticket, _, body = frame
+        kind, ticket, body = frame.kind, frame.ticket, frame.body
         if kind == RESULT:
             self.answered(ticket, body, None)
         elif kind == REFUSAL:
@@ -256,6 +258,13 @@ class ProcessWorker(Worker):
     def _next(self) -> int:
         self._ticket += 1
         return self._ticket
+
+    async def numbers(self, first: int, last: int) -> dict[str, Any]:
+        """What the worker holds and has counted. Past whatever it computes."""
+        frame = await self._ask_for(NUMBERS, 0, first=first, last=last)
+        told: dict[str, Any] = json.loads(frame.body)
+        told["sessions"] = {int(number): each for number, each in told["sessions"].items()}
+        return told
 
     # Transfers
 
@@ -373,7 +382,9 @@ class WorkersBackend(Backend):
         clock: Callable[[], float] = time.monotonic,
         log_format: str = "plain",
         log_level: str = "warning",
+        counts: bool = False,
     ) -> None:
+        """With `counts` the workers count what the metrics tell."""
         resolved = limits.resolved()
         descriptor = Ledger.file(workers)
         cores = blas.cores() if blas.shared() else 0
@@ -383,7 +394,7 @@ class WorkersBackend(Backend):
         theirs = replace(resolved, max_shared_bytes=rings)
 
         def plan(slot: int, calls: int, control: int, ledger: int, slots: int) -> Plan:
-            return Plan(slot, workers, calls, control, ledger, slots, cores, log_format, log_level, theirs)
+            return Plan(slot, workers, calls, control, ledger, slots, cores, log_format, log_level, counts, theirs)
 
         gpus = _gpus()
         environments = [{_VISIBLE: gpus[slot % len(gpus)]} if gpus else {} for slot in range(workers)]

@@ -49,8 +49,11 @@ class Clock:
 class Running:
     """A server that listens, and a stub connected to it."""
 
-    def __init__(self, limits: Limits, workers: int = 0, tokens: Any = None, tls: Any = None) -> None:
+    def __init__(
+        self, limits: Limits, workers: int = 0, tokens: Any = None, tls: Any = None, counts: bool = False
+    ) -> None:
         self.guards = (tokens, tls)
+        self.counts = counts
         self.limits = limits
         self.workers = workers
         self.clock = Clock()
@@ -64,9 +67,9 @@ class Running:
 
     async def _start(self) -> tuple[Any, Server, str]:
         if self.workers:
-            backend: Any = WorkersBackend(self.limits, self.workers, self.clock)
+            backend: Any = WorkersBackend(self.limits, self.workers, self.clock, counts=self.counts)
         else:
-            backend = InProcessBackend(self.limits, self.clock)
+            backend = InProcessBackend(self.limits, self.clock, counts=self.counts)
         server = Server(backend, *self.guards)
         return backend, server, await server.start("127.0.0.1:0")
 
@@ -104,9 +107,11 @@ class Running:
 
 
 @contextmanager
-def running(workers: int = 0, tokens: Any = None, tls: Any = None, **changes: Any) -> Iterator[Running]:
+def running(
+    workers: int = 0, tokens: Any = None, tls: Any = None, counts: bool = False, **changes: Any
+) -> Iterator[Running]:
     """A server with some limits changed, computing in so many worker processes, or for 0 in this one."""
-    server = Running(replace(LIMITS, **changes), workers, tokens, tls)
+    server = Running(replace(LIMITS, **changes), workers, tokens, tls, counts)
     try:
         yield server
     finally:

@@ -29,7 +29,10 @@ def process(*arguments: str, line: list[str] | None = None, **options: Any) -> I
     """A server's process, killed at the end if it still runs."""
     command_line = [*(line or SERVE), *arguments]
     started = subprocess.Popen(
-        command_line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **{"stdin": subprocess.PIPE, **options}
+        command_line,
+        stdout=subprocess.PIPE,
+        text=True,
+        **{"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
     )
     try:
         yield started

@@ -503,7 +503,7 @@ class ListSessionsResponse(_message.Message):
     def __init__(self, sessions: _Optional[_Iterable[_Union[SessionSummary, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class SessionSummary(_message.Message):
-    __slots__ = ("number", "principal", "client", "age_ms", "lease_left_ms", "writers", "pending", "worker")
+    __slots__ = ("number", "principal", "client", "age_ms", "lease_left_ms", "writers", "pending", "worker", "bytes", "tensors", "commands", "compute_us")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
@@ -512,6 +512,10 @@ class SessionSummary(_message.Message):
     WRITERS_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    TENSORS_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_US_FIELD_NUMBER: _ClassVar[int]
     number: int
     principal: str
     client: str
@@ -520,7 +524,11 @@ class SessionSummary(_message.Message):
     writers: int
     pending: int
     worker: int
-    def __init__(self, number: _Optional[int] = ..., principal: _Optional[str] = ..., client: _Optional[str] = ..., age_ms: _Optional[int] = ..., lease_left_ms: _Optional[int] = ..., writers: _Optional[int] = ..., pending: _Optional[int] = ..., worker: _Optional[int] = ...) -> None: ...
+    bytes: int
+    tensors: int
+    commands: int
+    compute_us: int
+    def __init__(self, number: _Optional[int] = ..., principal: _Optional[str] = ..., client: _Optional[str] = ..., age_ms: _Optional[int] = ..., lease_left_ms: _Optional[int] = ..., writers: _Optional[int] = ..., pending: _Optional[int] = ..., worker: _Optional[int] = ..., bytes: _Optional[int] = ..., tensors: _Optional[int] = ..., commands: _Optional[int] = ..., compute_us: _Optional[int] = ...) -> None: ...
 
 class EndSessionRequest(_message.Message):
     __slots__ = ("number",)

@@ -1,0 +1,208 @@
+"""Metrics for Prometheus, on a port of their own: what the front knows, and what its workers tell when they are asked.
+
+Nothing is gathered but when a page is asked for. No label holds what a client chose: ops are the registry's, methods
+the service's, reasons those of the contract.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from gradwire_engine.device import CPU
+from gradwire_server import __version__
+from gradwire_server.errors import CODES
+from gradwire_server.meter import COMMANDS, SECONDS
+
+if TYPE_CHECKING:
+    from gradwire_server.backend import Backend
+    from gradwire_server.server import Server
+
+_WAIT_SECONDS = 5.0
+_Families = Iterator[Any]
+
+log = logging.getLogger("gradwire.server")
+
+
+class Totals:
+    """What workers have counted, those that have ended included, as far as they had told."""
+
+    def __init__(self) -> None:
+        self.commands: Counter[tuple[str, str]] = Counter()
+        self.refusals: Counter[tuple[str, str, str]] = Counter()
+        self.queued = Sum(SECONDS)
+        self.computed = Sum(SECONDS)
+        self.sizes = Sum(COMMANDS)
+
+    def add(self, meter: dict[str, Any]) -> None:
+        """What one worker's Meter told."""
+        for command, op, count in meter["commands"]:
+            self.commands[command, op] += count
+        for command, op, reason, count in meter["refusals"]:
+            self.refusals[command, op, reason] += count
+        for name in ("queued", "computed", "sizes"):
+            getattr(self, name).add(meter[name])
+
+
+class Sum:
+    """Histograms added up."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, told: dict[str, Any]) -> None:
+        """Another one."""
+        self.counts = [mine + its for mine, its in zip(self.counts, told["counts"], strict=True)]
+        self.total += told["total"]
+
+    def family(self, name: str, what: str) -> HistogramMetricFamily:
+        """As Prometheus has it: counts of all that are not above a bound."""
+        below, buckets = 0, []
+        for bound, count in zip((*map(float, self.bounds), "+Inf"), self.counts, strict=True):
+            below += count
+            buckets.append((str(bound), below))
+        return HistogramMetricFamily(name, what, buckets=buckets, sum_value=self.total)
+
+
+class Metrics(Collector):
+    """A server's metrics. `start` listens; `stop` ends that."""
+
+    def __init__(self, server: "Server", backend: "Backend") -> None:
+        self.server = server
+        self.backend = backend
+        self._loop = asyncio.get_running_loop()
+        self._last: dict[int, dict[str, Any]] = {}  # by worker, what it told last
+        self._ended: list[dict[str, Any]] = []  # what those had told that have ended
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+
+    def start(self, host: str, port: int) -> tuple[str, int]:
+        """Answer HTTP at an address; where. Raises OSError."""
+        self._http, _ = start_http_server(port, host, self.registry)
+        told: tuple[Any, ...] = self._http.server_address
+        return str(told[0]), int(told[1])
+
+    def stop(self) -> None:
+        """Answer no more. Waits for its thread: not for the event loop to call."""
+        self._http.shutdown()
+        self._http.server_close()
+
+    def describe(self) -> _Families:
+        """Nothing: what there is is told when it is asked for."""
+        return iter(())
+
+    def collect(self) -> _Families:
+        """All metrics, from a thread that answers a page."""
+        told = asyncio.run_coroutine_threadsafe(self.gather(), self._loop).result(_WAIT_SECONDS)
+        yield from _front(self.server, self.backend)
+        yield from _workers(self.backend, told)
+        totals = Totals()
+        for each in (*self._ended, *(told["meter"] for told in list(self._last.values()))):
+            totals.add(each)
+        yield from _counted(totals)
+
+    async def gather(self) -> list[dict[str, Any]]:
+        """What the workers tell that are alive; on the event loop."""
+        told = await self.backend.numbers(0, 0)
+        for slot, numbers in told.items():
+            before = self._last.get(slot)
+            if before is not None and before["process"] != numbers["process"]:
+                self._ended = [_joined([*self._ended, before["meter"]])]
+            self._last[slot] = numbers
+        return list(told.values())
+
+
+def _joined(meters: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several workers' counts as one's."""
+    totals = Totals()
+    for meter in meters:
+        totals.add(meter)
+    joined: dict[str, Any] = {
+        "commands": [[*key, count] for key, count in totals.commands.items()],
+        "refusals": [[*key, count] for key, count in totals.refusals.items()],
+    }
+    for name in ("queued", "computed", "sizes"):
+        summed = getattr(totals, name)
+        joined[name] = {"counts": summed.counts, "total": summed.total}
+    return joined
+
+
+def _gauge(name: str, what: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"gradwire_{name}", what, value)
+
+
+def _counter(name: str, what: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(f"gradwire_{name}", what, value)
+
+
+def _front(server: "Server", backend: "Backend") -> _Families:
+    """What the front knows without asking."""
+    front, directory, workers = server.front, backend.directory, backend.workers
+    info = GaugeMetricFamily("gradwire_build_info", "The server's version; always 1.", labels=["version"])
+    info.add_metric([__version__], 1)
+    yield info
+    yield _gauge("draining", "1 while the server ends and takes no new work.", front.draining)
+    yield _gauge("sessions", "Sessions that are open.", len(directory.entries))
+    yield _counter("sessions_opened", "Sessions that were opened.", directory.opened)
+    yield _counter("lease_expiries", "Sessions whose lease ran out.", directory.expired)
+    yield _gauge("streams", "Streams that are open.", len(front.streams))
+    yield _gauge("active_calls", "Calls and batches that are being answered.", front.active)
+    yield _gauge("waiting_bytes", "Bytes of requests that are being answered.", front.waiting)
+    refused = CounterMetricFamily(
+        "gradwire_refused_calls", "Calls that ended with a refusal.", labels=["method", "code", "reason"]
+    )
+    for (method, reason), count in front.refusals.copy().items():
+        refused.add_metric([method, CODES[reason].name, reason], count)
+    yield refused
+    strangers = 0 if server.gate is None else server.gate.kept_out
+    yield _counter("auth_failures", "Calls without a valid credential.", strangers)
+    yield _gauge("workers", "Workers that are ready.", sum(worker.alive for worker in workers))
+    yield _counter("worker_restarts", "Worker processes that ended by themselves.", sum(w.restarts for w in workers))
+
+
+def _workers(backend: "Backend", told: list[dict[str, Any]]) -> _Families:
+    """What the workers hold."""
+    yield _gauge("tensors", "Tensors that sessions name.", sum(each["tensors"] for each in told))
+    held: Counter[str] = Counter({CPU: sum(each["bytes"] for each in told)})
+    pools = [(name, *sizes) for each in told for name, sizes in each["pools"].items()]
+    for name, used, _ in pools:
+        held[name] += used
+    held[CPU] = max(0, held[CPU] - sum(used for _, used, _ in pools))
+    by_device = GaugeMetricFamily(
+        "gradwire_bytes", "Bytes of tensors, gradients and what backward needs.", labels=["device"]
+    )
+    for name, size in held.items():
+        by_device.add_metric([name], size)
+    yield by_device
+    yield _gauge("max_bytes", "Bytes that all sessions may hold.", backend.limits.max_bytes)
+    total = GaugeMetricFamily("gradwire_gpu_pool_bytes", "Bytes of a GPU's memory pool.", labels=["device"])
+    sums: Counter[str] = Counter()
+    for name, _, size in pools:
+        sums[name] += size
+    for name, size in sums.items():
+        total.add_metric([name], size)
+    yield total
+
+
+def _counted(totals: Totals) -> _Families:
+    """What the workers have counted."""
+    commands = CounterMetricFamily("gradwire_commands", "Commands carried out or refused.", labels=["command", "op"])
+    for key, count in totals.commands.items():
+        commands.add_metric(key, count)
+    yield commands
+    errors = CounterMetricFamily("gradwire_errors", "Commands refused.", labels=["command", "op", "code", "reason"])
+    for (command, op, reason), count in totals.refusals.items():
+        errors.add_metric([command, op, CODES[reason].name, reason], count)
+    yield errors
+    yield totals.queued.family("gradwire_queue_seconds", "From a call's arrival to its first step.")
+    yield totals.computed.family("gradwire_compute_seconds", "What a call computed, others' turns left out.")
+    yield totals.sizes.family("gradwire_batch_commands", "Commands of a batch.")
