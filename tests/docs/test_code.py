@@ -1,8 +1,8 @@
 """The code in the documentation runs and prints what it says.
 
-Every Python block of a page is run, in order, in one namespace. A block of `>>>` lines prints what stands below them. In
-others, what follows a `print(…)  #` is among what is printed, unless it begins with "such as". Blocks that cannot run
-here are behind a comment `<!--- skip: next -->`; what a block needs and a reader does not may be in an
+Every Python block of a page is run, in order, in one namespace. A block of `>>>` lines prints what stands below them.
+In others, what follows a `print(…)  #` is among what is printed, unless it begins with "such as". Blocks that cannot
+run here are behind a comment `<!--- skip: next -->`; what a block needs and a reader does not may be in an
 `<!--- invisible-code-block: python`.
 """
 
@@ -20,7 +20,7 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_CODE = [page for page in PAGES if re.search(r"^```python$", page.read_text("utf-8"), re.MULTILINE)]
-FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+FLAGS = doctest.ELLIPSIS
 
 
 def run(page: Path) -> None:

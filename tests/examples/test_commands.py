@@ -92,7 +92,7 @@ def test_the_tutorial_draws(tmp_path):
 def test_the_list_of_examples_names_them_all():
     listed = (EXAMPLES / "README.md").read_text("utf-8")
     there = {path.name for path in EXAMPLES.iterdir()} - {"README.md", "node_modules", "__pycache__"}
-    assert {name for name in there if f"({name})" not in listed} == set()
+    assert {name for name in there if f"(./{name}" not in listed} == set()
 
 
 def test_first_example_of_the_readme_does_what_it_says(tmp_path):
