@@ -7,9 +7,9 @@ all of them or, if anything fails on the way, none. What has to be asked outside
 
 from __future__ import annotations
 
-import heapq
 import sys
 from collections.abc import Generator, Sequence
+from heapq import heapify, heappop, heappush
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -186,26 +186,31 @@ class _Passage:
         for (node, index), gradient in roots:
             self._add(node, index, gradient)
         ready = [(-node.seq, number, node) for number, node in enumerate(self.pending) if not counts[node]]
-        heapq.heapify(ready)
+        heapify(ready)
         tie = len(ready)
-        context = CURRENT.get()
-        cancelled = context.cancelled
+        cancelled = CURRENT.get().cancelled
+        pending, propagate = self.pending, self._propagate
         while ready:
-            _, _, node = heapq.heappop(ready)
+            node = heappop(ready)[2]
             if cancelled is not None and cancelled():
                 _refuse_cancelled()
             hooks = node.hooks if type(node) is Node else hooks_on(node)
             if hooks is not None:
                 yield from self._pass_hooked(node, hooks, wanted, needed)
+            elif wanted is None and type(node) is Node and node.retained is None:
+                if node in pending:
+                    propagate(node, pending.pop(node))
             elif self._visit(node, wanted, needed):
-                self._propagate(node, self.pending.pop(node))  # type: ignore[arg-type]
+                propagate(node, pending.pop(node))  # type: ignore[arg-type]
             for edge in node.edges:
                 if edge is not None:
                     target = edge[0]
-                    counts[target] -= 1
-                    if not counts[target]:
+                    left = counts[target] - 1
+                    if left:
+                        counts[target] = left
+                    else:
                         tie += 1
-                        heapq.heappush(ready, (-target.seq, tie, target))
+                        heappush(ready, (-target.seq, tie, target))
 
     # Nodes that ask.
 
@@ -372,32 +377,51 @@ class _Passage:
                 self.deliveries.append((tensor, gradients[index]))
 
     def _propagate(self, node: Node, gradients: list[Any]) -> None:
-        unpack = _saved_tensor if self.create_graph else _saved_value
         plan = node.plan
-        values = [unpack(value, node, name) for value, name in zip(node.saved, plan.names, strict=True)]
+        values: list[Any] = []
+        if plan.names:
+            unpack = _saved_tensor if self.create_graph else _saved_value
+            values = [unpack(value, node, name) for value, name in zip(node.saved, plan.names, strict=True)]
         gradient = gradients[0]
         whole = None
         if node.outputs is not None:
             whole = self._materialized(node, gradients)
             gradient = whole[0]
+        edges, goals, listed = node.edges, self.goals, node.op.list_place >= 0
+        # Nothing but to hand each result on, which is most often so.
+        plainly = not (listed or self.check_nan) and self.aside is None
         for slot, formula, places, takes_all in plan.formulas:
-            if node.op.list_place < 0 and not self._leads_on(node.edges[slot]):
-                continue
+            edge = None
+            if not listed:
+                edge = edges[slot]
+                if edge is None or (goals is not None and edge[0] not in goals):
+                    continue
             try:
-                result = formula(whole if takes_all else gradient, *[values[place] for place in places])
+                if places is None:
+                    result = formula(whole if takes_all else gradient, *values)
+                else:
+                    result = formula(whole if takes_all else gradient, *[values[place] for place in places])
             except REFUSED as error:
                 raise explain_backward(node.op, gradient, values, error) from error
+            if edge is not None and plainly:
+                fitting = node.metas[slot]
+                assert fitting is not None
+                if result.dtype is not fitting[1] or result.shape != fitting[0]:
+                    result = fit(result, fitting)
+                target, index = edge
+                if index or target in self.pending:
+                    self._add(target, index, result)
+                else:
+                    self.pending[target] = [result]
+                continue
             if self.check_nan:
                 _refuse_nan(node, slot, result)
-            if node.op.list_place >= 0:
+            if listed:
                 self._spread(node, slot, result)
             else:
                 self._pass_on(node, slot, result)
         if not self.retain_graph:
             node.free()
-
-    def _leads_on(self, edge: Edge | None) -> bool:
-        return edge is not None and (self.goals is None or edge[0] in self.goals)
 
     def _spread(self, node: Node, slot: int, result: Any) -> None:
         """Add the result for one input of an op that has a list of them: as many edges as the list is long."""

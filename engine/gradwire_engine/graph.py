@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gradwire_engine.tensor import Storage, Tensor
 
 SEQUENCE = itertools.count()
+_new = object.__new__
 LAST = 1 << 62  # the sequence number of leaves: their gradients are delivered as soon as they are complete
 
 
@@ -106,6 +107,22 @@ class Saved:
         )
 
 
+def saved_input(tensor: Tensor) -> Saved:
+    """What Saved(tensor, -1) makes, by a path that is kept short."""
+    saved = _new(Saved)
+    saved.array = tensor.array
+    saved.storage = storage = tensor.storage
+    if storage.inference:
+        _refuse_inference()
+    saved.version = storage.version
+    saved.output = -1
+    saved.requires_grad = requires_grad = tensor.requires_grad
+    saved.node = node = tensor.node
+    saved.index = tensor.index
+    saved.leaf = tensor if node is None and requires_grad else None
+    return saved
+
+
 def _refuse_inference() -> None:
     raise EngineError(
         Reason.RUNTIME,
@@ -172,6 +189,29 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.name} object at {id(self):#x}>"
+
+
+def new_node(
+    op: Op,
+    name: str,
+    plan: Saving,
+    saved: tuple[Any, ...],
+    edges: tuple[Edge | None, ...],
+    metas: tuple[Fit | None, ...],
+) -> Node:
+    """What Node(...) makes, by a path that is kept short: every op that is recorded takes it."""
+    node = _new(Node)
+    node.op = op
+    node.name = name
+    node.plan = plan
+    node.saved = saved
+    node.edges = edges
+    node.metas = metas
+    node.seq = next(SEQUENCE)
+    node.freed = False
+    node.command = 0
+    node.outputs = node.retained = node.hooks = None
+    return node
 
 
 class FunctionNode(Node):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any, overload
 
 import numpy as np
@@ -27,7 +28,7 @@ from gradwire_engine.context import CURRENT, Context
 from gradwire_engine.device import Array, cupy, device_of, module_of
 from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.graph import Edge, Fit, Node, Saved
+from gradwire_engine.graph import Edge, Fit, Node, Saved, new_node
 from gradwire_engine.refusals import (
     REFUSED,
     check_in_place,
@@ -39,7 +40,7 @@ from gradwire_engine.refusals import (
 )  # fmt: skip
 from gradwire_engine.saving import Formula, Saving, meta_of
 from gradwire_engine.schema import REQUIRED, TENSOR_KINDS, Kind, Param, read_signature
-from gradwire_engine.tensor import Origin, Step, Tensor, ViewOf, edge_of, note_flags, refresh
+from gradwire_engine.tensor import Origin, Step, Tensor, ViewOf, edge_of, new_tensor, note_flags, refresh
 
 REGISTRY: dict[str, Op | Composite] = {}
 
@@ -57,6 +58,7 @@ class Signature:
         self.defaults = tuple(param.default for param in self.params)
         self.keywords = tuple(param.name for param in self.params if param.keyword_only)
         self.positional = self.arity - len(self.keywords)
+        self.forward = _taking_all_by_place(function) if self.keywords else function
         self.required = max((place + 1 for place, value in enumerate(self.defaults) if value is REQUIRED), default=0)
         if not self.name.startswith("_"):
             if self.name in REGISTRY:
@@ -243,19 +245,30 @@ class Op(Signature):
         """The forward alone, on bare arrays."""
         xp = np if cupy() is None else self._module(args)
         try:
-            if self.promotes and not self._is_settled(args):
-                args = self._promoted(args)
-                if self.lacking is not None:
-                    self._check_kind(args)
-                if getattr(args[self.tensor_places[0]], "dtype", None) == dtypes.bfloat16:
-                    return self._rounded(xp, args)
+            if self.promotes:
+                # One look tells most often that nothing is to be promoted: arrays of one ordinary float dtype, and floats.
+                common = None
+                for place in self.few_places:
+                    value = args[place]
+                    if type(value) is _ndarray:
+                        dtype = value.dtype
+                        if dtype is not common:
+                            if common is not None or (dtype is not _FLOAT32 and dtype is not _FLOAT64):
+                                common = None
+                                break
+                            common = dtype
+                    elif common is None or not isinstance(value, float):
+                        common = None
+                        break
+                if common is None:
+                    args = self._promoted(args)
+                    if self.lacking is not None:
+                        self._check_kind(args)
+                    if getattr(args[self.tensor_places[0]], "dtype", None) == dtypes.bfloat16:
+                        return self._rounded(xp, args)
             elif self.lacking is not None:
                 self._check_kind(args)
-            if self.keywords:
-                return self.function(
-                    xp, *args[: self.positional], **dict(zip(self.keywords, args[self.positional :], strict=True))
-                )
-            return self.function(xp, *args)
+            return self.forward(xp, *args)
         except REFUSED as error:
             raise explain(self, args, error) from error
         except EngineError as error:
@@ -263,15 +276,9 @@ class Op(Signature):
                 self._refuse_sizes(args)
             raise
 
-    def _forward(self, xp: Any, args: tuple[Any, ...]) -> Any:
-        named = dict(zip(self.keywords, args[self.positional :], strict=True))
-        return self.function(xp, *args[: self.positional], **named)
-
     def _rounded(self, xp: Any, args: tuple[Any, ...]) -> Any:
         """Of bfloat16 and a Python number NumPy makes float32; rounding that once is what PyTorch computes."""
-        result = self.function(
-            xp, *args[: self.positional], **dict(zip(self.keywords, args[self.positional :], strict=True))
-        )
+        result = self.forward(xp, *args)
         return result.astype(dtypes.bfloat16) if result.dtype == dtypes.float32 else result
 
     def _module(self, args: tuple[Any, ...]) -> Any:
@@ -311,7 +318,8 @@ class Op(Signature):
                     self._look_again(value, context)
                 array = arrays[place] = value.array
                 most *= array.size
-                track = track or value.requires_grad
+                if value.requires_grad:
+                    track = True
             elif place == self.list_place:
                 several += len(value)
                 arrays[place] = [item.array if type(item) is Tensor else item for item in value]
@@ -332,8 +340,12 @@ class Op(Signature):
         track = track and context.grad_enabled and bool(self.formulas)
         if type(result) is tuple or type(result) is list:
             return self._wrap_many(args, result, track, context)
-        made = self._wrap(args, result, context)
-        if track and ((made.array.dtype is _FLOAT32 and self.flows_plainly) or self._flows(made.array.dtype)):
+        if type(result) is _ndarray and not self.view:
+            made = new_tensor(result, context)
+        else:
+            made = self._wrap(args, result, context)
+            result = made.array
+        if track and ((result.dtype is _FLOAT32 and self.flows_plainly) or self._flows(result.dtype)):
             node = made.node = self.record(args, (made,))
             node.command = context.command.number
             made.requires_grad = True
@@ -421,21 +433,32 @@ class Op(Signature):
         needed = 0
         for bit, place in self.tensor_bits:
             value = args[place]
-            for item in value if place == self.list_place else (value,):
-                if type(item) is Tensor and item.requires_grad:
-                    node, array = item.node, item.array
-                    edges.append(edge_of(item) if node is None else (node, item.index))
-                    metas.append((array.shape, array.dtype))
-                    needed |= bit
-                else:
-                    edges.append(None)
-                    metas.append(None)
+            if type(value) is Tensor and value.requires_grad:
+                node, array = value.node, value.array
+                edges.append(edge_of(value) if node is None else (node, value.index))
+                metas.append((array.shape, array.dtype))
+                needed |= bit
+            elif place != self.list_place:
+                edges.append(None)
+                metas.append(None)
+            else:
+                for item in value:
+                    if type(item) is Tensor and item.requires_grad:
+                        node, array = item.node, item.array
+                        edges.append(edge_of(item) if node is None else (node, item.index))
+                        metas.append((array.shape, array.dtype))
+                        needed |= bit
+                    else:
+                        edges.append(None)
+                        metas.append(None)
         plan = self.plans.get(needed) or self.plan(needed)
-        saved = plan.save(args, outputs)
+        saved = plan.save(args, outputs) if plan.names else ()
         if override:
             saved = tuple(override.get(name, value) for name, value in zip(plan.names, saved, strict=True))
         name = self.node_name
-        return Node(self, name if type(name) is str else name(*args), plan, saved, tuple(edges), tuple(metas))  # type: ignore[operator]
+        if type(name) is not str:
+            name = name(*args)  # type: ignore[operator]
+        return new_node(self, name, plan, saved, tuple(edges), tuple(metas))
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         """Compute into the first argument (`add_`). Raises EngineError: LEAF_IN_PLACE and the op's own."""
@@ -511,23 +534,6 @@ class Op(Signature):
 
     def _promotion(self, args: tuple[Any, ...]) -> str | None:
         return self.promotes(*args) if callable(self.promotes) else self.promotes
-
-    def _is_settled(self, args: tuple[Any, ...]) -> bool:
-        """Whether one look tells that nothing is to be promoted: arrays of one ordinary float dtype, and floats."""
-        common = None
-        for place in self.few_places:
-            value = args[place]
-            if type(value) is np.ndarray:
-                dtype = value.dtype
-                if common is None:
-                    if dtype is not dtypes.float32 and dtype is not dtypes.float64:
-                        return False
-                    common = dtype
-                elif dtype is not common:
-                    return False
-            elif common is None or not isinstance(value, float):
-                return False
-        return common is not None
 
     def _promoted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with their arrays in the common dtype. Numbers stay numbers where NumPy treats them so."""
@@ -630,7 +636,8 @@ class Composite(Signature):
 
 
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))
-_FLOAT32 = dtypes.float32
+_FLOAT32, _FLOAT64 = dtypes.float32, dtypes.float64
+_ndarray = np.ndarray
 
 
 @overload
@@ -649,6 +656,14 @@ def composite(**options: Any) -> Callable[[Callable[..., Any]], Composite]: ...
 def composite(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Declare an op made of others: `@composite` or `@composite(in_place=True, ...)`; see Composite."""
     return Composite(function) if function is not None else lambda function: Composite(function, **options)
+
+
+def _taking_all_by_place(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with its keyword-only parameters as the last positional ones: a call needs no dict."""
+    code = function.__code__
+    count = code.co_argcount + code.co_kwonlyargcount
+    code = code.replace(co_argcount=count, co_kwonlyargcount=0)
+    return FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
 
 
 def cast_array(value: Any, dtype: DType) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradwire_engine.device import device_of
-from gradwire_engine.graph import Meta, Saved
+from gradwire_engine.graph import Meta, Saved, saved_input
 from gradwire_engine.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -19,17 +19,24 @@ Formula: TypeAlias = Callable[..., Any]
 class Saving:
     """For one choice of inputs that need a gradient: what to save, and which formulas to run on it."""
 
+    # A formula comes with its input's number, the places of what it takes among what is saved, None if that is all of
+    # it in order, and whether it takes the gradients of all outputs.
     __slots__ = ("formulas", "getters", "names", "saves_tensors")
 
     def __init__(self, op: Op, needed: tuple[bool, ...]) -> None:
         self.names: list[str] = []
-        self.formulas: list[tuple[int, Formula, tuple[int, ...], bool]] = []
+        found: list[tuple[int, Formula, tuple[int, ...], bool]] = []
         for slot, (place, need) in enumerate(zip(op.tensor_places, needed, strict=True)):
             entry = op.formulas.get(op.params[place].name)
             if need and entry is not None:
                 formula, names = entry
                 takes_all = next(iter(inspect.signature(formula).parameters)) == "gs"
-                self.formulas.append((slot, formula, tuple(self._place(name) for name in names), takes_all))
+                found.append((slot, formula, tuple([self._place(name) for name in names]), takes_all))
+        everything = tuple(range(len(self.names)))
+        self.formulas: list[tuple[int, Formula, tuple[int, ...] | None, bool]] = [
+            (slot, formula, None if places == everything else places, takes_all)
+            for slot, formula, places, takes_all in found
+        ]
         self.getters = [op.getter(name) for name in self.names]
         self.saves_tensors = any(kind in ("input", "output", "inputs") for kind, _ in self.getters)
 
@@ -40,7 +47,16 @@ class Saving:
 
     def save(self, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> tuple[Any, ...]:
         """What the formulas name, of these arguments and results."""
-        return tuple([_saved(kind, place, args, outputs) for kind, place in self.getters])
+        saved: list[Any] = []
+        for kind, place in self.getters:
+            if kind == "input":
+                value = args[place]
+                saved.append(saved_input(value) if type(value) is Tensor else value)
+            elif kind == "argument":
+                saved.append(args[place])
+            else:
+                saved.append(_saved(kind, place, args, outputs))
+        return tuple(saved)
 
 
 def meta_of(item: Tensor) -> Meta:
@@ -53,12 +69,8 @@ def _saved(kind: str, place: int, args: tuple[Any, ...], outputs: tuple[Tensor, 
     if kind == "output":
         return Saved(outputs[place], place)
     value = args[place]
-    if kind == "argument":
-        return value
     if kind == "inputs":
         return [Saved(item, -1) if type(item) is Tensor else item for item in value]
     if kind == "metas":
         return [meta_of(item) if type(item) is Tensor else item for item in value]
-    if type(value) is not Tensor:
-        return value
-    return Saved(value, -1) if kind == "input" else meta_of(value)
+    return meta_of(value) if type(value) is Tensor else value

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from gradwire_engine.op import Op
 
 
+_new = object.__new__
+
+
 class Storage:
     """A version counter and bytes that tensors share.
 
@@ -207,6 +210,26 @@ class Tensor:
 def _base_bytes(array: Array, base: Any) -> int:
     """What a part of a larger array, or one stretched over few values, keeps in memory: all of that one."""
     return int(getattr(base, "nbytes", array.nbytes))
+
+
+def new_tensor(array: Array, context: Context) -> Tensor:
+    """What Tensor(array, context=context) makes, by a path that is kept short: every op takes it."""
+    account = context.account
+    base = array.base
+    nbytes = array.nbytes if base is None else _base_bytes(array, base)
+    storage = _new(InferenceStorage if context.inference else Storage)
+    storage.version = storage.history = 0
+    storage.nbytes = nbytes
+    storage.account = account
+    storage.owner = None
+    account.bytes += nbytes
+    made = _new(Tensor)
+    made.array = array
+    made.storage = storage
+    made.requires_grad = False
+    made.node = made.view = made.state = None
+    made.index = 0
+    return made
 
 
 def tensor(array: Array, requires_grad: bool = False) -> Tensor:

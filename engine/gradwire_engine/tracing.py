@@ -344,7 +344,7 @@ class Tracer:
         op = node.op
         for slot, formula, places, takes_all in node.plan.formulas:
             given = tuple(gradients) if takes_all else gradients[0]
-            args = (given, *[values[place] for place in places])
+            args = (given, *(values if places is None else [values[place] for place in places]))
             if op.list_place >= 0:
                 self._spread(node, slot, formula, args, pending)
             elif node.edges[slot] is not None:

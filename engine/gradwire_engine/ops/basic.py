@@ -21,8 +21,10 @@ Device = str
 
 def conj(value: Any) -> Any:
     """The complex conjugate; anything real itself, unrecorded, so that real formulas pay nothing for it."""
+    if type(value) is float:
+        return value
     if hasattr(value, "dtype"):
-        return _conj(value) if dtypes.category(value.dtype) == dtypes.COMPLEX else value
+        return _conj(value) if value.dtype.kind == "c" else value
     return value.conjugate() if isinstance(value, complex) else value
 
 
