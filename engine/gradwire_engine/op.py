@@ -661,6 +661,12 @@ def composite(function: Callable[..., Any] | None = None, /, **options: Any) -> 
 def _taking_all_by_place(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with its keyword-only parameters as the last positional ones: a call needs no dict."""
     code = function.__code__
+    if hasattr(function, "__wrapped__"):  # a decorated one, which only hands its arguments on
+        names = inspect.signature(function).parameters.values()
+        keywords = [each.name for each in names if each.kind is inspect.Parameter.KEYWORD_ONLY]
+        return lambda *args: function(
+            *args[: -len(keywords)], **dict(zip(keywords, args[-len(keywords) :], strict=True))
+        )
     count = code.co_argcount + code.co_kwonlyargcount
     code = code.replace(co_argcount=count, co_kwonlyargcount=0)
     return FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
