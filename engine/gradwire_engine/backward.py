@@ -18,7 +18,7 @@ from gradwire_engine import dtypes
 from gradwire_engine.context import CURRENT, grad_mode
 from gradwire_engine.device import module_for, module_of
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.graph import AccumulateGrad, Edge, Fit, FunctionNode, Meta, Node, Saved
+from gradwire_engine.graph import AccumulateGrad, Fit, FunctionNode, Meta, Node, Saved
 from gradwire_engine.hooks import Ask, Due, Hooks, When, check_replaced, hooks_on, refuse_shape
 from gradwire_engine.ops.basic import cast, copied, real, sum_to_size
 from gradwire_engine.ops.checks import admit

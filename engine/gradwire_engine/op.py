@@ -246,7 +246,7 @@ class Op(Signature):
         xp = np if cupy() is None else self._module(args)
         try:
             if self.promotes:
-                # One look tells most often that nothing is to be promoted: arrays of one ordinary float dtype, and floats.
+                # Most often there is nothing to promote: arrays of one ordinary float dtype, and floats.
                 common = None
                 for place in self.few_places:
                     value = args[place]
@@ -661,12 +661,11 @@ def composite(function: Callable[..., Any] | None = None, /, **options: Any) -> 
 def _taking_all_by_place(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with its keyword-only parameters as the last positional ones: a call needs no dict."""
     code = function.__code__
-    if hasattr(function, "__wrapped__"):  # a decorated one, which only hands its arguments on
-        names = inspect.signature(function).parameters.values()
-        keywords = [each.name for each in names if each.kind is inspect.Parameter.KEYWORD_ONLY]
-        return lambda *args: function(
-            *args[: -len(keywords)], **dict(zip(keywords, args[-len(keywords) :], strict=True))
-        )
+    if hasattr(function, "__wrapped__"):  # a decorated one, which takes whatever it is given
+        params = inspect.signature(function).parameters.values()
+        names = [each.name for each in params if each.kind is inspect.Parameter.KEYWORD_ONLY]
+        few = len(names)
+        return lambda *args: function(*args[:-few], **dict(zip(names, args[-few:], strict=True)))
     count = code.co_argcount + code.co_kwonlyargcount
     code = code.replace(co_argcount=count, co_kwonlyargcount=0)
     return FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)

@@ -159,7 +159,8 @@ def _run_commands(
 
 def _steps(session: Session, writer: Writer, commands: Any, repeated: int, results: Any) -> Iterator[None]:
     brake, clock = session.brake, time.monotonic
-    for command in commands:
+    final = len(commands) - 1
+    for number, command in enumerate(commands):
         if repeated:
             span = _span(command)
             if span <= repeated:
@@ -173,6 +174,10 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
         if command.HasField("calls"):
             yield from run_calls(session, writer, command.calls, repeated, results)
             repeated = 0
+        elif number == final and results and command.quiet and command.HasField("release"):
+            # Somebody waits for the answer, and nobody for this.
+            session.leaving = command.release.tensors
+            writer.applied += 1
         else:
             _run_command(session, writer, command, results)
         if timeout:

@@ -358,7 +358,9 @@ def release(
     session: "Session", request: commands_pb2.ReleaseRequest, answer: commands_pb2.ReleaseResponse | None
 ) -> None:
     """Forget ids."""
-    released = sum(map(session.release, request.tensors))
+    released = 0
+    for tensor_id in request.tensors:
+        released += session.release(tensor_id)
     if answer is not None:
         answer.released = released
 

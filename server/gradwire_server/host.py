@@ -230,6 +230,13 @@ class Host:
                 self._hold(session.account.bytes - held)
             self.shares.tell(session)
 
+    def let_go(self, session: Session) -> None:
+        """After a call was answered: free what it released last, which its client does not wait for."""
+        held = session.account.bytes
+        session.let_go()
+        self._hold(session.account.bytes - held)
+        self.shares.tell(session)
+
     def _check(self, session: Session) -> None:
         """Whether a session may compute, and how much it may hold."""
         if session.brake.closed or session is self._nobody:

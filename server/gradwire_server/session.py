@@ -150,6 +150,7 @@ class Session:
         self.max_tensors = limits.max_session_tensors
         self.store: dict[int, Tensor] = {}
         self.names: dict[Tensor, int] = {}
+        self.leaving: Sequence[int] = ()  # ids that are released as soon as the answer is on its way
         self.aliases: dict[Tensor, set[int]] = {}
         self.poison: OrderedDict[int, Failure] = OrderedDict()
         self.next_id = CLIENT_IDS
@@ -324,6 +325,12 @@ class Session:
         if len(others) == 1:
             del self.aliases[tensor]
         return True
+
+    def let_go(self) -> None:
+        """Forget the ids that leave."""
+        leaving, self.leaving = self.leaving, ()
+        for tensor_id in leaving:
+            self.release(tensor_id)
 
     def ids_of(self, tensors: Iterable[Tensor]) -> list[int]:
         """All ids that name these tensors."""

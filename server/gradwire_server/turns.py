@@ -129,6 +129,8 @@ class Turns:
             self._count(call, call.computed + time.monotonic() - now)
         call.steps = None
         self.answer(call, result, failure)
+        if call.session.leaving:
+            self.host.let_go(call.session)
         failure = None  # or its traceback and this frame would hold each other, and whatever it holds
         if call.session.parked:
             self._unpark(call.session)

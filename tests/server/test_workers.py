@@ -234,6 +234,28 @@ def test_a_huge_batch_does_not_starve_another_session() -> None:
     assert len(playing.host.sessions[1].store) == 500
 
 
+def test_an_answer_does_not_wait_for_the_release_that_ends_its_batch() -> None:
+    playing = Playing()
+    store = playing.host.sessions[1].store
+    held: list[list[int]] = []
+    playing.turns.answer = lambda call, result, failure: held.append(list(store))
+
+    def run(first: int, *commands: service_pb2.Command) -> None:
+        request = service_pb2.RunRequest(writer=1, first_seq=first, commands=commands)
+        playing.add("Run", 1, request.SerializeToString(), first)
+        playing.play()
+
+    release = service_pb2.Command(release=c.ReleaseRequest(tensors=[1]), quiet=True)
+    run(1, command(op("zeros", [4], outputs=[1])), release)
+    assert held == [[1]]
+    assert not store
+    assert playing.host.ledger.total() == 0
+    run(3, command(op("zeros", [4], outputs=[1])), release, command(op("zeros", [4], outputs=[2])))
+    assert held == [[1], [2]]
+    run(6, service_pb2.Command(release=c.ReleaseRequest(tensors=[2]), quiet=True))
+    assert held == [[1], [2], []]  # it is all that this one is about
+
+
 def test_a_sessions_calls_keep_their_order_over_turns() -> None:
     playing = Playing()
     playing.batch(1, ticket=1, commands=10)
