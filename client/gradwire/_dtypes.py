@@ -125,13 +125,13 @@ class device:
 
 
 def device_name(value: device | str | int | None) -> str:
-    """The name a server knows: "cpu", "cuda", "cuda:0". A number is a CUDA device; None is the CPU."""
+    """The name a tensor's device has: "cpu", "cuda:0". A number is a CUDA device, "cuda" the first; None is the CPU."""
     if value is None:
         return "cpu"
     if isinstance(value, int):
         return f"cuda:{value}"
     named = device(value)
-    return named.type if named.type == "cpu" else str(named)
+    return named.type if named.type == "cpu" else f"{named.type}:{named.index or 0}"
 
 
 class Size(tuple[int, ...]):

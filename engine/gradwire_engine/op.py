@@ -25,7 +25,7 @@ import numpy as np
 from gradwire_engine import dtypes
 from gradwire_engine.admission import WIDEST, admit, admit_beyond, foretell, sizes_of_shape
 from gradwire_engine.context import CURRENT, Context
-from gradwire_engine.device import Array, cupy, device_of, module_of
+from gradwire_engine.device import CPU, Array, cupy, device_of, module_of
 from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import Edge, Fit, Node, Saved, new_node
@@ -268,6 +268,8 @@ class Op(Signature):
                         return self._rounded(xp, args)
             elif self.lacking is not None:
                 self._check_kind(args)
+            if xp is not np:
+                args = self._scalars(args)
             return self.forward(xp, *args)
         except REFUSED as error:
             raise explain(self, args, error) from error
@@ -282,7 +284,7 @@ class Op(Signature):
         return result.astype(dtypes.bfloat16) if result.dtype == dtypes.float32 else result
 
     def _module(self, args: tuple[Any, ...]) -> Any:
-        """The module of the arrays; those with dimensions must be on one device."""
+        """The module of the arrays, which must be on one device, but for the host's without dimensions."""
         xp: Any = np
         found: str | None = None
         for place in self.tensor_places:
@@ -293,18 +295,41 @@ class Op(Signature):
                 module = module_of(item)
                 xp = module if module is not np else xp
                 device = device_of(item)
-                if item.ndim and found not in (None, device):
+                if item.ndim == 0 and device == CPU:
+                    continue
+                if found not in (None, device):
                     raise EngineError(
                         Reason.DEVICE_MISMATCH,
                         "Expected all tensors to be on the same device, but found at least two devices, "
                         f"{found} and {device}! ({self.name})",
                         op=self.name,
                     )
-                found = device if item.ndim else found
+                found = device
         return xp
+
+    def _joined(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Tensors of the host without dimensions, beside those of a GPU: copied there, which is recorded."""
+        from gradwire_engine.ops.basic import to_device
+
+        tensors = [args[place] for place in self.tensor_places if type(args[place]) is Tensor]
+        device = next((each.device for each in tensors if each.device != CPU), None)
+        if device is None or len(tensors) < 2:
+            return args
+        lonely = {id(each) for each in tensors if each.device == CPU and not each.array.ndim}
+        return tuple(to_device(each, device) if id(each) in lonely else each for each in args)
+
+    def _scalars(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Arrays of the host without dimensions as NumPy's scalars: beside its own, CuPy takes no others."""
+        changed = list(args)
+        for place in self.tensor_places:
+            if isinstance(args[place], np.ndarray) and not args[place].ndim:
+                changed[place] = args[place][()]
+        return tuple(changed)
 
     def apply(self, args: tuple[Any, ...]) -> Any:
         """The forward on Tensors, recorded if it must be. `args` is complete (see `bind`)."""
+        if cupy() is not None:
+            args = self._joined(args)
         arrays = list(args)
         track = False
         several, most = -1, 1
@@ -462,6 +487,8 @@ class Op(Signature):
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         """Compute into the first argument (`add_`). Raises EngineError: LEAF_IN_PLACE and the op's own."""
+        if cupy() is not None:
+            args = (args[0], *self._joined(args)[1:])
         target: Tensor = args[0]
         context = CURRENT.get()
         track = self._tracks_in_place(args, context)
@@ -672,9 +699,9 @@ def _taking_all_by_place(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def cast_array(value: Any, dtype: DType) -> Any:
-    """An array in a dtype, or a number as a 0-d array of it; complex to real drops the imaginary part."""
+    """An array in a dtype, or a number as a scalar of it; complex to real drops the imaginary part."""
     if not hasattr(value, "dtype"):
-        return np.asarray(value).astype(dtype)
+        return np.asarray(value).astype(dtype)[()]
     if value.dtype == dtype:
         return value
     if value.dtype.kind == "c" and dtype.kind != "c" and dtype != dtypes.bool_:

@@ -41,7 +41,7 @@ def pow(xp: Any, input: Array | Number, exponent: Array | Number) -> Array:
     if kind < dtypes.FLOAT and bool((xp.asarray(exponent) < 0).any()):
         return _whole_to_negative(xp, base, exponent)
     # A number arrives as a 0-d array of NumPy's where it had to be promoted.
-    plain = exponent.item() if isinstance(exponent, np.ndarray) and not exponent.ndim else exponent
+    plain = exponent.item() if isinstance(exponent, np.ndarray | np.generic) and not exponent.ndim else exponent
     product = _POWERS.get(plain) if _is_number(plain) else None
     return product(xp, base) if product is not None else xp.power(base, exponent)
 

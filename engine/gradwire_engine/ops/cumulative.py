@@ -29,7 +29,7 @@ from gradwire_engine.ops.unary import exp, isnan
 Ints = tuple[int, ...]
 
 
-def _accumulated(xp: Any, combine: Any, input: Array, dim: int) -> Array:
+def accumulated(xp: Any, combine: Any, input: Array, dim: int) -> Array:
     """combine of all elements so far. CuPy's ufuncs do not accumulate: there in log2(n) steps of doubled width."""
     if xp is np:
         return combine.accumulate(input, dim)
@@ -50,12 +50,12 @@ def _running_extreme(xp: Any, name: str, combine: Any, input: Array, dim: int) -
         return input.copy(), xp.zeros((), dtypes.int64)
     if input.dtype.kind == "c":
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'")
-    values = _accumulated(xp, combine, input, dim)
+    values = accumulated(xp, combine, input, dim)
     taken = input == values
     if dtypes.category(input.dtype) == dtypes.FLOAT:
         taken |= xp.isnan(input)
     places = xp.arange(input.shape[dim], dtype=dtypes.int64).reshape((-1,) + (1,) * (input.ndim - 1 - dim))
-    return values, _accumulated(xp, xp.maximum, xp.where(taken, places, 0), dim)
+    return values, accumulated(xp, xp.maximum, xp.where(taken, places, 0), dim)
 
 
 @op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False)
@@ -86,7 +86,7 @@ def logcumsumexp(xp: Any, input: Array, dim: int) -> Array:
     if not input.size or not input.ndim:
         return input.copy()
     if input.dtype.kind != "c":
-        return _accumulated(xp, xp.logaddexp, input, dim)
+        return accumulated(xp, xp.logaddexp, input, dim)
     result = input.copy()
     for index in range(1, input.shape[dim]):
         here = at(result, dim, index)

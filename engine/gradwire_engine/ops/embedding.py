@@ -12,6 +12,7 @@ from gradwire_engine.device import Array, module_of
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.checks import admit
+from gradwire_engine.ops.collide import combine_at
 from gradwire_engine.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -46,7 +47,7 @@ def _embedding_backward(
         table = sparse.csr_array((weights, (flat, np.arange(flat.size))), shape=(rows, flat.size))
         return np.asarray(table @ values).astype(grad.dtype, copy=False)
     added = xp.zeros((rows, values.shape[1]), values.dtype)
-    xp.add.at(added, flat, values * weights[:, None])
+    combine_at(xp, "add", added, flat, values * weights[:, None])
     return added.astype(grad.dtype, copy=False)
 
 

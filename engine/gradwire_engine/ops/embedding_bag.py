@@ -8,6 +8,7 @@ from gradwire_engine import dtypes
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite
+from gradwire_engine.ops.collide import combine_at
 from gradwire_engine.ops.embedding import embedding
 from gradwire_engine.ops.fill import where, zeros
 from gradwire_engine.ops.gather import gather, index_add, index_select
@@ -122,9 +123,9 @@ def _largest(xp: Any, rows: Any, bag: Array, count: int, whole: Any) -> Any:
     nowhere = len(values)
     best = xp.full((count, values.shape[1]), nowhere, dtypes.int64)
     peaks = xp.full(best.shape, -xp.inf, dtypes.float64)
-    xp.maximum.at(peaks, bag, values.astype(dtypes.float64))
+    combine_at(xp, "maximum", peaks, bag, values.astype(dtypes.float64))
     places = xp.where(values == peaks[bag], xp.arange(nowhere)[:, None], nowhere)
-    xp.minimum.at(best, bag, places)
+    combine_at(xp, "minimum", best, bag, places)
     filled = best < nowhere
     if not nowhere:
         return whole

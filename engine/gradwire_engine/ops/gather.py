@@ -14,9 +14,10 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import cast_array, composite, op
 from gradwire_engine.ops.basic import expand, sum_to_size
 from gradwire_engine.ops.checks import admit, broadcast_shape, normalize_dim
+from gradwire_engine.ops.collide import add_flat, add_rows
 from gradwire_engine.ops.compare import eq
 from gradwire_engine.ops.fill import where, zeros
-from gradwire_engine.ops.index import add_flat, add_rows, checked, getitem
+from gradwire_engine.ops.index import checked, getitem
 from gradwire_engine.ops.precision import is_half
 from gradwire_engine.ops.shape import flatten, reshape
 from gradwire_engine.tensor import Tensor

@@ -6,7 +6,6 @@ Every index is checked before the array module sees it: CuPy wraps those out of 
 
 from __future__ import annotations
 
-import importlib
 import math
 from typing import Any
 
@@ -19,44 +18,14 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import Composite, cast_array, composite, op
 from gradwire_engine.ops.basic import expand
 from gradwire_engine.ops.checks import check_index, fit_number
+from gradwire_engine.ops.collide import add_rows, combine_at
 from gradwire_engine.ops.fill import copy, fill
-from gradwire_engine.ops.precision import is_half
 from gradwire_engine.ops.shape import alias, reshape, select, slice_, unsqueeze
 from gradwire_engine.refusals import check_writable, shares_elements
 from gradwire_engine.tensor import Tensor
 
 Index = Any
 Ints = Any
-
-# Adding at indices.
-
-
-def add_rows(xp: Any, rows: Array, places: Array, count: int) -> Array:
-    """A matrix of `count` rows: at each the sum of those rows of `rows` whose place it is.
-
-    A product with a sparse matrix of ones: NumPy's own addition at indices takes ten times as long,
-    but for small ones.
-    """
-    if rows.shape[1] == 0 or rows.shape[0] == 0:
-        return xp.zeros((count, rows.shape[1]), rows.dtype)
-    if is_half(rows.dtype):
-        return add_rows(xp, rows.astype(dtypes.float32), places, count).astype(rows.dtype)
-    if xp is np and rows.shape[1] > 1 and rows.size > 4096 and rows.dtype.kind in "fc":
-        sparse = importlib.import_module("scipy.sparse")
-        ones = np.ones(len(rows), rows.dtype)
-        return sparse.csc_array((ones, places, np.arange(len(rows) + 1)), shape=(count, len(rows))) @ rows
-    whole = xp.zeros((count, rows.shape[1]), rows.dtype)
-    columns = xp.arange(rows.shape[1])
-    add_flat(xp, whole, (places[:, None] * rows.shape[1] + columns).reshape(-1), rows.reshape(-1))
-    return whole
-
-
-def add_flat(xp: Any, whole: Array, places: Array, values: Array) -> None:
-    """whole.flat[places] += values, adding up what shares a place."""
-    if xp is np:
-        np.add.at(whole.reshape(-1), places, values)
-    else:
-        importlib.import_module("cupyx").scatter_add(whole.reshape(-1), places, values)
 
 
 def checked(xp: Any, index: Array, size: int, dim: int, reason: Reason = Reason.INDEX_OUT_OF_RANGE) -> Array:
@@ -202,10 +171,8 @@ def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: boo
     try:
         if not accumulate:
             input[key] = values
-        elif xp is np:
-            np.add.at(input, key, values)
         else:
-            importlib.import_module("cupyx").scatter_add(input, key, values)
+            combine_at(xp, "add", input, key, values)
     except ValueError as error:
         raise EngineError(
             Reason.RUNTIME,

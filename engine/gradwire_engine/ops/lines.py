@@ -14,7 +14,7 @@ from gradwire_engine import dtypes
 from gradwire_engine.device import Array
 from gradwire_engine.op import op
 from gradwire_engine.ops.checks import admit
-from gradwire_engine.ops.index import add_rows
+from gradwire_engine.ops.collide import add_rows
 from gradwire_engine.ops.precision import through_float32
 
 # One tuple of positions for each of the last dimensions.

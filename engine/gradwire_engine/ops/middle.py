@@ -10,7 +10,7 @@ from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.checks import needs_order, normalize_dim
-from gradwire_engine.ops.cumulative import nansum
+from gradwire_engine.ops.cumulative import accumulated, nansum
 from gradwire_engine.ops.reduce import shared_by_all
 from gradwire_engine.ops.reduce import sum as total
 from gradwire_engine.ops.sort import nothing_in_the_middle, scatter_selected
@@ -108,7 +108,7 @@ def mode(xp: Any, input: Array, dim: int = -1, keepdim: bool = False) -> Array:
     places = xp.arange(length)
     starts = xp.zeros(values.shape, dtypes.int64)
     starts[..., 1:] = xp.where(values[..., 1:] != values[..., :-1], places[1:], 0)
-    runs = places - xp.maximum.accumulate(starts, -1) if starts.size else starts
+    runs = places - accumulated(xp, xp.maximum, starts, starts.ndim - 1) if starts.size else starts
     last = xp.expand_dims(runs.argmax(-1), -1) if starts.size else starts[..., :1]
     indices = xp.moveaxis(xp.take_along_axis(order, last, -1), -1, dim)
     values = xp.take_along_axis(input, indices, dim)

@@ -14,6 +14,7 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import expand
 from gradwire_engine.ops.checks import normalize_dim
+from gradwire_engine.ops.collide import add_flat, combine_at
 from gradwire_engine.ops.compare import eq, logical_and
 from gradwire_engine.ops.fill import masked_fill, where, zeros
 from gradwire_engine.ops.gather import (
@@ -25,7 +26,7 @@ from gradwire_engine.ops.gather import (
     scatter,
     source_part,
 )
-from gradwire_engine.ops.index import add_flat, index_put
+from gradwire_engine.ops.index import index_put
 from gradwire_engine.ops.join import cat
 from gradwire_engine.ops.precision import is_half, through_float32
 from gradwire_engine.ops.shape import contiguous, diagonal, reshape, select, slice_
@@ -129,13 +130,13 @@ def _scatter_product(xp: Any, src: Array, base: Array, dim: int, index: Array) -
     """base times the elements of src at the places of index."""
     places = flat_places(xp, "scatter", base.shape, normalize_dim(dim, base.ndim), index)
     result = xp.array(base, order="C")
-    xp.multiply.at(result.reshape(-1), places.reshape(-1), src.reshape(-1))
+    combine_at(xp, "multiply", result.reshape(-1), places.reshape(-1), src.reshape(-1))
     return result
 
 
 def _counts(xp: Any, input: Array, places: Array, include_self: bool) -> Array:
     counts = xp.full(input.shape, int(include_self), dtypes.int64)
-    xp.add.at(counts.reshape(-1), places.reshape(-1), 1)
+    combine_at(xp, "add", counts.reshape(-1), places.reshape(-1), 1)
     return counts
 
 
@@ -167,8 +168,7 @@ def _scatter_reduce(
     if reduce in ("sum", "mean"):
         add_flat(xp, wide, where_to, values)
     else:
-        ufunc = {"prod": xp.multiply, "amax": xp.maximum, "amin": xp.minimum}[reduce]
-        ufunc.at(flat, where_to, values)
+        combine_at(xp, {"prod": "multiply", "amax": "maximum", "amin": "minimum"}[reduce], flat, where_to, values)
     if reduce == "mean":
         counts = xp.maximum(_counts(xp, input, places, include_self), 1)
         wide = wide // counts if dtypes.category(wide.dtype) < dtypes.FLOAT else wide / counts.astype(wide.dtype)

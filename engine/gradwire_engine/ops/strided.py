@@ -11,7 +11,7 @@ from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.checks import normalize_dim
-from gradwire_engine.ops.index import add_flat
+from gradwire_engine.ops.collide import add_flat
 from gradwire_engine.ops.precision import through_float32
 from gradwire_engine.ops.shape import at
 from gradwire_engine.tensor import Tensor

@@ -1,0 +1,22 @@
+"""Every test here runs on a GPU, if there is one, and on the stand-in for CuPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gradwire_engine import device as devices
+from tests.gpu import stand_in
+
+
+@pytest.fixture(params=["CuPy", "stand-in"], autouse=True)
+def gpu(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A GPU, or what stands in for one."""
+    if request.param == "stand-in":
+        with stand_in.installed():
+            yield
+    elif devices.cupy() is None:
+        pytest.skip("needs CuPy and a CUDA GPU")
+    else:
+        yield

@@ -1,0 +1,85 @@
+"""A client's tensors on "cuda": made, moved, read, trained with, beside the same on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradwire as torch
+from tests.server.harness import LIMITS, Running
+
+
+@pytest.fixture
+def session(gpu: None) -> Iterator[Any]:
+    """A session of a server in this process, which therefore has the GPU that the test has."""
+    running = Running(LIMITS)
+    try:
+        with torch.connect(running.address) as session:
+            yield session
+    finally:
+        running.stop()
+
+
+def test_the_server_describes_its_gpu(session: Any) -> None:
+    assert torch.cuda.is_available()
+    assert torch.cuda.device_count() >= 1
+    assert torch.cuda.get_device_name(0)
+
+
+def test_tensors_travel_to_the_gpu_and_back(session: Any) -> None:
+    values = np.arange(6.0).reshape(2, 3)
+    x = torch.tensor(values, device="cuda")
+    assert (str(x.device), x.cpu().device.type) == ("cuda:0", "cpu")
+    np.testing.assert_array_equal((x * 2).cpu().numpy(), values * 2)
+    assert x[1, 2].item() == 5.0
+    assert "device='cuda:0'" in repr(x)
+    with pytest.raises(TypeError, match="can't convert cuda:0 device type tensor to numpy"):
+        x.numpy()
+
+
+def test_a_gradient_lives_where_its_leaf_does(session: Any) -> None:
+    weight = torch.ones(3, requires_grad=True)
+    (weight.cuda() * torch.arange(3.0, device="cuda")).sum().backward()
+    assert weight.grad.device.type == "cpu"
+    np.testing.assert_array_equal(weight.grad.numpy(), [0.0, 1.0, 2.0])
+
+
+def test_tensors_of_two_devices_are_refused_and_the_session_goes_on(session: Any) -> None:
+    x = torch.ones(3, device="cuda")
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        (x + torch.ones(3)).sum().item()
+    assert x.sum().item() == 3.0
+
+
+def trained(device: str, optimizer: str, compiled: bool) -> list[np.ndarray[Any, Any]]:
+    """The parameters of a small network after some steps."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 3, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.LayerNorm(48), torch.nn.Linear(48, 4)
+    ).to(device)
+    rng = np.random.default_rng(1)
+    images = torch.tensor(rng.normal(size=(8, 1, 6, 6)).astype("float32"), device=device)
+    labels = torch.tensor(rng.integers(0, 4, 8), device=device)
+    optimize = getattr(torch.optim, optimizer)(model.parameters(), lr=0.05)
+
+    def step() -> Any:
+        optimize.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimize.step()
+        return loss
+
+    run = torch.compile(step) if compiled else step
+    for _ in range(5):
+        run()
+    return [each.detach().cpu().numpy() for each in model.parameters()]
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW", "RMSprop"])
+def test_training_on_the_gpu_gives_the_weights_of_the_cpu(session: Any, optimizer: str, compiled: bool) -> None:
+    for ours, expected in zip(trained("cuda", optimizer, compiled), trained("cpu", optimizer, compiled), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=2e-4, atol=2e-5)
