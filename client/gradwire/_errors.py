@@ -104,6 +104,8 @@ EXCEPTIONS: dict[int, type[GradwireError]] = {
     pb.REASON_STREAM_TAKEN: GradwireRuntimeError,
     pb.REASON_PROGRAM_UNKNOWN: GradwireRuntimeError,
     pb.REASON_PROGRAM_LIMIT: GradwireRuntimeError,
+    pb.REASON_COMPUTE_LIMIT: GradwireRuntimeError,
+    pb.REASON_TRAFFIC_LIMIT: GradwireRuntimeError,
 }
 
 # For a refusal that carries no reason (a proxy's, gRPC's own): its status code decides.

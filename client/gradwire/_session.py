@@ -16,6 +16,7 @@ import time
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 from gradwire import _wire
@@ -82,6 +83,7 @@ class Session:
         self.limits = answer.limits
         self._bulk = Bulk(transport, answer)
         self.lease_seconds = max(answer.lease_ms, 1) / 1000
+        self._expires_unix_ms = answer.expires_unix_ms
 
         self.memo: dict[tuple[object, ...], Entry] = {}
         #: What waits to be sent: bytes, who wants to know, and whether it is a call of a prepared op.
@@ -437,7 +439,17 @@ class Session:
         """Tell the server that the session is still wanted."""
         if self._unusable is None:
             request = service_pb2.KeepAliveRequest(session_id=self.session_id)
-            self._transport.call("KeepAlive", request, service_pb2.KeepAliveResponse, waits=())
+            answer = self._transport.call("KeepAlive", request, service_pb2.KeepAliveResponse, waits=())
+            self._expires_unix_ms = answer.expires_unix_ms
+
+    @property
+    def expires_at(self) -> datetime:
+        """When the server forgets the session if it hears nothing more of this program, as it said last.
+
+        By the server's clock, in UTC. While the program lives that moment is put off again and again: by a thread of
+        the library three times in a lease (`lease_seconds`), and by every answer.
+        """
+        return datetime.fromtimestamp(self._expires_unix_ms / 1000, timezone.utc)
 
     def close(self) -> None:
         """End the session and free its tensors. Closing again does nothing.

@@ -7,6 +7,7 @@ what both are to the front is `Worker`.
 
 import asyncio
 import time
+import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -22,7 +23,7 @@ from gradwire_server.compute import ComputeThread
 from gradwire_server.directory import PROTOCOL, Directory
 from gradwire_server.directory import Entry as EntryOf
 from gradwire_server.errors import Refusal
-from gradwire_server.host import NUMBER, UPLOAD_BEGUN, Arrival, Host
+from gradwire_server.host import NUMBER, OPENED, UPLOAD_BEGUN, Arrival, Host
 from gradwire_server.ledger import Ledger
 from gradwire_server.limits import Limits, cap_process
 from gradwire_server.principals import CALLER
@@ -63,6 +64,15 @@ class SessionBackend(Protocol):
 
     def call(self, method: str, session_id: str, raw: bytes, deadline: float | None) -> "asyncio.Future[bytes]":
         """Hand a command or a batch over, to be applied in the session's order. `deadline` is by time.monotonic()."""
+
+    def when_answered(self, then: Callable[[], None]) -> None:
+        """Call this whenever a request was answered."""
+
+    def check_traffic(self, session_id: str, size: int) -> None:
+        """Whether another request of so many bytes may be handed over now."""
+
+    def is_full(self, session_id: str) -> bool:
+        """Whether a session's stream is not to be read for now, since enough of its bytes wait for answers."""
 
     async def begin_upload(self, session_id: str, start: service_pb2.UploadStart) -> Any:
         """Begin an upload or go on with one; what `append` is to be given, with `transfer_id`."""
@@ -178,7 +188,7 @@ class Worker(ABC):
         if not self._waiting:
             self.load.began()
         self._waiting[ticket] = (future, entry)
-        entry.pending[ticket] = (method, raw)
+        self.directory.begin(entry, ticket, method, raw)
         self._send(method, entry.number, raw, ticket, deadline)
         return future
 
@@ -425,12 +435,14 @@ class Backend:
             entry = self.directory.open(request, self._place)
             entry.worker.sessions += 1
             entry.worker.active += 1
-            entry.worker.tell("Open", entry.number, NUMBER.pack(place))
+            owner = zlib.crc32(entry.owner.encode()) + 1 if entry.owner else 0
+            entry.worker.tell("Open", entry.number, OPENED.pack(place, owner))
         return service_pb2.OpenSessionResponse(
             session_id=entry.id,
             writer=entry.writers,
             epoch=EPOCH,
             lease_ms=int(entry.lease * 1000),
+            expires_unix_ms=_unix_ms(entry.lease),
             protocol=PROTOCOL,
             limits=self.limits.message(),
             machine=machine() if self.limits.max_shared_bytes else "",
@@ -451,7 +463,9 @@ class Backend:
     async def keep_alive(self, session_id: str) -> service_pb2.KeepAliveResponse:
         """Renew a lease."""
         entry = self.directory.find(session_id)
-        return service_pb2.KeepAliveResponse(lease_ms=int(entry.lease * 1000), epoch=EPOCH)
+        return service_pb2.KeepAliveResponse(
+            lease_ms=int(entry.lease * 1000), epoch=EPOCH, expires_unix_ms=_unix_ms(entry.lease)
+        )
 
     async def cancel(self, request: service_pb2.CancelRequest) -> service_pb2.CancelResponse:
         """Stop what a session computes; tells whether that was anything."""
@@ -477,6 +491,18 @@ class Backend:
         """Hand a command or a batch over."""
         entry = self.directory.find(session_id)
         return entry.worker.call(entry, method, raw, deadline)
+
+    def when_answered(self, then: Callable[[], None]) -> None:
+        """Call this whenever a request was answered."""
+        self.directory.answered = then
+
+    def check_traffic(self, session_id: str, size: int) -> None:
+        """Whether another request may be handed over. Raises Refusal: TRAFFIC_LIMIT."""
+        self.directory.check_traffic(session_id, size)
+
+    def is_full(self, session_id: str) -> bool:
+        """Whether a session's stream is not to be read for now."""
+        return self.directory.is_full(session_id)
 
     async def begin_upload(self, session_id: str, start: service_pb2.UploadStart) -> Sending:
         """Begin an upload or go on with one."""
@@ -627,6 +653,11 @@ def _held(told: list[Any] | None) -> dict[str, int]:
         return {}
     held, tensors, commands, computed = told
     return {"bytes": held, "tensors": tensors, "commands": commands, "compute_us": int(computed * 1e6)}
+
+
+def _unix_ms(seconds: float) -> int:
+    """So many seconds from now, as others' clocks have it."""
+    return int((time.time() + seconds) * 1000)
 
 
 async def _freed(answer: "asyncio.Future[bytes]") -> int:

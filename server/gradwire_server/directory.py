@@ -28,10 +28,23 @@ W = TypeVar("W")
 Refused: TypeAlias = tuple[str, str]  # the reason, and what to say
 
 
-class Entry(Generic[W]):
-    """A session as the front knows it. `pending` has the requests that are not answered, by ticket."""
+class Traffic:
+    """Bytes of one principal's requests that are not answered yet."""
 
-    __slots__ = ("client", "expires", "id", "lease", "number", "opened", "owner", "pending", "worker", "writers")
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+class Entry(Generic[W]):
+    """A session as the front knows it. `pending` has the requests that are not answered, by ticket, and `inflight`
+    counts their bytes."""
+
+    __slots__ = (
+        "client", "expires", "id", "inflight", "lease", "number", "opened", "owner", "pending", "traffic", "worker",
+        "writers",
+    )  # fmt: skip
 
     def __init__(self, session_id: str, number: int, worker: W, lease: float, now: float, client: str = "") -> None:
         self.id = session_id
@@ -44,6 +57,8 @@ class Entry(Generic[W]):
         self.expires = now + lease
         self.writers = 1
         self.pending: dict[int, tuple[str, bytes]] = {}
+        self.inflight = 0
+        self.traffic = Traffic()
 
     @property
     def shown(self) -> str:
@@ -60,6 +75,8 @@ class Directory(Generic[W]):
         self.entries: dict[str, Entry[W]] = {}
         self.tombstones: OrderedDict[str, tuple[str, Refused]] = OrderedDict()  # whose it was, and what to say
         self._owners: Counter[str] = Counter()  # sessions by principal
+        self._traffic: dict[str, Traffic] = {}  # by principal
+        self.answered: Callable[[], None] = _nothing  # is called when a request is
         self._numbers = itertools.count(1)
         self.opened = self.expired = 0  # so far
 
@@ -86,6 +103,8 @@ class Directory(Generic[W]):
         self.entries[entry.id] = entry
         self._owners[owner] += 1
         self.opened += 1
+        if owner:
+            entry.traffic = self._traffic.setdefault(owner, entry.traffic)
         log.info("session opened", extra={"session": entry.shown, "principal": entry.owner, "client": client})
         return entry
 
@@ -121,9 +140,46 @@ class Directory(Generic[W]):
         entry = self.entries.get(session_id)
         return None if entry is None or entry.owner != caller.name else entry
 
+    def check_traffic(self, session_id: str, size: int) -> None:
+        """Whether a request of so many bytes may be handed over. Raises Refusal: TRAFFIC_LIMIT, and as `find` does."""
+        entry, limits = self.find(session_id), self.limits
+        for whose, held, most in (
+            ("session's", entry.inflight, limits.max_session_inflight_bytes),
+            ("principal's", entry.traffic.bytes, limits.max_principal_inflight_bytes if entry.owner else 0),
+        ):
+            if most and held and held + size > most:
+                raise Refusal(
+                    "TRAFFIC_LIMIT",
+                    f"the {whose} requests that are not answered hold {held} bytes; {size} more would pass the limit "
+                    f"of {most}",
+                    limit=most,
+                    held=held,
+                )
+
+    def is_full(self, session_id: str) -> bool:
+        """Whether the requests of a session that are not answered, or of its principal, hold as many bytes as may."""
+        entry, limits = self.entries.get(session_id), self.limits
+        if entry is None:
+            return False
+        most, most_of_all = limits.max_session_inflight_bytes, limits.max_principal_inflight_bytes
+        return bool(
+            (most and entry.inflight >= most) or (most_of_all and entry.owner and entry.traffic.bytes >= most_of_all)
+        )
+
+    def begin(self, entry: Entry[W], ticket: int, method: str, raw: bytes) -> None:
+        """A call is handed over."""
+        entry.pending[ticket] = (method, raw)
+        entry.inflight += len(raw)
+        entry.traffic.bytes += len(raw)
+
     def finish(self, entry: Entry[W], ticket: int) -> None:
         """A call is answered; the lease begins anew."""
-        entry.pending.pop(ticket, None)
+        answered = entry.pending.pop(ticket, None)
+        if answered is not None:
+            size = len(answered[1])
+            entry.inflight -= size
+            entry.traffic.bytes -= size
+            self.answered()
         entry.expires = max(entry.expires, self.clock() + entry.lease)
 
     def close(self, session_id: str) -> Entry[W] | None:
@@ -138,6 +194,7 @@ class Directory(Generic[W]):
         self._owners[entry.owner] -= 1
         if not self._owners[entry.owner]:
             del self._owners[entry.owner]
+            self._traffic.pop(entry.owner, None)
 
     def has_sessions(self, principal: str) -> bool:
         """Whether any session is a principal's."""
@@ -157,6 +214,7 @@ class Directory(Generic[W]):
         entries = list(self.entries.values())
         self.entries.clear()
         self._owners.clear()
+        self._traffic.clear()
         return entries
 
     def listed(self, after: int, principal: str, most: int) -> list[Entry[W]]:
@@ -193,3 +251,7 @@ class Directory(Generic[W]):
         """Where the sessions live that were called lately, once for each."""
         since = self.clock() - ACTIVE_SECONDS
         return [each.worker for each in self.entries.values() if each.pending or each.expires - each.lease >= since]
+
+
+def _nothing() -> None:
+    pass

@@ -80,10 +80,12 @@ CODES: dict[str, grpc.StatusCode] = {
     "STREAM_TAKEN": _Code.ABORTED,
     "PROGRAM_UNKNOWN": _Code.NOT_FOUND,
     "PROGRAM_LIMIT": _Code.RESOURCE_EXHAUSTED,
+    "COMPUTE_LIMIT": _Code.RESOURCE_EXHAUSTED,
+    "TRAFFIC_LIMIT": _Code.RESOURCE_EXHAUSTED,
 }
 _NUMBERS = {reason: errors_pb2.Reason.Value(PREFIX + reason) for reason in CODES}
 # How long a client should wait before it tries again, in seconds.
-RETRY_AFTER = {"UNAVAILABLE": 1.0, "SESSION_LIMIT": 5.0}
+RETRY_AFTER = {"UNAVAILABLE": 1.0, "SESSION_LIMIT": 5.0, "COMPUTE_LIMIT": 60.0, "TRAFFIC_LIMIT": 1.0}
 
 
 class Refusal(Exception):
@@ -127,7 +129,7 @@ class Refusal(Exception):
             yield error_details_pb2.BadRequest(field_violations=[violation])
         if self.reason in RETRY_AFTER:
             delay = Duration()
-            delay.FromMilliseconds(int(RETRY_AFTER[self.reason] * 1000))
+            delay.FromMilliseconds(int(self.metadata.get("retry_ms") or RETRY_AFTER[self.reason] * 1000))
             yield error_details_pb2.RetryInfo(retry_delay=delay)
 
 

@@ -37,6 +37,7 @@ from gradwire_server.wire import bytes_field
 # What `execute` takes: the RPCs that carry commands, and what becomes of a session between its first and last.
 METHODS = (*MESSAGES, "Run", "Open", "Attach", "Drop", "BeginUpload", "FinishDownload", "Tidy")
 NUMBER = struct.Struct("<Q")
+OPENED = struct.Struct("<QQ")  # its principal's place in the ledger, and a number that stands for its principal
 UPLOAD_BEGUN = struct.Struct("<QQ")  # received, taker; the transfer's id follows
 _DATA_FIELD = service_pb2.DownloadResponse.DATA_FIELD_NUMBER
 
@@ -261,7 +262,7 @@ class Host:
 
     def _open(self, session: Session, raw: bytes) -> bytes:
         """Opened when it was named; a session begins with a writer, and with its principal's place in the ledger."""
-        session.place = int.from_bytes(raw, "little")
+        session.place, session.owner = OPENED.unpack(raw)
         session.attach(1)
         return b""
 

@@ -1,6 +1,6 @@
 """What the front and its workers know of each other without asking: a few numbers in memory that all of them see.
 
-Each worker writes the bytes its sessions hold, and for principals with a place the bytes and tensors of theirs; the
+Each worker writes the bytes its sessions hold, and for principals with a place what theirs hold and have computed; the
 front writes how many workers have work. Every number has one writer and is written whole, so there is no lock; a
 reader may be a moment behind.
 """
@@ -8,9 +8,27 @@ reader may be a moment behind.
 import mmap
 import os
 import tempfile
+from typing import NamedTuple
 
 _SIZE = 8
 PLACES = 1024  # of principals, the first for those without a quota
+
+
+class Share(NamedTuple):
+    """What a principal's sessions hold, and the microseconds that they have computed ever since the server started."""
+
+    bytes: int = 0
+    tensors: int = 0
+    programs: int = 0
+    computed: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held."""
+        return not (self.bytes or self.tensors or self.programs)
+
+
+_KINDS = len(Share._fields)
 
 
 class Ledger:
@@ -50,26 +68,33 @@ class Ledger:
         """The bytes that all sessions hold."""
         return sum(self._numbers[1 : 1 + self.workers])
 
-    def hold_share(self, worker: int, place: int, size: int, tensors: int) -> None:
+    def hold_share(self, worker: int, place: int, share: Share) -> None:
         """Say what a worker's sessions of the principal at a place hold."""
         start = self._start(place) + worker
-        self._numbers[start] = size
-        self._numbers[start + self.workers] = tensors
+        for kind, number in enumerate(share):
+            self._numbers[start + kind * self.workers] = number
 
-    def share(self, place: int) -> tuple[int, int]:
-        """The bytes and the tensors that the sessions of the principal at a place hold."""
-        start, middle = self._start(place), self._start(place) + self.workers
-        return sum(self._numbers[start:middle]), sum(self._numbers[middle : middle + self.workers])
+    def share(self, place: int) -> Share:
+        """What the sessions of the principal at a place hold."""
+        start, count = self._start(place), self.workers
+        return Share(
+            *(sum(self._numbers[first : first + count]) for first in range(start, start + _KINDS * count, count))
+        )
+
+    def computed(self, place: int, worker: int = -1) -> int:
+        """The microseconds that the sessions of the principal at a place have computed, in one worker or in all."""
+        start = self._start(place) + Share._fields.index("computed") * self.workers
+        return self._numbers[start + worker] if worker >= 0 else sum(self._numbers[start : start + self.workers])
 
     def forget(self, worker: int) -> None:
         """A worker has ended, and what it held with it."""
         self.hold(worker, 0)
         for place in range(PLACES):
-            self.hold_share(worker, place, 0, 0)
+            self.hold_share(worker, place, Share(computed=self.computed(place, worker)))
 
     def _start(self, place: int) -> int:
-        return 1 + self.workers + place * 2 * self.workers
+        return 1 + self.workers + place * _KINDS * self.workers
 
 
 def _numbers(workers: int) -> int:
-    return 1 + workers + PLACES * 2 * workers
+    return 1 + workers + PLACES * _KINDS * workers

@@ -33,6 +33,11 @@ class Limits:
     max_principal_sessions: int = 0
     max_principal_bytes: int = 0
     max_principal_tensors: int = 0
+    max_principal_programs: int = 0
+    max_session_compute_seconds: float = 0.0
+    max_principal_compute_seconds: float = 0.0
+    max_session_inflight_bytes: int = 64 * MIB
+    max_principal_inflight_bytes: int = 0
     max_batch_commands: int = 10_000
     chunk_bytes: int = MIB
     max_programs: int = 256
@@ -76,6 +81,11 @@ class Limits:
             max_batch_commands=self.max_batch_commands,
             chunk_bytes=self.chunk_bytes,
             max_prepared=self.max_prepared,
+            max_principal_programs=self.max_principal_programs,
+            max_session_compute_seconds=self.max_session_compute_seconds,
+            max_principal_compute_seconds=self.max_principal_compute_seconds,
+            max_session_inflight_bytes=self.max_session_inflight_bytes,
+            max_principal_inflight_bytes=self.max_principal_inflight_bytes,
             max_programs=self.max_programs,
             max_program_bytes=self.max_program_bytes,
             max_program_steps=self.max_program_steps,

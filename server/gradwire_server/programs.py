@@ -214,7 +214,10 @@ def register_program(
     programs = session.programs
     if name not in programs:
         made = Program(raw, session)
-        while len(programs) >= session.limits.max_programs:
+        if not session.max_programs:
+            limit = session.limits.max_principal_programs
+            raise Refusal("PROGRAM_LIMIT", f"the principal's sessions hold {limit} programs, its limit", limit=limit)
+        while len(programs) >= session.max_programs:
             programs.popitem(last=False)  # its client registers it again
         programs[name] = made
     if answer is not None:

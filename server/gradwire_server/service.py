@@ -52,6 +52,7 @@ class Front:
         self.idle = asyncio.Event()
         self.idle.set()
         self.streams = Streams()
+        backend.when_answered(self.streams.wake_held_back)
         self._most_waiting = _MOST_WAITING * backend.limits.max_message_bytes
 
     def handlers(self) -> grpc.GenericRpcHandler:
@@ -134,6 +135,7 @@ class Front:
             session_id = peek_session(raw)
             if session_id is None:
                 session_id = await _parsed_session(request_type, raw)
+            self.backend.check_traffic(session_id, len(raw))
             remaining = context.time_remaining()
             return await call(method, session_id, raw, None if remaining is None else time.monotonic() + remaining)
 

@@ -20,6 +20,7 @@ from gradwire_engine.graph import AccumulateGrad
 from gradwire_server.errors import Refusal
 from gradwire_server.graphs import Snapshots
 from gradwire_server.hooks import HookTable
+from gradwire_server.ledger import Share
 from gradwire_server.limits import Limits
 from gradwire_server.memory import Memory, Recall
 from gradwire_server.meter import Meter
@@ -27,6 +28,7 @@ from gradwire_server.payload import dtype_of
 from gradwire_server.transfers import Transfers
 
 if TYPE_CHECKING:
+    from gradwire_server.budgets import Budget
     from gradwire_server.calls import Prepared
 
 _WRITER_SHIFT = 40  # a command's number is its writer's, shifted so far, and its seq
@@ -145,9 +147,13 @@ class Session:
         self.turn_ends = 0.0
         self.used = 0.0  # seconds computed, less what was made up for by having nothing to do
         self.idle_since = 0.0
+        self.credit = 0.0  # seconds of its turn that are left, or below 0 what it has taken of others'
+        self.budget: Budget | None = None
+        self.rests = False  # until it may compute again
         self.writers: dict[int, Writer] = {}
         self.memory = Memory(limits.remembered_bytes // 2, limits.remembered_responses)
         self.max_tensors = limits.max_session_tensors
+        self.max_programs = limits.max_programs
         self.store: dict[int, Tensor] = {}
         self.names: dict[Tensor, int] = {}
         self.leaving: Sequence[int] = ()  # ids that are released as soon as the answer is on its way
@@ -160,7 +166,8 @@ class Session:
         self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the one that ran last is the last
         self.hooks = HookTable()
         self.place = 0  # of its principal in the ledger; 0 for one without a quota
-        self.told = (0, 0)  # bytes and tensors, as the ledger has them
+        self.told = Share()  # what it holds, as the ledger has it
+        self.owner = 0  # tells sessions of one principal from those of others; 0 for nobody's
         self.brake = brake
         self.meter: Meter | None = None  # of the worker, if it counts
         self.alone = 0  # commands that came by unary calls

@@ -114,6 +114,37 @@ class Settings(BaseSettings):
         le=_MOST,
         description="Tensors all sessions of one principal may name; 0 sets no limit.",
     )
+    max_principal_programs: int = Field(
+        _DEFAULT.max_principal_programs,
+        ge=0,
+        le=_MOST,
+        description="Programs all sessions of one principal may hold; 0 sets no limit.",
+    )
+    max_session_compute_seconds: float = Field(
+        _DEFAULT.max_session_compute_seconds,
+        ge=0,
+        le=_LONGEST,
+        description="Seconds one session may compute within a minute; then it is made to wait. 0 sets no limit.",
+    )
+    max_principal_compute_seconds: float = Field(
+        _DEFAULT.max_principal_compute_seconds,
+        ge=0,
+        le=_LONGEST,
+        description="Seconds all sessions of one principal may compute within a minute; 0 sets no limit.",
+    )
+    max_session_inflight_bytes: Bytes = Field(
+        _DEFAULT.max_session_inflight_bytes,
+        ge=0,
+        le=_MOST,
+        description="Bytes of one session's requests that are not answered yet; then its streams are not read and its "
+        "other calls refused. 0 sets no limit.",
+    )
+    max_principal_inflight_bytes: Bytes = Field(
+        _DEFAULT.max_principal_inflight_bytes,
+        ge=0,
+        le=_MOST,
+        description="Bytes of one principal's requests that are not answered yet; 0 sets no limit.",
+    )
     max_batch_commands: int = Field(_DEFAULT.max_batch_commands, ge=1, le=_MOST, description="Commands of one batch.")
     chunk_bytes: Bytes = Field(
         _DEFAULT.chunk_bytes, ge=1 << 10, le=_MOST, description="Bytes of one chunk of Upload and Download."

@@ -1,4 +1,4 @@
-"""Shares: what each principal holds over all workers, so that one alone cannot have the server.
+"""Shares: what each principal holds and computes over all workers, so that one alone cannot have the server.
 
 The front gives a principal a place in the ledger while it has sessions. Each worker writes there what its sessions of
 that principal hold, and looks there for what is left.
@@ -6,8 +6,9 @@ that principal hold, and looks there for what is left.
 
 from collections.abc import Callable
 
+from gradwire_server.budgets import Budget
 from gradwire_server.errors import Refusal
-from gradwire_server.ledger import PLACES, Ledger
+from gradwire_server.ledger import PLACES, Ledger, Share
 from gradwire_server.limits import Limits
 from gradwire_server.session import Session
 
@@ -17,7 +18,12 @@ class Places:
 
     def __init__(self, limits: Limits, ledger: Ledger) -> None:
         self.ledger = ledger
-        self._wanted = bool(limits.max_principal_bytes or limits.max_principal_tensors)
+        self._wanted = bool(
+            limits.max_principal_bytes
+            or limits.max_principal_tensors
+            or limits.max_principal_programs
+            or limits.max_principal_compute_seconds
+        )
         self._of: dict[str, int] = {}
         self._free = list(range(PLACES - 1, 0, -1))
 
@@ -41,7 +47,7 @@ class Places:
     def _reclaim(self, present: Callable[[str], bool]) -> None:
         """Take the places of those that hold nothing any more."""
         for principal, place in list(self._of.items()):
-            if not present(principal) and self.ledger.share(place) == (0, 0):
+            if not present(principal) and self.ledger.share(place).is_empty:
                 self._free.append(self._of.pop(principal))
 
 
@@ -52,29 +58,64 @@ class Shares:
         self.limits = limits
         self.ledger = ledger
         self.worker = worker
-        self._held: dict[int, tuple[int, int]] = {}  # bytes and tensors by place
+        self._held: dict[int, Share] = {}  # by place
+        self._budgets: dict[int, Budget] = {}  # by place
 
     def tell(self, session: Session, ended: bool = False) -> None:
         """Write down what a session holds by now."""
         if session.place:
-            now = (0, 0) if ended else (max(0, session.account.bytes), len(session.store))
-            before = session.told
+            now, before = Share(), session.told
+            if not ended:
+                now = Share(max(0, session.account.bytes), len(session.store), len(session.programs))
             if now != before:
-                size, count = self._held.get(session.place, (0, 0))
-                held = size + now[0] - before[0], count + now[1] - before[1]
-                self._held[session.place] = held
-                self.ledger.hold_share(self.worker, session.place, *held)
+                held = self._of(session.place)
+                changed = [was + new - old for was, new, old in zip(held, now, before, strict=True)]
+                self._write(session.place, Share(*changed))
                 session.told = now
+
+    def _of(self, place: int) -> Share:
+        held = self._held.get(place)
+        # A worker that was started again goes on counting where the one before it ended.
+        return Share(computed=self.ledger.computed(place, self.worker)) if held is None else held
+
+    def _write(self, place: int, share: Share) -> None:
+        self._held[place] = share
+        self.ledger.hold_share(self.worker, place, share)
+
+    def spend(self, session: Session, seconds: float) -> None:
+        """Write down that a session has computed so long."""
+        if session.place:
+            held = self._of(session.place)
+            self._write(session.place, held._replace(computed=held.computed + int(seconds * 1e6)))
+
+    def rest(self, session: Session) -> float:
+        """Seconds that a session has to rest, because it or its principal has computed enough for now."""
+        most, most_of_all = self.limits.max_session_compute_seconds, self.limits.max_principal_compute_seconds
+        rest = 0.0
+        if most:
+            if session.budget is None:
+                session.budget = Budget(most)
+            rest = session.budget.rest(session.computed)
+        if most_of_all and session.place:
+            computed = self.ledger.computed(session.place) / 1e6
+            budget = self._budgets.get(session.place)
+            if budget is None:
+                budget = self._budgets[session.place] = Budget(most_of_all, computed)
+            rest = max(rest, budget.rest(computed))
+        return rest
 
     def limit(self, session: Session) -> None:
         """What a principal has left is its session's limit, too, where that is less than the session's own."""
         if not session.place:
             return
         limits = self.limits
-        size, count = self.ledger.share(session.place)
+        share = self.ledger.share(session.place)
         if limits.max_principal_bytes:
-            left = limits.max_principal_bytes - size + session.told[0]
+            left = limits.max_principal_bytes - share.bytes + session.told.bytes
             session.account.limit = max(1, min(session.account.limit, left))
         if limits.max_principal_tensors:
-            left = limits.max_principal_tensors - count + session.told[1]
+            left = limits.max_principal_tensors - share.tensors + session.told.tensors
             session.max_tensors = max(0, min(limits.max_session_tensors, left))
+        if limits.max_principal_programs:
+            left = limits.max_principal_programs - share.programs + session.told.programs
+            session.max_programs = max(0, min(limits.max_programs, left))

@@ -143,6 +143,9 @@ class Stream:
             self._start(body, answered)
             while self._full():
                 await self._taken()
+            while self.backend.is_full(self.session_id):
+                self.front.streams.held_back.add(self)
+                await self._taken()
         await self._quiet()
 
     def _full(self) -> bool:
@@ -232,6 +235,7 @@ class Streams:
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, int], Stream] = {}
+        self.held_back: set[Stream] = set()  # that are not read because of what their sessions have under way
 
     def add(self, stream: Stream) -> None:
         """Let a stream be its writer's; the one before ends. Raises Refusal if that is the newer one."""
@@ -246,6 +250,7 @@ class Streams:
 
     def remove(self, stream: Stream) -> None:
         """A stream has ended."""
+        self.held_back.discard(stream)
         key = (stream.session_id, stream.writer)
         if self._open.get(key) is stream:
             del self._open[key]
@@ -257,6 +262,14 @@ class Streams:
         """End them all."""
         for stream in list(self._open.values()):
             stream.end(error)
+
+    def wake_held_back(self) -> None:
+        """Something was answered."""
+        if not self.held_back:
+            return
+        held_back, self.held_back = self.held_back, set()
+        for stream in held_back:
+            stream._room.set()
 
     def wake(self) -> None:
         """There is room again for what waited."""

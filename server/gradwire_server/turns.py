@@ -5,16 +5,25 @@ one session's calls, enough to be worth filling the processor's caches for; a ba
 the session's next turn. A session that computes little is not kept waiting that long: a turn has slices of a
 millisecond, and such a session gets one between two of them.
 
+Turns are a deficit round robin over measured time: a command that takes longer than the turn is charged to the turns
+that follow, which the session misses while others have something to do. Sessions of one principal share its turn.
+
+With a compute quota (shares.py) a session that has used it up rests. What has come for it waits; a call that could not
+begin before its deadline, or for too long, is refused at once and told when to come back.
+
 A batch that came before its predecessor is parked until that one has come, for a bounded time.
 """
 
+import heapq
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from gradwire_server.batch import OutOfOrder
-from gradwire_server.errors import refusal_of
+from gradwire_server.commands import MESSAGES
+from gradwire_server.errors import Refusal, refusal_of
 from gradwire_server.host import Host
 from gradwire_server.session import Pending, Session
 
@@ -24,6 +33,11 @@ SLICE_SECONDS = 0.001
 # computing is not held against it.
 _LIGHT = 2
 _MOST_USED = 0.1
+# A call that came alone is not kept waiting longer than this for a quota; a batch is, since it is part of an order.
+MOST_REST = 30.0
+_LOOK_SECONDS = 0.1  # between looks at whether what waits for a quota was cancelled
+# What the rest of a session concerns: the calls that compute.
+_COMPUTING = frozenset((*MESSAGES, "Run"))
 # Gives a call's result, or what it raised, to whoever waits.
 Answer = Callable[[Pending, bytes, Exception | None], None]
 
@@ -39,17 +53,27 @@ class Turns:
     """The calls of a host's sessions. Used by the compute thread alone."""
 
     def __init__(
-        self, host: Host, answer: Answer, seconds: float = TURN_SECONDS, slice_seconds: float = SLICE_SECONDS
+        self,
+        host: Host,
+        answer: Answer,
+        seconds: float = TURN_SECONDS,
+        slice_seconds: float = SLICE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`clock` measures what sessions compute."""
         self.host = host
         self.answer = answer
         self.seconds = seconds
         self.slice_seconds = slice_seconds
+        self.clock = clock
         self.ring: deque[Session] = deque()  # sessions that have something to do; the first one's turn it is
         self.light: deque[Session] = deque()  # of those, the ones that computed little lately are here instead
         self.waiting: set[Session] = set()  # sessions that have parked batches
+        self.resting: list[tuple[float, int, Session]] = []  # a heap: until when
+        self._order = itertools.count()
+        limits = host.limits
+        self._counted = bool(limits.max_session_compute_seconds or limits.max_principal_compute_seconds)
         self._turn: Session | None = None
-        self._turn_ends = 0.0
         self._was_light = False
 
     @property
@@ -59,16 +83,53 @@ class Turns:
 
     def add(self, call: Pending) -> None:
         """A call has come."""
-        line = call.session.line
+        session, line = call.session, call.session.line
+        if self._counted and call.method in _COMPUTING and not session.brake.closed:
+            rest = self.host.shares.rest(session)
+            if rest and _cannot_wait(call, rest):
+                self.answer(call, b"", _resting(rest))
+                return
         line.append(call)
-        if len(line) == 1:
-            self._enter(call.session)
+        if session.rests and call.method not in _COMPUTING:
+            self._wake(session)  # what ends a session is not kept waiting, nor what keeps it
+        elif len(line) == 1:
+            self._enter(session)
 
     def _enter(self, session: Session) -> None:
         """A session has something to do again."""
+        if self._rests(session):
+            return
         idle = time.monotonic() - session.idle_since
         session.used = max(0.0, session.used - idle / _LIGHT)
+        session.credit = min(0.0, session.credit + idle)
         (self.ring if session.used else self.light).append(session)
+
+    def _rests(self, session: Session) -> bool:
+        """Put a session that has used its quota up aside; whether it has."""
+        if not self._counted or session.line[0].method not in _COMPUTING or session.brake.closed:
+            return False
+        rest = self.host.shares.rest(session)
+        if not rest:
+            return False
+        session.rests = True
+        heapq.heappush(self.resting, (time.monotonic() + rest, next(self._order), session))
+        return True
+
+    def _wake(self, session: Session) -> None:
+        """Let a session compute that rested."""
+        session.rests = False
+        self.resting = [each for each in self.resting if each[2] is not session]
+        heapq.heapify(self.resting)
+        self.ring.append(session)
+
+    def wake(self) -> None:
+        """Let the sessions compute again that have rested long enough, or whose calls nobody waits for any more."""
+        now = time.monotonic()
+        for until, _, session in list(self.resting):
+            brake, call = session.brake, session.line[0]
+            late = call.deadline is not None and now >= call.deadline
+            if now >= until or brake.closed or brake.cancel_ticket >= call.ticket or late:
+                self._wake(session)
 
     def slice(self) -> None:
         """Compute for a slice: a light session, every other time, else the one whose turn it is. There must be one."""
@@ -76,35 +137,52 @@ class Turns:
         if self._was_light:
             session = self.light.popleft()
             self._compute(session)
-            if session.line:
+            if session.line and not self._rests(session):
                 self.ring.append(session)
             return
-        session = self.ring[0]
-        if session is not self._turn:
-            self._turn, self._turn_ends = session, time.monotonic() + self.seconds
-        self._compute(session)
-        if not session.line:
+        session = self._whose_turn()
+        session.credit -= self._compute(session)
+        if not session.line or self._rests(session):
             self.ring.popleft()
             self._turn = None
-        elif time.monotonic() >= self._turn_ends:
+        elif session.credit <= 0:
             self.ring.rotate(-1)
             self._turn = None
+        if not self.light and (not self.ring or (self.ring[0] is session and len(self.ring) == 1)):
+            session.credit = 0.0  # nobody was kept waiting
 
-    def _compute(self, session: Session) -> None:
-        """Let a session compute for a slice."""
-        began = now = time.monotonic()
-        session.turn_ends = began + self.slice_seconds
+    def _whose_turn(self) -> Session:
+        """The session whose turn it is; those that still owe the others time are passed over, and owe less then."""
+        session = self.ring[0]
+        if session is self._turn:
+            return session
+        while True:
+            alike = sum(each.owner == session.owner for each in self.ring) if session.owner else 1
+            session.credit += self.seconds / alike
+            if session.credit > 0:
+                self._turn = session
+                return session
+            self.ring.rotate(-1)
+            session = self.ring[0]
+
+    def _compute(self, session: Session) -> float:
+        """Let a session compute for a slice; how many seconds it took."""
+        began, now = self.clock(), time.monotonic()
+        session.turn_ends = now + self.slice_seconds
         line = session.line
         while line and self._step(line[0], now):
             line.popleft()
             now = time.monotonic()
             if now >= session.turn_ends:
                 break
-        now = time.monotonic()
-        session.used = min(_MOST_USED, session.used + now - began)
-        session.computed += now - began
+        took = self.clock() - began
+        session.used = min(_MOST_USED, session.used + took)
+        session.computed += took
+        if self._counted:
+            self.host.shares.spend(session, took)
         if not line:
-            session.idle_since = now
+            session.idle_since = time.monotonic()
+        return took
 
     def _step(self, call: Pending, now: float) -> bool:
         """Compute until the call is done or the turn is over; whether it is done, or parked."""
@@ -166,11 +244,19 @@ class Turns:
         session.line.extend(parked)
 
     def patience(self) -> float | None:
-        """How long to wait for calls at most: until a parked batch is to be given up."""
+        """How long to wait for calls at most: until a parked batch is to be given up, or a session has rested."""
+        if self.resting:
+            return min(_LOOK_SECONDS, max(0.0, self.resting[0][0] - time.monotonic()))
         if not self.waiting:
             return None
         ends = min(call.give_up or 0.0 for session in self.waiting for call in session.parked)
         return max(0.0, ends - time.monotonic())
+
+    def end(self) -> None:
+        """No more calls will come: nobody rests any more."""
+        self._counted = False
+        for _, _, session in list(self.resting):
+            self._wake(session)
 
     def give_up(self) -> None:
         """Refuse the parked batches that have waited long enough."""
@@ -183,6 +269,21 @@ class Turns:
                     self._enter(session)
 
 
+def _cannot_wait(call: Pending, rest: float) -> bool:
+    """Whether a call is better refused than kept waiting: one that nothing else follows, or that would be too late."""
+    if call.deadline is not None and time.monotonic() + rest >= call.deadline:
+        return True
+    return call.method != "Run" and rest > MOST_REST
+
+
+def _resting(rest: float) -> Refusal:
+    return Refusal(
+        "COMPUTE_LIMIT",
+        f"the session, or its principal, has computed as much as it may for now; in {rest:.1f} s it may go on",
+        retry_ms=int(rest * 1000) + 1,
+    )
+
+
 def work(turns: Turns, source: Source, before: Callable[[], None]) -> None:
     """Compute until the source has no more calls and all that came are done. `before` is called before every turn."""
     ended = False
@@ -190,11 +291,15 @@ def work(turns: Turns, source: Source, before: Callable[[], None]) -> None:
         if not ended:
             calls = source.take(0.0 if turns.runnable else turns.patience())
             ended = calls is None
+            if ended:
+                turns.end()
             for call in calls or ():
                 turns.add(call)
             del calls
         if turns.waiting:
             turns.give_up()
+        if turns.resting:
+            turns.wake()
         if turns.runnable:
             before()
             turns.slice()

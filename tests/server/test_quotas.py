@@ -10,7 +10,7 @@ import pytest
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2 as s
-from gradwire_server.ledger import Ledger
+from gradwire_server.ledger import Ledger, Share
 from gradwire_server.limits import KIB, MIB, Limits
 from gradwire_server.shares import Places
 from gradwire_server.tokens import Tokens
@@ -113,7 +113,7 @@ def test_what_a_closed_session_held_may_be_held_again(shared: Running, house: Ho
         make(shared, session, alice, 100 * KIB, 8)
         shared.stub.CloseSession(s.CloseSessionRequest(session_id=session), metadata=alice)
     place = shared.backend.places.of("alice", lambda _: True)
-    assert shared.backend.ledger.share(place) == (0, 0)
+    assert shared.backend.ledger.share(place).is_empty
 
 
 def test_what_a_killed_worker_held_may_be_held_again(house: House) -> None:
@@ -140,10 +140,10 @@ def test_places_are_given_again_when_nothing_is_held_there() -> None:
     places = Places(Limits(max_principal_bytes=1), ledger)
     present: set[str] = set()
     first = places.of("p0", present.__contains__)
-    ledger.hold_share(1, first, 5, 1)
+    ledger.hold_share(1, first, Share(5, 1, 0, 7))
     for number in range(1, 3000):  # more than there are places
         assert places.of(f"p{number}", present.__contains__) != first
     assert places.of("p0", present.__contains__) == first
     ledger.forget(1)
-    assert ledger.share(first) == (0, 0)
+    assert ledger.share(first) == Share(computed=7)  # what was computed stays so
     assert places.of("", present.__contains__) == 0

@@ -4,8 +4,10 @@ import asyncio
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import psutil
@@ -14,7 +16,7 @@ import pytest
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2, types_pb2
 from gradwire_server.errors import Refusal
-from gradwire_server.host import METHODS, NUMBER, Host
+from gradwire_server.host import METHODS, NUMBER, OPENED, Host
 from gradwire_server.ledger import Ledger
 from gradwire_server.pipe import HEAD, Inbox, head
 from gradwire_server.session import Pending
@@ -197,9 +199,25 @@ class Playing:
         self.host = Host(LIMITS.resolved(), Ledger(1))
         self.done: list[int] = []
         self.failures: list[Exception | None] = []
-        self.turns = Turns(self.host, self._answer, seconds=0.0, slice_seconds=0.0)
+        self.now = 0.0
+        self.cost = Counter[int]()
+        self.turns = Turns(self.host, self._answer, seconds=1.0, slice_seconds=0.0, clock=lambda: self.now)
+        execute = self.host.execute
+
+        def execute_at_cost(call: Pending) -> Any:
+            """Every step of a session takes a second, or what its cost is."""
+            steps = execute(call)
+            while True:
+                self.now += self.cost[call.session.key] or 1.0
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    return done.value
+                yield
+
+        self.host.execute = execute_at_cost  # type: ignore[method-assign]
         for number in (1, 2):
-            self.add("Open", number, b"", 0)
+            self.open(number, 0)
         self.play()
         self.done.clear()
 
@@ -209,6 +227,9 @@ class Playing:
 
     def add(self, method: str, number: int, raw: bytes, ticket: int) -> None:
         self.turns.add(self.host.begin(method, number, raw, ticket, None))
+
+    def open(self, number: int, ticket: int, owner: int = 0) -> None:
+        self.add("Open", number, OPENED.pack(0, owner), ticket)
 
     def batch(self, number: int, ticket: int, commands: int, first: int = 1) -> None:
         zeros = [command(op("zeros", [1], outputs=[first + n])) for n in range(commands)]
@@ -274,7 +295,7 @@ def test_a_session_that_computes_little_comes_between_two_slices_of_a_long_turn(
     playing.batch(2, ticket=2, commands=2)
     playing.turns.slice()
     playing.host.sessions[2].used = 0.0
-    playing.add("Open", 3, b"", 3)
+    playing.open(3, 3)
     for _ in range(8):
         playing.turns.slice()
     assert playing.done == [3]
@@ -296,6 +317,52 @@ def test_light_sessions_do_not_starve_a_heavy_one() -> None:
     assert 2 <= len(playing.done) <= 12
 
 
+def shares(playing: Playing, sessions: int, slices: int) -> Counter[int]:
+    """How long each of so many sessions computes, that all have more to do than there are slices."""
+    spent: Counter[int] = Counter()
+    for _ in range(slices):
+        before = playing.now
+        applied = {number: each.writers[1].applied for number, each in playing.host.sessions.items()}
+        playing.turns.slice()
+        for number, each in playing.host.sessions.items():
+            if each.writers[1].applied != applied[number]:
+                spent[number] += round(playing.now - before)
+    return spent
+
+
+def test_sessions_compute_as_long_as_others_however_long_their_commands_are() -> None:
+    playing = Playing()
+    for number in (1, 2):
+        playing.batch(number, ticket=number, commands=500)
+    playing.cost[1] = 20
+    spent = shares(playing, 2, 300)
+    assert abs(spent[1] - spent[2]) <= 20
+
+
+def test_sessions_of_one_principal_share_its_turn() -> None:
+    playing = Playing()
+    for number in (3, 4, 5, 6):
+        playing.open(number, 0, owner=7)
+    playing.open(7, 0, owner=8)
+    playing.play()
+    for number in (3, 4, 5, 6, 7):
+        playing.batch(number, ticket=number, commands=500)
+    spent = shares(playing, 5, 400)
+    assert abs(spent[7] - sum(spent[number] for number in (3, 4, 5, 6))) <= 20
+
+
+def test_who_computed_alone_owes_nobody_anything() -> None:
+    playing = Playing()
+    playing.cost[1] = 1000
+    playing.batch(1, ticket=1, commands=50)
+    for _ in range(20):
+        playing.turns.slice()
+    playing.cost[1] = 1
+    playing.batch(2, ticket=2, commands=100)
+    spent = shares(playing, 2, 40)
+    assert spent[1] >= 15
+
+
 def test_a_session_closed_between_turns_answers_all_it_was_asked() -> None:
     playing = Playing()
     playing.batch(1, ticket=1, commands=10)
@@ -313,7 +380,7 @@ def test_a_session_closed_between_turns_answers_all_it_was_asked() -> None:
 def test_a_cancel_that_comes_before_its_session_is_opened_counts() -> None:
     playing = Playing()
     playing.host.cancel(3, ticket=7)
-    playing.add("Open", 3, b"", 6)
+    playing.open(3, 6)
     playing.batch(3, ticket=7, commands=1)
     playing.batch(3, ticket=8, commands=1, first=2)
     playing.play()

@@ -54,6 +54,8 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_STREAM_TAKEN: _ClassVar[Reason]
     REASON_PROGRAM_UNKNOWN: _ClassVar[Reason]
     REASON_PROGRAM_LIMIT: _ClassVar[Reason]
+    REASON_COMPUTE_LIMIT: _ClassVar[Reason]
+    REASON_TRAFFIC_LIMIT: _ClassVar[Reason]
 REASON_UNSPECIFIED: Reason
 REASON_SESSION_NOT_FOUND: Reason
 REASON_SESSION_EXPIRED: Reason
@@ -99,6 +101,8 @@ REASON_PERMISSION_DENIED: Reason
 REASON_STREAM_TAKEN: Reason
 REASON_PROGRAM_UNKNOWN: Reason
 REASON_PROGRAM_LIMIT: Reason
+REASON_COMPUTE_LIMIT: Reason
+REASON_TRAFFIC_LIMIT: Reason
 
 class Error(_message.Message):
     __slots__ = ("code", "reason", "message", "metadata", "root_seq")

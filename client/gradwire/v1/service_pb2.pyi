@@ -60,7 +60,7 @@ class OpenSessionRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., min_protocol: _Optional[int] = ..., max_protocol: _Optional[int] = ..., lease_ms: _Optional[int] = ..., client: _Optional[str] = ...) -> None: ...
 
 class OpenSessionResponse(_message.Message):
-    __slots__ = ("session_id", "writer", "epoch", "lease_ms", "endpoint", "protocol", "limits", "machine")
+    __slots__ = ("session_id", "writer", "epoch", "lease_ms", "endpoint", "protocol", "limits", "machine", "expires_unix_ms")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     WRITER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +69,7 @@ class OpenSessionResponse(_message.Message):
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     MACHINE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     writer: int
     epoch: int
@@ -77,10 +78,11 @@ class OpenSessionResponse(_message.Message):
     protocol: int
     limits: Limits
     machine: str
-    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., endpoint: _Optional[str] = ..., protocol: _Optional[int] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., machine: _Optional[str] = ...) -> None: ...
+    expires_unix_ms: int
+    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., endpoint: _Optional[str] = ..., protocol: _Optional[int] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., machine: _Optional[str] = ..., expires_unix_ms: _Optional[int] = ...) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ("max_message_bytes", "max_inline_bytes", "max_tensor_bytes", "max_session_bytes", "max_session_tensors", "max_sessions", "max_batch_commands", "chunk_bytes", "max_prepared", "max_programs", "max_program_bytes", "max_program_steps", "max_principal_sessions", "max_principal_bytes", "max_principal_tensors")
+    __slots__ = ("max_message_bytes", "max_inline_bytes", "max_tensor_bytes", "max_session_bytes", "max_session_tensors", "max_sessions", "max_batch_commands", "chunk_bytes", "max_prepared", "max_programs", "max_program_bytes", "max_program_steps", "max_principal_sessions", "max_principal_bytes", "max_principal_tensors", "max_principal_programs", "max_session_compute_seconds", "max_principal_compute_seconds", "max_session_inflight_bytes", "max_principal_inflight_bytes")
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_INLINE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_TENSOR_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +98,11 @@ class Limits(_message.Message):
     MAX_PRINCIPAL_SESSIONS_FIELD_NUMBER: _ClassVar[int]
     MAX_PRINCIPAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_PRINCIPAL_TENSORS_FIELD_NUMBER: _ClassVar[int]
+    MAX_PRINCIPAL_PROGRAMS_FIELD_NUMBER: _ClassVar[int]
+    MAX_SESSION_COMPUTE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    MAX_PRINCIPAL_COMPUTE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    MAX_SESSION_INFLIGHT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_PRINCIPAL_INFLIGHT_BYTES_FIELD_NUMBER: _ClassVar[int]
     max_message_bytes: int
     max_inline_bytes: int
     max_tensor_bytes: int
@@ -111,7 +118,12 @@ class Limits(_message.Message):
     max_principal_sessions: int
     max_principal_bytes: int
     max_principal_tensors: int
-    def __init__(self, max_message_bytes: _Optional[int] = ..., max_inline_bytes: _Optional[int] = ..., max_tensor_bytes: _Optional[int] = ..., max_session_bytes: _Optional[int] = ..., max_session_tensors: _Optional[int] = ..., max_sessions: _Optional[int] = ..., max_batch_commands: _Optional[int] = ..., chunk_bytes: _Optional[int] = ..., max_prepared: _Optional[int] = ..., max_programs: _Optional[int] = ..., max_program_bytes: _Optional[int] = ..., max_program_steps: _Optional[int] = ..., max_principal_sessions: _Optional[int] = ..., max_principal_bytes: _Optional[int] = ..., max_principal_tensors: _Optional[int] = ...) -> None: ...
+    max_principal_programs: int
+    max_session_compute_seconds: float
+    max_principal_compute_seconds: float
+    max_session_inflight_bytes: int
+    max_principal_inflight_bytes: int
+    def __init__(self, max_message_bytes: _Optional[int] = ..., max_inline_bytes: _Optional[int] = ..., max_tensor_bytes: _Optional[int] = ..., max_session_bytes: _Optional[int] = ..., max_session_tensors: _Optional[int] = ..., max_sessions: _Optional[int] = ..., max_batch_commands: _Optional[int] = ..., chunk_bytes: _Optional[int] = ..., max_prepared: _Optional[int] = ..., max_programs: _Optional[int] = ..., max_program_bytes: _Optional[int] = ..., max_program_steps: _Optional[int] = ..., max_principal_sessions: _Optional[int] = ..., max_principal_bytes: _Optional[int] = ..., max_principal_tensors: _Optional[int] = ..., max_principal_programs: _Optional[int] = ..., max_session_compute_seconds: _Optional[float] = ..., max_principal_compute_seconds: _Optional[float] = ..., max_session_inflight_bytes: _Optional[int] = ..., max_principal_inflight_bytes: _Optional[int] = ...) -> None: ...
 
 class KeepAliveRequest(_message.Message):
     __slots__ = ("session_id",)
@@ -120,12 +132,14 @@ class KeepAliveRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ...) -> None: ...
 
 class KeepAliveResponse(_message.Message):
-    __slots__ = ("lease_ms", "epoch")
+    __slots__ = ("lease_ms", "epoch", "expires_unix_ms")
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     lease_ms: int
     epoch: int
-    def __init__(self, lease_ms: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    expires_unix_ms: int
+    def __init__(self, lease_ms: _Optional[int] = ..., epoch: _Optional[int] = ..., expires_unix_ms: _Optional[int] = ...) -> None: ...
 
 class CloseSessionRequest(_message.Message):
     __slots__ = ("session_id",)

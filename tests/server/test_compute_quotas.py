@@ -1,0 +1,164 @@
+"""Quotas of computing, of programs and of bytes under way: who passes one waits or is told when to come back."""
+
+import hashlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from gradwire.v1 import programs_pb2 as p
+from gradwire.v1 import service_pb2 as s
+from gradwire_server.budgets import Budget
+from gradwire_server.limits import KIB, MIB
+from gradwire_server.tokens import Tokens
+from tests.server.harness import Running, command, op, refusal, refused, running
+from tests.server.test_principals import House
+from tests.server.test_programs import descent
+
+BACKENDS = [0, 2]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+class Now:
+    """A clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_a_budget_fills_up_within_a_minute() -> None:
+    now = Now()
+    budget = Budget(6.0, used=100.0, clock=now)
+    assert budget.rest(103.0) == 0.0
+    assert budget.rest(106.0) == 0.0  # empty, but not in debt
+    assert budget.rest(107.0) == pytest.approx(10.0)  # a second too much is made up for in a sixth of a minute
+    now.seconds = 4.0
+    assert budget.rest(107.0) == pytest.approx(6.0)
+    now.seconds = 1000.0
+    assert budget.rest(107.0) == 0.0
+    assert budget.rest(113.5) == pytest.approx(5.0)  # what it held was six seconds, however long it waited
+
+
+@pytest.fixture(params=BACKENDS, ids=["in-process", "2-workers"])
+def frugal(house: House, request: pytest.FixtureRequest) -> Iterator[Running]:
+    """A server where a principal computes a fiftieth of a second a minute."""
+    with running(request.param, tokens=Tokens(house.path), max_principal_compute_seconds=0.02) as started:
+        yield started
+
+
+def retry_seconds(error: grpc.RpcError) -> float:
+    """What RetryInfo says."""
+    status = rpc_status.from_call(error)
+    assert status is not None
+    for detail in status.details:
+        info = error_details_pb2.RetryInfo()
+        if detail.Unpack(info):
+            return info.retry_delay.ToTimedelta().total_seconds()
+    raise AssertionError("no RetryInfo")
+
+
+def test_who_has_computed_enough_is_told_when_to_come_back_and_others_go_on(frugal: Running, house: House) -> None:
+    alice, bob = house.metadata("alice"), house.metadata("bob")
+    open_session = frugal.stub.OpenSession
+    first, second = (open_session(s.OpenSessionRequest(), metadata=alice).session_id for _ in range(2))
+    frugal.stub.Op(op("randn", [1 << 22], session_id=first), metadata=alice)  # several fiftieths
+    with pytest.raises(grpc.RpcError) as caught:
+        frugal.stub.Op(op("zeros", [1], session_id=first), metadata=alice)
+    code, reason, told = refusal(caught.value)
+    assert (code, reason) == ("RESOURCE_EXHAUSTED", "COMPUTE_LIMIT")
+    assert 30.0 < retry_seconds(caught.value) <= int(told["retry_ms"]) / 1000 + 0.01
+    if frugal.workers:  # each worker comes to know what the others have computed with the first call there
+        frugal.stub.Op(op("zeros", [1], session_id=second), metadata=alice)
+        frugal.stub.KeepAlive(s.KeepAliveRequest(session_id=second), metadata=alice)
+    else:
+        assert refused(frugal.stub.Op, op("zeros", [1], session_id=second), metadata=alice)[1] == "COMPUTE_LIMIT"
+    other = open_session(s.OpenSessionRequest(), metadata=bob).session_id
+    frugal.stub.Op(op("zeros", [1], session_id=other), metadata=bob)
+    frugal.stub.KeepAlive(s.KeepAliveRequest(session_id=first), metadata=alice)
+    frugal.stub.CloseSession(s.CloseSessionRequest(session_id=first), metadata=alice)
+
+
+def test_a_batch_waits_for_the_quota_and_is_applied_then() -> None:
+    with running(0, max_session_compute_seconds=6.0) as server:
+        session = server.open()
+        held = server.backend.host.sessions[1]
+        session.op("zeros", [1])
+        held.computed += 6.1  # a tenth of a second too much: a second's rest
+        began = time.monotonic()
+        response = session.run(command(op("zeros", [1], outputs=[7])))
+        assert not response.results[0].HasField("error")
+        assert time.monotonic() - began > 0.5
+        held.computed += 1000.0
+        batch = session.batch(command(op("zeros", [1], outputs=[8])))
+        assert refused(session.stub.Run, batch, timeout=5.0)[:2] == ("RESOURCE_EXHAUSTED", "COMPUTE_LIMIT")
+        waiting = session.stub.Run.future(batch)
+        time.sleep(0.1)
+        assert session.stub.Cancel(s.CancelRequest(session_id=session.id)).cancelled
+        assert waiting.result(30).results[0].error.message.startswith("cancelled")
+        waiting = session.stub.Run.future(session.batch(command(op("zeros", [1], outputs=[9]))))
+        time.sleep(0.1)
+        session.close()
+        assert refused(waiting.result, 30)[1] == "SESSION_NOT_FOUND"
+
+
+def registration(session: str) -> p.RegisterProgramRequest:
+    """A program for a session."""
+    program = descent().SerializeToString()
+    return p.RegisterProgramRequest(session_id=session, hash=hashlib.sha256(program).digest(), program=program)
+
+
+def test_programs_of_a_principal_are_counted(house: House) -> None:
+    with running(0, tokens=Tokens(house.path), max_principal_programs=2) as server:
+        alice = house.metadata("alice")
+        sessions = [server.stub.OpenSession(s.OpenSessionRequest(), metadata=alice).session_id for _ in range(2)]
+        for session in sessions:
+            server.stub.RegisterProgram(registration(session), metadata=alice)
+        third = server.stub.OpenSession(s.OpenSessionRequest(), metadata=alice).session_id
+        code, reason, told = refused(server.stub.RegisterProgram, registration(third), metadata=alice)
+        assert (code, reason, told["limit"]) == ("RESOURCE_EXHAUSTED", "PROGRAM_LIMIT", "2")
+        server.stub.CloseSession(s.CloseSessionRequest(session_id=sessions[0]), metadata=alice)
+        server.stub.RegisterProgram(registration(third), metadata=alice)
+
+
+@pytest.mark.parametrize("whose", ["session", "principal"])
+def test_bytes_under_way_are_capped_and_given_back(house: House, whose: str) -> None:
+    limit = {f"max_{whose}_inflight_bytes": 256 * KIB}
+    with running(0, tokens=Tokens(house.path), max_message_bytes=MIB, **limit) as server:
+        alice = house.metadata("alice")
+        session = server.stub.OpenSession(s.OpenSessionRequest(), metadata=alice).session_id
+        late = s.RunRequest(session_id=session, writer=1, first_seq=2)  # waits for the command before it
+        late.commands.add(op=op("zeros", [1], outputs=[2], named={"name": "x" * (200 * KIB)}))
+        waiting = server.stub.Run.future(late, metadata=alice)
+        until = time.monotonic() + 30
+        while not server.backend.directory.entries[session].pending:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        late.first_seq = 3
+        assert refused(server.stub.Run, late, metadata=alice)[:2] == ("RESOURCE_EXHAUSTED", "TRAFFIC_LIMIT")
+        first = s.RunRequest(session_id=session, writer=1, first_seq=1)
+        first.commands.add(op=op("zeros", [1], outputs=[1]))
+        server.stub.Run(first, metadata=alice)
+        waiting.result(30)
+        server.stub.Run(late, metadata=alice)
+        entry = server.backend.directory.entries[session]
+        assert (entry.inflight, entry.traffic.bytes) == (0, 0)
+
+
+def test_a_lease_says_when_it_ends() -> None:
+    with running(0) as server:
+        before = time.time()
+        session = server.open(lease_ms=7000)
+        assert 6.0 <= session.opened.expires_unix_ms / 1000 - before <= 12.0
+        alive = session.stub.KeepAlive(s.KeepAliveRequest(session_id=session.id))
+        assert alive.expires_unix_ms >= session.opened.expires_unix_ms
