@@ -87,6 +87,8 @@ class ndarray:
     real = property(lambda self: wrapped(self.values.real), lambda self, value: self._set("real", value))
     imag = property(lambda self: wrapped(self.values.imag), lambda self, value: self._set("imag", value))
 
+    shape = property(lambda self: self.values.shape, lambda self, value: self._set("shape", value))
+
     def _set(self, part: str, value: Any) -> None:
         setattr(self.values, part, unwrapped(value))
 
