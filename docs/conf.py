@@ -46,11 +46,17 @@ def as_text(app: Sphinx, what: str, name: str, thing: object, options: object, l
         lines[i] = "".join(parts)
 
 
+def is_noise(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
+    """Methods whose docstring says that there is nothing to say of them, such as a module's forward."""
+    return True if getattr(thing, "__doc__", None) in ("See the class.", "As PyTorch prints it.") else None
+
+
 def homes_without_page() -> set[str]:
     """The private modules whose names no page of the reference asks for."""
     pages = "".join(page.read_text("utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
     asked = {home for line in re.findall(r"^\.\. names:: (.*)$", pages, re.MULTILINE) for home in line.split()}
-    return {home for home in gradwire._NAMES if home.startswith("_")} - asked
+    by_hand = {f"_{name.lower()}" for name in re.findall(r"^\.\. autoclass:: gradwire\.(\w+)", pages, re.MULTILINE)}
+    return {home for home in gradwire._NAMES if home.startswith("_")} - asked - by_hand
 
 
 class Names(SphinxDirective):
@@ -100,4 +106,5 @@ class Names(SphinxDirective):
 
 def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", as_text)
+    app.connect("autodoc-skip-member", is_noise)
     app.add_directive("names", Names)

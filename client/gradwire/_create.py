@@ -284,7 +284,8 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
     """A tensor that the server makes. `options` are PyTorch's: dtype, device, requires_grad, generator."""
     generator = options.pop("generator", None)
     for name in ("pin_memory", "layout", "memory_format", "out"):
-        if options.pop(name, None):
+        given = options.pop(name, None)
+        if given is not None and given is not False:
             raise NotImplementedError(f"{op}({name}=…) is not supported")
     if options.get("dtype") is not None:
         options["dtype"] = _dtypes.as_dtype(options["dtype"])

@@ -187,3 +187,8 @@ def test_reshaping_a_leaf_in_place_is_refused():
         return (x.detach(),)
 
     agree(story)
+
+
+def test_a_factory_refuses_an_out_tensor_by_name(deferring):
+    with pytest.raises(NotImplementedError, match=r"ones\(out=…\) is not supported"):
+        gradwire.ones(2, out=gradwire.ones(2))
