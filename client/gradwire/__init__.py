@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
+    from gradwire import amp as amp
     from gradwire import autograd as autograd
+    from gradwire import backends as backends
     from gradwire import cuda as cuda
+    from gradwire import distributions as distributions
     from gradwire import fft as fft
     from gradwire import func as func
     from gradwire import linalg as linalg
@@ -17,10 +20,14 @@ if _TYPE_CHECKING:
     from gradwire import optim as optim
     from gradwire import special as special
     from gradwire import utils as utils
+    from gradwire import version as version
+    from gradwire.amp import GradScaler as GradScaler
+    from gradwire.amp import autocast as autocast
     from gradwire._anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
     from gradwire._anomaly import is_anomaly_enabled as is_anomaly_enabled
     from gradwire._bulk import progress as progress
     from gradwire._compile import compile as compile
+    from gradwire._composed import *  # noqa: F403
     from gradwire._create import *  # noqa: F403
     from gradwire._dtypes import *  # noqa: F403
     from gradwire._errors import *  # noqa: F403
@@ -31,6 +38,7 @@ if _TYPE_CHECKING:
     from gradwire._files import save as save
     from gradwire._functions import nonzero as nonzero
     from gradwire._functions import where as where
+    from gradwire._legacy import *  # noqa: F403
     from gradwire._modes import *  # noqa: F403
     from gradwire._nodes import graph as graph
     from gradwire._ops import *  # type: ignore[assignment]  # noqa: F403
@@ -46,7 +54,10 @@ if _TYPE_CHECKING:
     from gradwire._version import __version__ as __version__
     from gradwire.func import vmap as vmap
 
-_MODULES = ("autograd", "cuda", "fft", "func", "linalg", "nn", "optim", "special", "utils")
+_MODULES = (
+    "amp", "autograd", "backends", "cuda", "distributions", "fft", "func", "linalg", "nn", "optim", "special", "utils",
+    "version",
+)  # fmt: skip
 _NAMES = {
     "_version": "__version__",
     "_bulk": "progress",
@@ -73,6 +84,17 @@ _NAMES = {
     "_dtypes": (
         "Size bfloat16 bool complex128 complex64 device dtype finfo float16 float32 float64 get_default_dtype iinfo "
         "int16 int32 int64 int8 set_default_dtype uint8"
+    ),
+    "_legacy": (
+        "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor "
+        "ShortTensor are_deterministic_algorithms_enabled channels_last channels_last_3d contiguous_format "
+        "get_float32_matmul_precision get_num_threads memory_format preserve_format set_default_tensor_type "
+        "set_float32_matmul_precision set_num_threads use_deterministic_algorithms"
+    ),
+    "amp": "GradScaler autocast",
+    "_composed": (
+        "adjoint bartlett_window blackman_window broadcast_shapes chain_matmul conj_physical hamming_window "
+        "hann_window matrix_power pinverse qr svd vander"
     ),
     "_functions": (
         "atleast_1d atleast_2d atleast_3d can_cast dsplit get_device hsplit is_complex is_conj is_floating_point "

@@ -7,33 +7,50 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.abc
 import os
 import runpy
 import sys
 from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import Any
 
 from gradwire._version import __version__
 
 _GROUP = "gradwire.commands"
-_MODULES = (
-    "", "autograd", "autograd.anomaly_mode", "autograd.function", "autograd.functional", "autograd.grad_mode", "cuda",
-    "fft", "linalg", "nn", "nn.functional", "nn.init", "nn.parameter", "nn.modules", "nn.utils", "optim",
-    "optim.lr_scheduler", "special", "utils", "utils.checkpoint", "utils.hooks",
-)  # fmt: skip
+class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds gradwire's module for each name under `torch`."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """A spec whose module is the one that there is; None where there is no counterpart."""
+        top, _, rest = fullname.partition(".")
+        if top != "torch":
+            return None
+        ours = f"gradwire.{rest}" if rest else "gradwire"
+        try:
+            module = importlib.import_module(ours)
+        except ModuleNotFoundError as missing:
+            if missing.name is None or not (ours + ".").startswith(missing.name + "."):
+                raise
+            return None
+        return ModuleSpec(fullname, self, loader_state=(module, module.__spec__))
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module as it is."""
+        return spec.loader_state[0]  # type: ignore[no-any-return]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing but to give it its own spec back, which importing has just replaced."""
+        spec = module.__spec__
+        assert spec is not None
+        module.__spec__ = spec.loader_state[1]
 
 
 def alias_torch() -> None:
     """Let `import torch` and its submodules mean gradwire's in this process."""
-    for name in _MODULES:
-        ours = f"gradwire.{name}" if name else "gradwire"
-        try:
-            module = importlib.import_module(ours)
-        except ModuleNotFoundError as missing:
-            if missing.name != ours:
-                raise
-            continue
-        sys.modules[f"torch.{name}" if name else "torch"] = module
+    sys.meta_path.insert(0, _Alias())
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -283,7 +283,8 @@ def _send(session: Session, array: Array, found: dtype, device: str, requires_gr
 def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Session | None = None) -> Tensor:
     """A tensor that the server makes. `options` are PyTorch's: dtype, device, requires_grad, generator."""
     generator = options.pop("generator", None)
-    for name in ("pin_memory", "layout", "memory_format", "out"):
+    options.pop("memory_format", None)  # there is one layout, row by row
+    for name in ("pin_memory", "layout", "out"):
         given = options.pop(name, None)
         if given is not None and given is not False:
             raise NotImplementedError(f"{op}({name}=…) is not supported")

@@ -18,6 +18,7 @@ from gradwire import _commands, _dtypes, _results, _values
 from gradwire._absent import absent
 from gradwire._call import _call, _sizes
 from gradwire._casts import Casts
+from gradwire._composed import Composed
 from gradwire._draws import Draws
 from gradwire._dtypes import Size
 from gradwire._errors import GradwireTypeError, refuse
@@ -50,7 +51,7 @@ _FLAG_OF_NON_LEAF = "you can only change requires_grad flags of leaf variables."
 _DETACH_HINT = " To use a computed tensor where no gradient is wanted, take a detached one: var_no_grad = var.detach()."
 
 
-class Tensor(Casts, Draws, InPlaceViews, Operators, TensorMethods, Handle):  # type: ignore[misc]
+class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Handle):  # type: ignore[misc]
     """A tensor on a server (torch.Tensor). Make one by gradwire.tensor, zeros, randn, … or as an op's result."""
 
     __slots__ = ()

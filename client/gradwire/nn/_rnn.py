@@ -19,6 +19,7 @@ from gradwire.nn import functional as F
 from gradwire.nn import init
 from gradwire.nn._module import Module
 from gradwire.nn._parameter import Parameter, qualified_name
+from gradwire.nn.utils.rnn import PackedSequence
 
 Device = _dtypes.device | str | int | None
 # What a step remembers: h, and for an LSTM also c.
@@ -47,8 +48,8 @@ def _stepped(mode: str, given: Tensor, state: State, w_hh: Tensor, b_hh: Tensor 
 class RNNBase(Module):
     """What RNN, LSTM and GRU share: weights by layer and direction, and the walk over them. See torch.nn.RNNBase.
 
-    Raises ValueError and TypeError for arguments out of range, and for inputs of another rank; RuntimeError for inputs
-    and states of other sizes; NotImplementedError for packed sequences.
+    Takes padded batches and packed sequences. Raises ValueError and TypeError for arguments out of range, and for inputs
+    of another rank; RuntimeError for inputs and states of other sizes.
     """
 
     def __init__(
@@ -119,11 +120,13 @@ class RNNBase(Module):
     def flatten_parameters(self) -> None:
         """Nothing: PyTorch lays the weights end to end for cuDNN."""
 
-    def _run(self, input: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, State]:
+    def _run(self, input: Any, states: Sequence[Tensor] | None) -> tuple[Any, State]:
         """The outputs, and the last state of each layer and direction."""
         name = type(self).__name__
+        if isinstance(input, PackedSequence):
+            return self._run_packed(input, states)
         if not isinstance(input, Tensor):
-            raise NotImplementedError(f"{name}: the input must be a tensor, packed sequences are not supported yet")
+            raise TypeError(f"{name}: the input must be a tensor or a PackedSequence, not {type(input).__name__}")
         if input.ndim not in (2, 3):
             raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.ndim}D tensor instead")
         batched = input.ndim == 3
@@ -137,6 +140,21 @@ class RNNBase(Module):
         if not batched:
             outputs, lasts = outputs.squeeze(1), tuple(last.squeeze(1) for last in lasts)
         return outputs, lasts
+
+    def _run_packed(self, input: PackedSequence, states: Sequence[Tensor] | None) -> tuple[PackedSequence, State]:
+        sizes, order, back = input.sizes, input.sorted_indices, input.unsorted_indices
+        if input.data.ndim != 2:
+            raise ValueError(
+                f"{type(self).__name__}: Expected the data of a packed sequence to be 2D, got {input.data.ndim}D"
+            )
+        if states is not None and order is not None:
+            states = [state.index_select(1, order) for state in states]
+        # One step of as many rows as the batch has stands for the shape.
+        first = self._first_state(input.data[: sizes[0]].unsqueeze(0), states, True)
+        outputs, lasts = self._walk(input.data, first, sizes)
+        if back is not None:
+            lasts = tuple(last.index_select(1, back) for last in lasts)
+        return input.with_data(outputs), lasts
 
     def _first_state(self, sequence: Tensor, states: Sequence[Tensor] | None, batched: bool) -> State:
         weight = self._parameters["weight_ih_l0"]
@@ -175,14 +193,15 @@ class RNNBase(Module):
         path = qualified_name(self)
         return f" (in {path})" if path else ""
 
-    def _walk(self, sequence: Tensor, first: State) -> tuple[Tensor, State]:
+    def _walk(self, sequence: Tensor, first: State, sizes: list[int] | None = None) -> tuple[Tensor, State]:
+        """All layers over (L, N, in), or over packed data (total, in) whose steps have these sizes."""
         given, lasts = sequence, []
         for layer in range(self.num_layers):
             sides = []
             for direction, suffix in enumerate(self._suffixes(layer)):
                 place = layer * self._directions + direction
                 state = tuple(held[place] for held in first)
-                outputs, last = self._one_way(given, state, suffix, direction == 1)
+                outputs, last = self._one_way(given, state, suffix, direction == 1, sizes)
                 sides.append(outputs)
                 lasts.append(last)
             given = sides[0] if len(sides) == 1 else _ops.cat(sides, -1)
@@ -190,17 +209,46 @@ class RNNBase(Module):
                 given = F.dropout(given, self.dropout)
         return given, tuple(_ops.stack([last[part] for last in lasts]) for part in range(len(first)))
 
-    def _one_way(self, sequence: Tensor, state: State, suffix: str, backwards: bool) -> tuple[Tensor, State]:
+    def _one_way(
+        self, sequence: Tensor, state: State, suffix: str, backwards: bool, sizes: list[int] | None
+    ) -> tuple[Tensor, State]:
         held: dict[str, Any] = {
             name: self._parameters.get(f"{name}_{suffix}")
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         }
-        steps = F.linear(sequence, held["weight_ih"], held["bias_ih"]).unbind(0)
+        given = F.linear(sequence, held["weight_ih"], held["bias_ih"])
+        if sizes is not None:
+            return self._packed_steps(given.split(sizes), state, held, backwards)
+        steps = given.unbind(0)
         outputs = []
-        for given in reversed(steps) if backwards else steps:
-            state = _stepped(self.mode, given, state, held["weight_hh"], held["bias_hh"], held["weight_hr"])
+        for each in reversed(steps) if backwards else steps:
+            state = _stepped(self.mode, each, state, held["weight_hh"], held["bias_hh"], held["weight_hr"])
             outputs.append(state[0])
         return _ops.stack(outputs[::-1] if backwards else outputs), state
+
+    def _packed_steps(
+        self, steps: Sequence[Tensor], first: State, held: dict[str, Any], backwards: bool
+    ) -> tuple[Tensor, State]:
+        """Steps that have fewer and fewer sequences; backwards the shorter ones join in when they begin."""
+        outputs, ended = [], []
+        count = steps[-1 if backwards else 0].shape[0]
+        state = tuple(part[:count] for part in first)
+        for given in reversed(steps) if backwards else steps:
+            size = given.shape[0]
+            if size < count:
+                ended.append(tuple(part[size:] for part in state))
+                state = tuple(part[:size] for part in state)
+            elif size > count:
+                state = tuple(
+                    _ops.cat([part, begun[count:size]]) for part, begun in zip(state, first, strict=True)
+                )
+            count = size
+            state = _stepped(self.mode, given, state, held["weight_hh"], held["bias_hh"], held["weight_hr"])
+            outputs.append(state[0])
+        if ended:
+            # The longest sequences come first, and end last.
+            state = tuple(_ops.cat([state[part], *(each[part] for each in reversed(ended))]) for part in range(len(first)))
+        return _ops.cat(outputs[::-1] if backwards else outputs), state
 
     def extra_repr(self) -> str:
         """As PyTorch prints it: the sizes, and what differs from the defaults."""
@@ -262,7 +310,7 @@ class RNN(RNNBase):
         super().__init__(self_mode, input_size, hidden_size, num_layers, *args, **kwargs)
         self.nonlinearity = nonlinearity
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         """See the class."""
         outputs, last = self._run(input, None if hx is None else (hx,))
         return outputs, last[0]
@@ -276,7 +324,7 @@ class GRU(RNNBase):
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
         super().__init__("GRU", *args, **kwargs)
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         """See the class."""
         outputs, last = self._run(input, None if hx is None else (hx,))
         return outputs, last[0]
@@ -288,7 +336,7 @@ class LSTM(RNNBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
 
-    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Any, tuple[Tensor, Tensor]]:
         """See the class."""
         outputs, last = self._run(input, hx)
         return outputs, (last[0], last[1])

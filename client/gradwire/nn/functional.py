@@ -70,6 +70,7 @@ from gradwire._ops import (
 )
 from gradwire._ops import nn_functional_unfold as unfold
 from gradwire._tensor import Tensor
+from gradwire.nn._functional_grid import affine_grid
 from gradwire.nn._functional_loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -89,6 +90,7 @@ __all__ = [
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
+    "affine_grid",
     "alpha_dropout",
     "avg_pool1d",
     "avg_pool2d",

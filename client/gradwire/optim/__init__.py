@@ -1,6 +1,6 @@
 """Optimizers: PyTorch's, step by step, as ops on the server; and schedules of their learning rates."""
 
-from gradwire.optim import lr_scheduler
+from gradwire.optim import lr_scheduler, swa_utils
 from gradwire.optim._adam import Adam, AdamW
 from gradwire.optim._adam_kin import Adamax, NAdam, RAdam
 from gradwire.optim._lbfgs import LBFGS
@@ -22,4 +22,5 @@ __all__ = [
     "Rprop",
     "SGD",
     "lr_scheduler",
+    "swa_utils",
 ]

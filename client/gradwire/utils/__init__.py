@@ -1,5 +1,5 @@
-"""Helpers beside the tensors (torch.utils): checkpoints and handles of hooks."""
+"""Helpers beside the tensors (torch.utils): checkpoints, handles of hooks, data sets and loaders."""
 
-from gradwire.utils import checkpoint, hooks
+from gradwire.utils import checkpoint, data, hooks
 
-__all__ = ["checkpoint", "hooks"]
+__all__ = ["checkpoint", "data", "hooks"]

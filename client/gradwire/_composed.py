@@ -1,0 +1,210 @@
+"""Functions and methods of PyTorch's that are a few of the other ops: windows, matrix powers, grids."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from gradwire import _dtypes, _ops
+from gradwire._errors import refuse
+from gradwire._handle import Handle
+from gradwire._modes import no_grad
+
+_T = TypeVar("_T", bound="Composed")
+
+__all__ = [
+    "adjoint",
+    "bartlett_window",
+    "blackman_window",
+    "broadcast_shapes",
+    "chain_matmul",
+    "conj_physical",
+    "hamming_window",
+    "hann_window",
+    "matrix_power",
+    "pinverse",
+    "qr",
+    "svd",
+    "vander",
+]
+
+
+class Composed(Handle):
+    """The methods of Tensor among them, and flags that are the same for all tensors here."""
+
+    __slots__ = ()
+
+    is_sparse = False
+    is_quantized = False
+    is_mps = False
+    is_meta = False
+    is_nested = False
+
+    def fill_diagonal_(self: _T, fill_value: float, wrap: bool = False) -> _T:
+        """Write a number on the main diagonal, with `wrap` again after each block of a matrix that is higher than wide.
+
+        Raises RuntimeError for fewer than 2 dimensions, and for more where they differ.
+        """
+        target: Any = self
+        sizes = tuple(target.shape)
+        if len(sizes) < 2:
+            raise refuse("dimensions must larger than 1")
+        if len(sizes) > 2 and len(set(sizes)) > 1:
+            raise refuse("all dimensions of input must be of equal length")
+        if len(sizes) == 2:
+            rows, columns = sizes
+            # A wrapped diagonal begins again one row below the block that it went through.
+            for start in range(0, rows, columns + 1) if wrap and columns else [0]:
+                target[start:].diagonal().fill_(fill_value)
+        else:
+            line = target.as_strided((sizes[0],), (sum(target.stride()),), 0) if target.is_contiguous() else None
+            if line is None:
+                for place in range(sizes[0]):
+                    target[(place,) * len(sizes)].fill_(fill_value)
+            else:
+                line.fill_(fill_value)
+        return self
+
+    def matrix_power(self, n: int) -> Any:
+        """See `gradwire.matrix_power`."""
+        return matrix_power(self, n)
+
+    def conj_physical(self) -> Any:
+        """See `gradwire.conj_physical`."""
+        return conj_physical(self)
+
+    def pinverse(self, rcond: float = 1e-15) -> Any:
+        """See `gradwire.pinverse`."""
+        return pinverse(self, rcond)
+
+    def svd(self, some: bool = True, compute_uv: bool = True) -> Any:
+        """See `gradwire.svd`."""
+        return svd(self, some, compute_uv)
+
+    def qr(self, some: bool = True) -> Any:
+        """See `gradwire.qr`."""
+        return qr(self, some)
+
+    def pin_memory(self: _T, device: Any = None) -> _T:
+        """This tensor: where its bytes lie is the server's business."""
+        return self
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """False."""
+        return False
+
+
+def broadcast_shapes(*shapes: int | Sequence[int]) -> _dtypes.Size:
+    """The shape that shapes broadcast to (torch.broadcast_shapes). Raises RuntimeError where they do not."""
+    given = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
+    made = [1] * max(map(len, given), default=0)
+    for shape in given:
+        for place, size in enumerate(reversed(shape), 1):
+            if size < 0:
+                raise refuse(f"Trying to create tensor with negative dimension ({size}): ({size})")
+            if made[-place] == 1:
+                made[-place] = size
+            elif size not in (1, made[-place]):
+                raise refuse(
+                    "Shape mismatch: objects cannot be broadcast to a single shape: " + " and ".join(map(str, given))
+                )
+    return _dtypes.Size(made)
+
+
+def adjoint(input: Any) -> Any:
+    """The transposed, conjugated matrices (torch.adjoint)."""
+    return input.mH
+
+
+def conj_physical(input: Any) -> Any:
+    """The complex conjugate, computed at once (torch.conj_physical)."""
+    return _ops.conj(input)
+
+
+def matrix_power(input: Any, n: int) -> Any:
+    """The n-th power of square matrices, for a negative n of their inverses (torch.matrix_power)."""
+    return _ops.linalg_matrix_power(input, n)
+
+
+def pinverse(input: Any, rcond: float = 1e-15) -> Any:
+    """The pseudo-inverse of matrices (torch.pinverse)."""
+    return _ops.linalg_pinv(input, rtol=rcond)
+
+
+def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
+    """U, S and V with input = U diag(S) Vᴴ (torch.svd): V, not Vᴴ as `linalg.svd` gives."""
+    if not compute_uv:
+        values = _ops.linalg_svdvals(input)
+        *batch, rows, columns = input.shape
+        return input.new_zeros((*batch, rows, rows)), values, input.new_zeros((*batch, columns, columns))
+    left, values, right = _ops.linalg_svd(input, full_matrices=not some)
+    return left, values, right.mH
+
+
+def qr(input: Any, some: bool = True) -> Any:
+    """An orthogonal and an upper triangular matrix whose product is the input (torch.qr)."""
+    return _ops.linalg_qr(input, "reduced" if some else "complete")
+
+
+def chain_matmul(*matrices: Any) -> Any:
+    """The product of matrices, in the order that costs least (torch.chain_matmul)."""
+    return _ops.linalg_multi_dot(list(matrices)) if len(matrices) > 1 else matrices[0]
+
+
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """The powers of a vector as columns, falling unless `increasing` (torch.vander)."""
+    if x.ndim != 1:
+        raise refuse(f"x must be a one-dimensional tensor, but got {x.ndim} dimensions")
+    made = _ops.linalg_vander(x, N=len(x) if N is None else N)
+    return made if increasing else made.flip(1)
+
+
+def _window(length: int, periodic: bool, options: dict[str, Any], weights: Sequence[float]) -> Any:
+    """A sum of cosines: weights[0] - weights[1] cos(2πk/n) + weights[2] cos(4πk/n) …, over `length` points."""
+    return _points(length, periodic, options, lambda k, n: _cosines(k, n, weights))
+
+
+def _cosines(k: Any, n: int, weights: Sequence[float]) -> Any:
+    made = weights[0]
+    for order, weight in enumerate(weights[1:], 1):
+        made = made + (-1) ** order * weight * _ops.cos(k * (2 * math.pi * order / n))
+    return made
+
+
+def _points(length: int, periodic: bool, options: dict[str, Any], of: Any) -> Any:
+    from gradwire._create import arange, ones
+
+    requires_grad = options.pop("requires_grad", False)
+    if options.get("dtype") is None:
+        options["dtype"] = _dtypes.get_default_dtype()
+    if not _dtypes.as_dtype(options["dtype"]).is_floating_point:
+        raise refuse("a window expects floating point dtypes")
+    if length <= 1:
+        made = ones(length, **options)
+    else:
+        with no_grad():
+            made = of(arange(length, **options), length if periodic else length - 1)
+    return made.requires_grad_(requires_grad)
+
+
+def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Any:
+    """sin²(πk / n) at k = 0, 1, … (torch.hann_window)."""
+    return _window(window_length, periodic, options, (0.5, 0.5))
+
+
+def hamming_window(
+    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, **options: Any
+) -> Any:
+    """alpha - beta cos(2πk / n) at k = 0, 1, … (torch.hamming_window)."""
+    return _window(window_length, periodic, options, (alpha, beta))
+
+
+def blackman_window(window_length: int, periodic: bool = True, **options: Any) -> Any:
+    """0.42 - 0.5 cos(2πk / n) + 0.08 cos(4πk / n) at k = 0, 1, … (torch.blackman_window)."""
+    return _window(window_length, periodic, options, (0.42, 0.5, 0.08))
+
+
+def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -> Any:
+    """A triangle: 1 - |2k / n - 1| at k = 0, 1, … (torch.bartlett_window)."""
+    return _points(window_length, periodic, options, lambda k, n: 1 - (k * (2 / n) - 1).abs())

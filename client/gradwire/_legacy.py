@@ -1,0 +1,130 @@
+"""What scripts for PyTorch say about the machine and about types, where there is little to say here.
+
+Tensor types by name (`FloatTensor`), memory formats, and switches whose subject is the server's own business: they are
+taken, remembered and answered, and change no result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire import _dtypes
+from gradwire._create import empty, make_tensor
+from gradwire._dtypes import Size
+from gradwire._tensor import Tensor
+
+
+class _TensorType(type):
+    """A class that only names a dtype: tensors of that dtype are its instances."""
+
+    dtype: _dtypes.dtype
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor) and instance.dtype is cls.dtype and not instance.is_cuda
+
+    def __call__(cls, *args: Any) -> Tensor:
+        """A tensor of this dtype, from sizes or from values."""
+        if not args or all(type(arg) is int for arg in args):
+            return empty(*(args or (0,)), dtype=cls.dtype)
+        if len(args) != 1:
+            raise TypeError(f"{cls.__name__}() takes sizes, or one list, array or tensor of values")
+        if isinstance(args[0], Size):
+            return empty(*args[0], dtype=cls.dtype)
+        if isinstance(args[0], Tensor):
+            if args[0].dtype is not cls.dtype:
+                raise TypeError(f"expected {cls.__name__} (got {args[0].type()})")
+            return args[0].detach()
+        return make_tensor(args[0], cls.dtype)
+
+
+def _type(title: str) -> Any:
+    made = _TensorType(f"{title}Tensor", (), {"dtype": _dtypes.BY_TITLE[title]})
+    made.__module__ = "gradwire"
+    return made
+
+
+FloatTensor = _type("Float")
+DoubleTensor = _type("Double")
+HalfTensor = _type("Half")
+BFloat16Tensor = _type("BFloat16")
+LongTensor = _type("Long")
+IntTensor = _type("Int")
+ShortTensor = _type("Short")
+CharTensor = _type("Char")
+ByteTensor = _type("Byte")
+BoolTensor = _type("Bool")
+
+
+class memory_format:
+    """How PyTorch lays a tensor's elements out; here they are always row by row."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self._name}"
+
+
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
+
+
+class _Switches:
+    """The switches' present values."""
+
+    deterministic = False
+    warn_only = False
+    precision = "highest"
+    threads = 1
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """Let new floating tensors have that type's dtype. Raises TypeError for a type that is not floating."""
+    if isinstance(t, str):
+        title = t.rsplit(".", 1)[-1].removesuffix("Tensor")
+        if title not in _dtypes.BY_TITLE:
+            raise TypeError(f"invalid type object: {t!r}; expected a floating tensor type such as gradwire.FloatTensor")
+        _dtypes.set_default_dtype(_dtypes.BY_TITLE[title])
+        return
+    if not isinstance(t, _TensorType):
+        raise TypeError(f"invalid type object: {t!r}; expected a floating tensor type such as gradwire.FloatTensor")
+    _dtypes.set_default_dtype(t.dtype)
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Taken and remembered; the server's results depend on the inputs and the number of its threads only."""
+    _Switches.deterministic, _Switches.warn_only = bool(mode), bool(warn_only)
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """What use_deterministic_algorithms was told."""
+    return _Switches.deterministic
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Taken and remembered; products of float32 are always computed in float32. Raises ValueError for another name."""
+    if precision not in ("highest", "high", "medium"):
+        raise ValueError(f'{precision} is not one of "highest", "high" or "medium"')
+    _Switches.precision = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """What set_float32_matmul_precision was told."""
+    return _Switches.precision
+
+
+def set_num_threads(number: int) -> None:
+    """Taken and remembered: how many threads compute is decided where the server is started (`--blas-threads`).
+
+    Raises RuntimeError for a number below 1.
+    """
+    if number < 1:
+        raise RuntimeError("set_num_threads expects a positive integer")
+    _Switches.threads = number
+
+
+def get_num_threads() -> int:
+    """What set_num_threads was told, 1 at first."""
+    return _Switches.threads
