@@ -21,8 +21,6 @@ if _TYPE_CHECKING:
     from gradwire import special as special
     from gradwire import utils as utils
     from gradwire import version as version
-    from gradwire.amp import GradScaler as GradScaler
-    from gradwire.amp import autocast as autocast
     from gradwire._anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
     from gradwire._anomaly import is_anomaly_enabled as is_anomaly_enabled
     from gradwire._bulk import progress as progress
@@ -52,6 +50,8 @@ if _TYPE_CHECKING:
     from gradwire._sessions import sync as sync
     from gradwire._tensor import Tensor as Tensor
     from gradwire._version import __version__ as __version__
+    from gradwire.amp import GradScaler as GradScaler
+    from gradwire.amp import autocast as autocast
     from gradwire.func import vmap as vmap
 
 _MODULES = (

@@ -10,14 +10,14 @@ from gradwire._errors import GradwireNotImplementedError
 # PyTorch's ops and functions that have no counterpart here, by where they are; a test holds them against PyTorch.
 PYTORCH: dict[str, str] = {
     "gradwire": """
-        affine_grid_generator as_strided_ as_strided_scatter  batch_norm
-        binary_cross_entropy_with_logits    cholesky 
+        affine_grid_generator as_strided_ as_strided_scatter batch_norm
+        binary_cross_entropy_with_logits cholesky
         constant_pad_nd convolution cosine_embedding_loss ctc_loss dequantize eig embedding embedding_bag
         embedding_renorm_ empty_permuted empty_strided frexp frobenius_norm frombuffer geqrf gradient grid_sampler gru
-        gru_cell   hinge_embedding_loss histogram histogramdd instance_norm kaiser_window
+        gru_cell hinge_embedding_loss histogram histogramdd instance_norm kaiser_window
         kl_div lstm lstm_cell lstsq lu lu_solve lu_unpack margin_ranking_loss narrow_copy native_batch_norm
         native_dropout native_group_norm native_layer_norm nonzero_static norm_except_dim nuclear_norm orgqr ormqr
-        pca_lowrank  poisson_nll_loss  quantize_per_channel quantize_per_tensor range rnn_relu rnn_tanh
+        pca_lowrank poisson_nll_loss quantize_per_channel quantize_per_tensor range rnn_relu rnn_tanh
         segment_reduce set_num_threads solve sparse_bsr_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor
          svd_lowrank symeig triangular_solve triplet_margin_loss unravel_index """,
     "gradwire.linalg": "cholesky_ex inv_ex ldl_factor ldl_factor_ex ldl_solve lu_factor_ex solve_ex",
@@ -35,7 +35,7 @@ PYTORCH: dict[str, str] = {
         upsample_nearest""",
     "Tensor": """
         as_strided_scatter cholesky coalesce frexp geqrf histogram indices lstsq lu lu_solve map_ narrow_copy orgqr
-        ormqr   reinforce resize_ set_ sparse_mask storage_offset 
+        ormqr reinforce resize_ set_ sparse_mask storage_offset
         to_dense to_sparse triangular_solve values""",
 }
 

@@ -112,8 +112,8 @@ def grad(
     """
     if not only_inputs:
         warnings.warn(
-            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other "
-            "parts of the graph, please use gradwire.autograd.backward.",
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
+            "other parts of the graph, please use gradwire.autograd.backward.",
             FutureWarning,
             stacklevel=2,
         )
@@ -208,7 +208,7 @@ def _batched(
             [None if each is None else each[row] for each in given],
             keep or row + 1 < count,
             create_graph,
-            allow_unused,
+            allow_unused=allow_unused,
             materialize_grads=materialize_grads,
         )
         for row in range(count)

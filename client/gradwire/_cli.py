@@ -20,6 +20,8 @@ from typing import Any
 from gradwire._version import __version__
 
 _GROUP = "gradwire.commands"
+
+
 class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds gradwire's module for each name under `torch`."""
 

@@ -69,9 +69,7 @@ class GradScaler:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
         if optimizer in self._stepped:
             raise RuntimeError("unscale_() is being called after step().")
-        grads = [
-            param.grad for group in optimizer.param_groups for param in group["params"] if param.grad is not None
-        ]
+        grads = [param.grad for group in optimizer.param_groups for param in group["params"] if param.grad is not None]
         if not grads:
             raise AssertionError("No inf checks were recorded for this optimizer.")
         with no_grad():

@@ -26,7 +26,7 @@ def gradients(
     """The gradients of roots by targets, as autograd.grad's."""
     level = innermost([*roots, *targets, *weights])
     if level is None:
-        return list(grad(roots, targets, weights, retain_graph, create_graph, allow_unused))
+        return list(grad(roots, targets, weights, retain_graph, create_graph, allow_unused=allow_unused))
     kept = [(root, weight) for root, weight in zip(roots, weights, strict=True) if is_batched(root, level)]
     if not kept and not any(is_batched(target, level) for target in targets):
         rows = [

@@ -31,7 +31,8 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     rank = len(sides)
     if rank not in (2, 3):
         raise NotImplementedError(
-            f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {size}."
+            "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. "
+            f"Got size {size}."
         )
     if any(side <= 0 for side in size):
         raise refuse(f"Expected non-zero, positive output size. Got {tuple(size)}")
@@ -48,4 +49,5 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         lines.append(_line(side, bool(align_corners), theta).reshape(shape).expand(sides))
     places = _ops.stack([*reversed(lines), ones(sides, dtype=theta.dtype, device=theta.device)], -1)
     made = places.reshape(1, -1, rank + 1) @ theta.transpose(1, 2)
-    return made.reshape(size[0], *sides, rank)
+    grid: Tensor = made.reshape(size[0], *sides, rank)
+    return grid

@@ -48,8 +48,8 @@ def _stepped(mode: str, given: Tensor, state: State, w_hh: Tensor, b_hh: Tensor 
 class RNNBase(Module):
     """What RNN, LSTM and GRU share: weights by layer and direction, and the walk over them. See torch.nn.RNNBase.
 
-    Takes padded batches and packed sequences. Raises ValueError and TypeError for arguments out of range, and for inputs
-    of another rank; RuntimeError for inputs and states of other sizes.
+    Takes padded batches and packed sequences. Raises ValueError and TypeError for arguments out of range, and for
+    inputs of another rank; RuntimeError for inputs and states of other sizes.
     """
 
     def __init__(
@@ -239,15 +239,15 @@ class RNNBase(Module):
                 ended.append(tuple(part[size:] for part in state))
                 state = tuple(part[:size] for part in state)
             elif size > count:
-                state = tuple(
-                    _ops.cat([part, begun[count:size]]) for part, begun in zip(state, first, strict=True)
-                )
+                state = tuple(_ops.cat([part, begun[count:size]]) for part, begun in zip(state, first, strict=True))
             count = size
             state = _stepped(self.mode, given, state, held["weight_hh"], held["bias_hh"], held["weight_hr"])
             outputs.append(state[0])
         if ended:
             # The longest sequences come first, and end last.
-            state = tuple(_ops.cat([state[part], *(each[part] for each in reversed(ended))]) for part in range(len(first)))
+            state = tuple(
+                _ops.cat([state[part], *(each[part] for each in reversed(ended))]) for part in range(len(first))
+            )
         return _ops.cat(outputs[::-1] if backwards else outputs), state
 
     def extra_repr(self) -> str:

@@ -1,4 +1,4 @@
-"""Averages of weights over training (torch.optim.swa_utils): plain, exponential, and the schedule that goes with them."""
+"""Averages of weights over training (torch.optim.swa_utils): plain and exponential, and the schedule for them."""
 
 from __future__ import annotations
 
@@ -193,9 +193,7 @@ class SWALR(LRScheduler):
                 f"swa_lr must have the same length as optimizer.param_groups: got {len(rates)} and {len(groups)}"
             )
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(
-                f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}"
-            )
+            raise ValueError(f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}")
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
         for rate, group in zip(rates, groups, strict=True):

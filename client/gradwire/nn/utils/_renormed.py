@@ -1,4 +1,4 @@
-"""weight_norm and spectral_norm as they were before parametrizations: a hook computes the weight before each forward."""
+"""weight_norm and spectral_norm as they were before parametrizations: a hook computes the weight."""
 
 from __future__ import annotations
 
@@ -110,9 +110,7 @@ def spectral_norm(
     Raises ValueError for no iterations, RuntimeError the second time, KeyError for a name that the module has not.
     """
     if n_power_iterations <= 0:
-        raise ValueError(
-            f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
-        )
+        raise ValueError(f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}")
     weight = _weight(module, name, _SpectralNorm)
     hook = _SpectralNorm(name, n_power_iterations, _row_dim(module, dim), eps)
     with no_grad():

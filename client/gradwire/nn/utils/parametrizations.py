@@ -47,12 +47,14 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 class _SpectralNorm(Module):
+    _u: Tensor
+    _v: Tensor
+
     def __init__(self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
         super().__init__()
         if not -weight.ndim <= dim < weight.ndim:
             raise IndexError(
-                "Dimension out of range (expected to be in range of "
-                f"[-{weight.ndim}, {weight.ndim - 1}] but got {dim})"
+                f"Dimension out of range (expected to be in range of [-{weight.ndim}, {weight.ndim - 1}] but got {dim})"
             )
         if n_power_iterations <= 0:
             raise ValueError(
@@ -107,9 +109,7 @@ def spectral_norm(
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         raise ValueError(f"Module '{module!r}' has no parameter or buffer with name '{name}'")
-    register_parametrization(
-        module, name, _SpectralNorm(weight, n_power_iterations, _row_dim(module, dim), eps)
-    )
+    register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, _row_dim(module, dim), eps))
     return module
 
 

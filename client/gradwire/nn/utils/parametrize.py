@@ -45,7 +45,7 @@ def cached() -> Iterator[None]:
 
 
 class ParametrizationList(ModuleList):
-    """What is applied to `original` (or `original0`, `original1`, …), one after the other, when the tensor is asked for.
+    """What is applied to `original` (or `original0`, `original1`, …), in turn, when the tensor is asked for.
 
     Raises ValueError where a `right_inverse` gives another shape or dtype than the tensor has, unless `unsafe`.
     """
@@ -131,7 +131,8 @@ def _inverted(modules: list[Any], value: Tensor, strict: bool = False) -> Any:
         if not hasattr(each, "right_inverse"):
             if strict:
                 raise RuntimeError(
-                    f"parametrization {type(each).__name__} does not implement right_inverse, so its tensor cannot be set"
+                    f"parametrization {type(each).__name__} does not implement right_inverse, so its tensor cannot be "
+                    "set"
                 )
             continue
         with no_grad():
@@ -167,10 +168,10 @@ def _own_class(module: Module) -> None:
 def _copied(self: Module, memo: dict[int, Any]) -> Module:
     """A copy whose class is its own, too, so that taking off a parametrization of one leaves the other's."""
     kind = type(self)
-    made = kind.__new__(type(kind.__name__, kind.__bases__, dict(kind.__dict__)))  # type: ignore[call-overload]
+    made: Any = kind.__new__(type(kind.__name__, kind.__bases__, dict(kind.__dict__)))
     memo[id(self)] = made
     made.__dict__.update(copy.deepcopy(self.__dict__, memo))
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def register_parametrization(
@@ -266,7 +267,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
         module.register_buffer(tensor_name, value)
     if not is_parametrized(module):
         del module.parametrizations
-        object.__setattr__(module, "__class__", type(module).__parametrized__)
+        object.__setattr__(module, "__class__", type_before_parametrizations(module))
     return module
 
 

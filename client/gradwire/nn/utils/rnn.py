@@ -135,7 +135,7 @@ def pack_padded_sequence(
         raise RuntimeError(f"Expected every length to be at most {steps}, the padded length, but got {max(counts)}")
     order = list(range(batch))
     if enforce_sorted:
-        if any(one < other for one, other in zip(counts, counts[1:], strict=False)):
+        if counts != sorted(counts, reverse=True):
             raise RuntimeError(
                 "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
                 "`enforce_sorted=False` to pack_padded_sequence to sidestep this requirement."
@@ -194,7 +194,9 @@ def pad_sequence(
     if padding_side not in ("right", "left"):
         raise RuntimeError(f"padding_side must be one of 'left' or 'right', but got '{padding_side}'")
     if not isinstance(sequences, (Tensor, Iterable)):
-        raise RuntimeError(f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}")
+        raise RuntimeError(
+            f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
+        )
     held = list(sequences.unbind(0) if isinstance(sequences, Tensor) else sequences)
     if not held:
         raise RuntimeError("received an empty list of sequences")

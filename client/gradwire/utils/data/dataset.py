@@ -55,7 +55,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         return tuple(tensor[index] for tensor in self.tensors)
 
     def __len__(self) -> int:
-        return self.tensors[0].size(0)
+        return int(self.tensors[0].size(0))
 
 
 class StackDataset(Dataset[Any]):
@@ -131,10 +131,8 @@ class Subset(Dataset[T]):
 
     def __getitem__(self, index: Any) -> T:
         if isinstance(index, list):
-            sample: T = self.dataset[[self.indices[each] for each in index]]
-            return sample
-        sample = self.dataset[self.indices[index]]
-        return sample
+            return self.dataset[[self.indices[each] for each in index]]  # type: ignore[no-any-return]
+        return self.dataset[self.indices[index]]  # type: ignore[no-any-return]
 
     def __getitems__(self, indices: list[int]) -> list[T]:
         numbers = [self.indices[each] for each in indices]

@@ -1,0 +1,216 @@
+"""Distribution: what all of them share: shapes, samples, densities, and the check of arguments.
+
+Arguments and values are checked as PyTorch does, unless `validate_args=False`: then nothing is read from the server.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeVar
+
+from gradwire import _dtypes, _ops
+from gradwire._create import tensor
+from gradwire._dtypes import Size
+from gradwire._modes import no_grad
+from gradwire._tensor import Tensor
+from gradwire.distributions.constraints import Constraint
+
+D = TypeVar("D", bound="Distribution")
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
+    """Numbers and tensors as tensors of one shape. Raises ValueError for anything else."""
+    if not all(isinstance(value, (Tensor, int, float)) for value in values):
+        raise ValueError(
+            "Input arguments must all be instances of Number, gradwire.Tensor or objects that are like one."
+        )
+    like = next((value for value in values if isinstance(value, Tensor)), None)
+    dtype = _dtypes.get_default_dtype() if like is None or not like.is_floating_point() else like.dtype
+    device = None if like is None else like.device
+    held = [
+        value if isinstance(value, Tensor) else tensor(float(value), dtype=dtype, device=device) for value in values
+    ]
+    return tuple(_ops.broadcast_tensors(*held)) if len(held) > 1 else tuple(held)
+
+
+class Distribution:
+    """The base: a subclass gives `rsample` or `sample`, `log_prob` and what else it knows.
+
+    Raises ValueError for arguments out of range. Answers to torch.distributions.Distribution.
+    """
+
+    arg_constraints: Any = {}  # noqa: RUF012
+    support: Any = None
+    has_rsample = False
+    has_enumerate_support = False
+    _default_validate: ClassVar[bool] = __debug__
+
+    def __init__(
+        self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = (), validate_args: bool | None = None
+    ) -> None:
+        self._batch_shape = Size(batch_shape)
+        self._event_shape = Size(event_shape)
+        self._validate_args = Distribution._default_validate if validate_args is None else validate_args
+        if self._validate_args:
+            self._check_arguments()
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Whether distributions check their arguments where they are not told. Raises ValueError for no bool."""
+        if value not in (True, False):
+            raise ValueError("set_default_validate_args takes True or False")
+        Distribution._default_validate = value
+
+    def _check_arguments(self) -> None:
+        held = []
+        for name, constraint in self.arg_constraints.items():
+            value = self.__dict__.get(name)
+            if isinstance(value, Tensor) and isinstance(constraint, Constraint):
+                held.append((name, constraint, value))
+        with no_grad():
+            verdicts = [constraint.check(value.detach()).all() for _, constraint, value in held]
+            good = _ops.stack(verdicts).tolist() if verdicts else []
+        for (name, constraint, value), fits in zip(held, good, strict=True):
+            if not fits:
+                raise ValueError(
+                    f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
+                    f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
+                )
+
+    @property
+    def batch_shape(self) -> Size:
+        """The shape over which it is batched."""
+        return self._batch_shape
+
+    @property
+    def event_shape(self) -> Size:
+        """The shape of one sample of one of the batch."""
+        return self._event_shape
+
+    def expand(self: D, batch_shape: Sequence[int], _instance: Any = None) -> D:
+        """The same with its arguments expanded to a batch shape."""
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        for name, value in list(made.__dict__.items()):
+            if isinstance(value, Tensor):
+                kept = value.ndim - len(self._batch_shape)
+                # Numbers for the whole batch stay as they are.
+                if kept >= 0 and tuple(value.shape[: len(self._batch_shape)]) == tuple(self._batch_shape):
+                    made.__dict__[name] = value.expand(*batch_shape, *value.shape[len(self._batch_shape) :])
+            elif isinstance(value, functools.cached_property):
+                del made.__dict__[name]
+        made._batch_shape = Size(batch_shape)
+        return made
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean."""
+        raise NotImplementedError(f"{type(self).__name__} has no mean here")
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable value."""
+        raise NotImplementedError(f"{type(self).__name__} has no mode here")
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance."""
+        raise NotImplementedError(f"{type(self).__name__} has no variance here")
+
+    @property
+    def stddev(self) -> Tensor:
+        """The standard deviation."""
+        return self.variance.sqrt()
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Samples, outside of any graph: sample_shape + batch_shape + event_shape."""
+        with no_grad():
+            return self.rsample(sample_shape)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Samples that are a function of the arguments, so that gradients reach these."""
+        raise NotImplementedError(f"{type(self).__name__} has no reparametrized samples here; use sample()")
+
+    def sample_n(self, n: int) -> Tensor:
+        """As sample((n,)), which has taken its place."""
+        warnings.warn("sample_n will be deprecated. Use .sample((n,)) instead", UserWarning, stacklevel=2)
+        return self.sample((n,))
+
+    def log_prob(self, value: Any) -> Tensor:
+        """The log of the density, or probability, of a value."""
+        raise NotImplementedError(f"{type(self).__name__} has no log_prob here")
+
+    def cdf(self, value: Any) -> Tensor:
+        """The probability of values up to one."""
+        raise NotImplementedError(f"{type(self).__name__} has no cdf here")
+
+    def icdf(self, value: Any) -> Tensor:
+        """The value up to which the probability is one."""
+        raise NotImplementedError(f"{type(self).__name__} has no icdf here")
+
+    def entropy(self) -> Tensor:
+        """The entropy, in nats."""
+        raise NotImplementedError(f"{type(self).__name__} has no entropy here")
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values, along a new first dimension."""
+        raise NotImplementedError(f"{type(self).__name__} has no finite support")
+
+    def perplexity(self) -> Tensor:
+        """exp(entropy)."""
+        return self.entropy().exp()
+
+    def _extended(self, sample_shape: Sequence[int]) -> tuple[int, ...]:
+        given = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
+        return (*given, *self._batch_shape, *self._event_shape)
+
+    def _checked(self, value: Any) -> Any:
+        """A value that log_prob is asked of. Raises ValueError for one of another shape, or outside of the support."""
+        if not self._validate_args:
+            return value
+        if not isinstance(value, Tensor):
+            raise ValueError("The value argument to log_prob must be a Tensor")
+        shape = tuple(value.shape)
+        events = len(self._event_shape)
+        if shape[len(shape) - events :] != tuple(self._event_shape):
+            raise ValueError(
+                f"The right-most size of value must match event_shape: {shape} vs {tuple(self._event_shape)}."
+            )
+        wanted = (*self._batch_shape, *self._event_shape)
+        for one, other in zip(reversed(shape), reversed(wanted), strict=False):
+            if 1 not in (one, other) and one != other:
+                raise ValueError(f"Value is not broadcastable with batch_shape+event_shape: {shape} vs {wanted}.")
+        support = self.support
+        if isinstance(support, Constraint):
+            with no_grad():
+                good = bool(support.check(value.detach()).all())
+            if not good:
+                raise ValueError(
+                    f"Expected value argument ({type(value).__name__} of shape {shape}) to be within the support "
+                    f"({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
+                )
+        return value
+
+    def __repr__(self) -> str:
+        held = {name: self.__dict__[name] for name in self.arg_constraints if name in self.__dict__}
+        shown = (f"{name}: {value if value.numel() == 1 else value.size()}" for name, value in held.items())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _new(like: Tensor, shape: Sequence[int]) -> Tensor:
+    return like.new_empty(tuple(shape))
+
+
+def uniform(like: Tensor, shape: Sequence[int]) -> Tensor:
+    """Numbers in (0, 1), of a tensor's dtype and device."""
+    tiny = _dtypes.finfo(like.dtype).tiny
+    return _new(like, shape).uniform_().clamp_(min=tiny)
+
+
+def normal(like: Tensor, shape: Sequence[int]) -> Tensor:
+    """Standard normal numbers, of a tensor's dtype and device."""
+    return _new(like, shape).normal_()

@@ -1,0 +1,225 @@
+"""Gamma and what is made of it: Chi2, Beta, Dirichlet, StudentT. Their samples have no gradients here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gradwire import _ops
+from gradwire._create import ones_like, zeros_like
+from gradwire._modes import no_grad
+from gradwire._tensor import Tensor
+from gradwire.distributions import constraints
+from gradwire.distributions._base import Distribution, broadcast_all, normal, uniform
+
+
+@no_grad()
+def standard_gamma(concentration: Tensor, shape: Sequence[int]) -> Tensor:
+    """Samples of Gamma(concentration, 1), by Marsaglia's and Tsang's rejection; each round reads whether all are in.
+
+    A concentration below 1 is raised by 1, and the sample multiplied by u^(1 / concentration).
+    """
+    alpha = concentration.expand(tuple(shape))
+    small = alpha < 1
+    d = _ops.where(small, alpha + 1, alpha) - 1 / 3
+    c = (9 * d).rsqrt()
+    found = zeros_like(d)
+    missing = ones_like(d).bool()
+    for _ in range(1000):
+        x = normal(d, d.shape)
+        v = (1 + c * x) ** 3
+        fits = v > 0
+        bound = 0.5 * x**2 + d * (1 - v + _ops.where(fits, v, 1.0).log())
+        accepted = missing & fits & (uniform(d, d.shape).log() < bound)
+        found = _ops.where(accepted, d * v, found)
+        missing = missing & ~accepted
+        if not bool(missing.any()):
+            break
+    boost = uniform(d, d.shape) ** _ops.where(small, 1 / alpha, 0.0)
+    return found * boost
+
+
+class Gamma(Distribution):
+    """rate^c x^(c - 1) exp(-rate x) / Γ(c). Answers to torch.distributions.Gamma, without rsample."""
+
+    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}  # noqa: RUF012
+    support = constraints.nonnegative
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+        self.concentration, self.rate = broadcast_all(concentration, rate)
+        super().__init__(self.concentration.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        """concentration / rate."""
+        return self.concentration / self.rate
+
+    @property
+    def variance(self) -> Tensor:
+        """concentration / rate²."""
+        return self.concentration / self.rate.pow(2)
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """See Distribution."""
+        with no_grad():
+            return standard_gamma(self.concentration, self._extended(sample_shape)) / self.rate
+
+    def log_prob(self, value: Any) -> Tensor:
+        """See Distribution."""
+        value = self._checked(value)
+        c = self.concentration
+        made: Tensor = _ops.xlogy(c, self.rate) + _ops.xlogy(c - 1, value) - self.rate * value - _ops.lgamma(c)
+        return made
+
+    def entropy(self) -> Tensor:
+        """See Distribution."""
+        c = self.concentration
+        return c - self.rate.log() + _ops.lgamma(c) + (1.0 - c) * _ops.digamma(c)
+
+
+class Chi2(Gamma):
+    """Gamma(df / 2, 1 / 2). Answers to torch.distributions.Chi2."""
+
+    arg_constraints = {"df": constraints.positive}  # noqa: RUF012
+
+    def __init__(self, df: Any, validate_args: bool | None = None) -> None:
+        super().__init__(0.5 * df, 0.5, validate_args)
+
+    @property
+    def df(self) -> Tensor:
+        """The degrees of freedom."""
+        return self.concentration * 2
+
+
+class Dirichlet(Distribution):
+    """Π x_i^(c_i - 1) over vectors that sum to 1. Answers to torch.distributions.Dirichlet, without rsample."""
+
+    arg_constraints = {"concentration": constraints.positive}  # noqa: RUF012
+    support = constraints.simplex
+
+    def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
+        if concentration.ndim < 1:
+            raise ValueError("`concentration` parameter must be at least one-dimensional.")
+        self.concentration = concentration
+        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        """concentration / its sum."""
+        return self.concentration / self.concentration.sum(-1, True)
+
+    @property
+    def variance(self) -> Tensor:
+        """c (s - c) / (s² (s + 1))."""
+        total = self.concentration.sum(-1, True)
+        return self.concentration * (total - self.concentration) / (total.pow(2) * (total + 1))
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """See Distribution."""
+        drawn = standard_gamma(self.concentration, self._extended(sample_shape))
+        return drawn / drawn.sum(-1, True)
+
+    def log_prob(self, value: Any) -> Tensor:
+        """See Distribution."""
+        c = self.concentration
+        made: Tensor = (
+            _ops.xlogy(c - 1.0, self._checked(value)).sum(-1) + _ops.lgamma(c.sum(-1)) - _ops.lgamma(c).sum(-1)
+        )
+        return made
+
+    def entropy(self) -> Tensor:
+        """See Distribution."""
+        c = self.concentration
+        total, size = c.sum(-1), c.shape[-1]
+        return (
+            _ops.lgamma(c).sum(-1)
+            - _ops.lgamma(total)
+            - (size - total) * _ops.digamma(total)
+            - ((c - 1.0) * _ops.digamma(c)).sum(-1)
+        )
+
+
+class Beta(Distribution):
+    """x^(a - 1) (1 - x)^(b - 1) on (0, 1). Answers to torch.distributions.Beta, without rsample."""
+
+    arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}  # noqa: RUF012
+    support = constraints.unit_interval
+
+    def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
+        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
+        super().__init__(self.concentration1.shape, (), validate_args)
+
+    @property
+    def _pair(self) -> Dirichlet:
+        return Dirichlet(_ops.stack([self.concentration1, self.concentration0], -1), validate_args=False)
+
+    @property
+    def mean(self) -> Tensor:
+        """a / (a + b)."""
+        return self.concentration1 / (self.concentration1 + self.concentration0)
+
+    @property
+    def variance(self) -> Tensor:
+        """a b / ((a + b)² (a + b + 1))."""
+        total = self.concentration1 + self.concentration0
+        return self.concentration1 * self.concentration0 / (total.pow(2) * (total + 1))
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """See Distribution."""
+        return self._pair.sample(sample_shape).select(-1, 0)
+
+    def log_prob(self, value: Any) -> Tensor:
+        """See Distribution."""
+        value = self._checked(value)
+        return self._pair.log_prob(_ops.stack([value, 1.0 - value], -1))
+
+    def entropy(self) -> Tensor:
+        """See Distribution."""
+        return self._pair.entropy()
+
+
+class StudentT(Distribution):
+    """(1 + z² / df)^(-(df + 1) / 2) with z = (x - loc) / scale. Answers to torch.distributions.StudentT."""
+
+    arg_constraints = {  # noqa: RUF012
+        "df": constraints.positive,
+        "loc": constraints.real,
+        "scale": constraints.positive,
+    }
+    support = constraints.real
+
+    def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None) -> None:
+        self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
+        super().__init__(self.df.shape, (), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        """The location where df is above 1, else nan."""
+        return _ops.where(self.df > 1, self.loc, math.nan)
+
+    @property
+    def variance(self) -> Tensor:
+        """scale² df / (df - 2) where df is above 2, inf above 1, else nan."""
+        finite = self.scale.pow(2) * self.df / (self.df - 2)
+        return _ops.where(self.df > 2, finite, _ops.where(self.df > 1, math.inf, math.nan).to(self.df.dtype))
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """See Distribution."""
+        shape = self._extended(sample_shape)
+        with no_grad():
+            chi2 = standard_gamma(self.df / 2, shape) * 2
+            return self.loc + self.scale * normal(self.df, shape) * _ops.rsqrt(chi2 / self.df)
+
+    def log_prob(self, value: Any) -> Tensor:
+        """See Distribution."""
+        z = (self._checked(value) - self.loc) / self.scale
+        constant = (
+            self.scale.log()
+            + 0.5 * self.df.log()
+            + 0.5 * math.log(math.pi)
+            + _ops.lgamma(0.5 * self.df)
+            - _ops.lgamma(0.5 * (self.df + 1.0))
+        )
+        made: Tensor = -0.5 * (self.df + 1.0) * _ops.log1p(z**2 / self.df) - constant
+        return made

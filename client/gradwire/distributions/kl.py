@@ -1,0 +1,147 @@
+"""Kullback-Leibler divergences in closed form, found by the classes of both distributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from gradwire import _ops
+from gradwire._tensor import Tensor
+from gradwire.distributions._base import Distribution
+from gradwire.distributions._discrete import Bernoulli, Categorical, OneHotCategorical, Poisson
+from gradwire.distributions._gammas import Beta, Dirichlet, Gamma
+from gradwire.distributions._joined import Independent, LogNormal, MultivariateNormal, summed
+from gradwire.distributions._location import Exponential, Laplace, Normal, Uniform
+
+__all__ = ["kl_divergence", "register_kl"]
+
+_KNOWN: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
+
+
+def register_kl(type_p: type, type_q: type) -> Callable[[Callable[[Any, Any], Tensor]], Callable[[Any, Any], Tensor]]:
+    """A decorator: the function computes KL(p || q) of these classes. Raises TypeError for other classes."""
+    for kind in (type_p, type_q):
+        if not (isinstance(kind, type) and issubclass(kind, Distribution)):
+            raise TypeError(f"Expected type_p and type_q to be Distribution subclasses but got {kind}")
+
+    def register(function: Callable[[Any, Any], Tensor]) -> Callable[[Any, Any], Tensor]:
+        _KNOWN[type_p, type_q] = function
+        return function
+
+    return register
+
+
+def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
+    """KL(p || q), one number per batch (torch.distributions.kl_divergence).
+
+    Raises NotImplementedError for classes without a formula.
+    """
+    for kind in type(p).__mro__:
+        for other in type(q).__mro__:
+            if (kind, other) in _KNOWN:
+                return _KNOWN[kind, other](p, q)
+    raise NotImplementedError(
+        f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}"
+    )
+
+
+@register_kl(Normal, Normal)
+def _normal(p: Any, q: Any) -> Any:
+    ratio = (p.scale / q.scale).pow(2)
+    return 0.5 * (ratio + ((p.loc - q.loc) / q.scale).pow(2) - 1 - ratio.log())
+
+
+@register_kl(LogNormal, LogNormal)
+def _log_normal(p: Any, q: Any) -> Any:
+    return _normal(p.base_dist, q.base_dist)
+
+
+@register_kl(Bernoulli, Bernoulli)
+def _bernoulli(p: Any, q: Any) -> Any:
+    one = _ops.where(p.probs == 0, 0.0, p.probs * (p.probs / q.probs).log())
+    zero = _ops.where(p.probs == 1, 0.0, (1 - p.probs) * ((1 - p.probs) / (1 - q.probs)).log())
+    one = _ops.where((q.probs == 0) & (p.probs != 0), math.inf, one)
+    return one + _ops.where((q.probs == 1) & (p.probs != 1), math.inf, zero)
+
+
+@register_kl(Categorical, Categorical)
+def _categorical(p: Any, q: Any) -> Any:
+    each = p.probs * (p.logits - q.logits)
+    each = _ops.where(q.probs == 0, math.inf, each)
+    return _ops.where(p.probs == 0, 0.0, each).sum(-1)
+
+
+@register_kl(OneHotCategorical, OneHotCategorical)
+def _one_hot(p: Any, q: Any) -> Any:
+    return _categorical(p._categorical, q._categorical)
+
+
+@register_kl(Poisson, Poisson)
+def _poisson(p: Any, q: Any) -> Any:
+    return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
+
+
+@register_kl(Exponential, Exponential)
+def _exponential(p: Any, q: Any) -> Any:
+    ratio = q.rate / p.rate
+    return ratio - ratio.log() - 1
+
+
+@register_kl(Uniform, Uniform)
+def _uniform(p: Any, q: Any) -> Any:
+    inside = (q.low <= p.low) & (q.high >= p.high)
+    return _ops.where(inside, ((q.high - q.low) / (p.high - p.low)).log(), math.inf)
+
+
+@register_kl(Laplace, Laplace)
+def _laplace(p: Any, q: Any) -> Any:
+    ratio, away = p.scale / q.scale, (p.loc - q.loc).abs()
+    return -ratio.log() + away / q.scale + ratio * (-away / p.scale).exp() - 1
+
+
+@register_kl(Gamma, Gamma)
+def _gamma(p: Any, q: Any) -> Any:
+    return (
+        q.concentration * (p.rate / q.rate).log()
+        + _ops.lgamma(q.concentration)
+        - _ops.lgamma(p.concentration)
+        + (p.concentration - q.concentration) * _ops.digamma(p.concentration)
+        + (q.rate - p.rate) * (p.concentration / p.rate)
+    )
+
+
+@register_kl(Dirichlet, Dirichlet)
+def _dirichlet(p: Any, q: Any) -> Any:
+    a, b = p.concentration, q.concentration
+    total = a.sum(-1)
+    return (
+        _ops.lgamma(total)
+        - _ops.lgamma(b.sum(-1))
+        - (_ops.lgamma(a) - _ops.lgamma(b)).sum(-1)
+        + ((a - b) * (_ops.digamma(a) - _ops.digamma(total).unsqueeze(-1))).sum(-1)
+    )
+
+
+@register_kl(Beta, Beta)
+def _beta(p: Any, q: Any) -> Any:
+    return _dirichlet(p._pair, q._pair)
+
+
+@register_kl(MultivariateNormal, MultivariateNormal)
+def _multivariate(p: Any, q: Any) -> Any:
+    if p.event_shape != q.event_shape:
+        raise ValueError(
+            "KL-divergence between two Multivariate Normals with different event shapes cannot be computed"
+        )
+    solved = _ops.linalg_solve_triangular(q._factor, p._factor, upper=False)
+    away = _ops.linalg_solve_triangular(q._factor, (q.loc - p.loc).unsqueeze(-1), upper=False)
+    trace = solved.pow(2).sum((-2, -1))
+    return q._log_volume() - p._log_volume() + 0.5 * (trace + away.pow(2).sum((-2, -1)) - p.event_shape[0])
+
+
+@register_kl(Independent, Independent)
+def _independent(p: Any, q: Any) -> Any:
+    if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
+        raise NotImplementedError("KL(p || q) of Independents of different numbers of dimensions")
+    return summed(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
