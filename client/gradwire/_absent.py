@@ -18,8 +18,8 @@ PYTORCH: dict[str, str] = {
         kl_div lstm lstm_cell lstsq lu lu_solve lu_unpack margin_ranking_loss narrow_copy native_batch_norm
         native_dropout native_group_norm native_layer_norm nonzero_static norm_except_dim nuclear_norm orgqr ormqr
         pca_lowrank poisson_nll_loss quantize_per_channel quantize_per_tensor range rnn_relu rnn_tanh
-        segment_reduce set_num_threads solve sparse_bsr_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor
-         svd_lowrank symeig triangular_solve triplet_margin_loss unravel_index """,
+        segment_reduce solve sparse_bsr_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor
+        svd_lowrank symeig triangular_solve triplet_margin_loss unravel_index""",
     "gradwire.linalg": "cholesky_ex inv_ex ldl_factor ldl_factor_ex ldl_solve lu_factor_ex solve_ex",
     "gradwire.fft": "fftfreq hfft2 hfftn ihfft2 ihfftn rfftfreq",
     "gradwire.special": """
