@@ -49,6 +49,7 @@ if _TYPE_CHECKING:
     from gradwire._sessions import server_info as server_info
     from gradwire._sessions import sync as sync
     from gradwire._tensor import Tensor as Tensor
+    from gradwire._timings import timings as timings
     from gradwire._version import __version__ as __version__
     from gradwire.amp import GradScaler as GradScaler
     from gradwire.amp import autocast as autocast
@@ -64,6 +65,7 @@ _NAMES = {
     "_sessions": "connect current_session server_info sync",
     "_session": "Session",
     "_patience": "timeout",
+    "_timings": "timings",
     "_tensor": "Tensor",
     "_nodes": "graph",
     "_compile": "compile",

@@ -22,6 +22,7 @@ from gradwire.v1 import errors_pb2 as pb
 from gradwire.v1 import service_pb2
 
 if TYPE_CHECKING:
+    from gradwire._timings import timings
     from gradwire._transport import Transport
 
 #: How long a session tries to reach its server again before it gives up.
@@ -40,15 +41,18 @@ class WaitOver(Exception):
 
 
 class Flight:
-    """A batch under way: its first command's seq, who wants which answer, and its bytes."""
+    """A batch under way: its first command's seq, who wants which answer, its bytes, and who wants its times."""
 
-    __slots__ = ("first", "records", "request", "size")
+    __slots__ = ("first", "records", "request", "size", "timed")
 
-    def __init__(self, first: int, records: list[Any], request: bytes, size: int) -> None:
+    def __init__(
+        self, first: int, records: list[Any], request: bytes, size: int, timed: tuple[timings, ...] = ()
+    ) -> None:
         self.first = first
         self.records = records
         self.request = request
         self.size = size
+        self.timed = timed
 
     @property
     def last(self) -> int:

@@ -17,7 +17,8 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Any
+from sys import modules
+from typing import TYPE_CHECKING, Any
 
 from gradwire import _wire
 from gradwire._bulk import Bulk
@@ -32,9 +33,13 @@ from gradwire._place import find_place
 from gradwire._recorder import Recorder
 from gradwire._running import Runner
 from gradwire._shield import shielded
+from gradwire._tracing import traceparent
 from gradwire._transport import PROTOCOL, Transport, client_name
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 from gradwire.v1 import errors_pb2 as pb
+
+if TYPE_CHECKING:
+    from gradwire._timings import timings
 
 #: Commands after which a batch goes without being asked for.
 BATCH_COMMANDS = 64
@@ -105,6 +110,8 @@ class Session:
         self.hooks: dict[int, Runner] = {}
         #: What notes the commands of a function that is being compiled.
         self.recorder: Recorder | None = None
+        #: What adds up the times of batches: gradwire.timings.
+        self.timed: tuple[timings, ...] = ()
         #: Hashes of the programs that the server keeps, the one that ran last as the last: it drops the first.
         self.programs: OrderedDict[bytes, None] = OrderedDict()
         self._unusable: GradwireError | None = None
@@ -226,8 +233,15 @@ class Session:
                 records.append(None)
         self.buffered_bytes = max(0, self.buffered_bytes - size)
         first, self._next_seq = self._next_seq, self._next_seq + len(records)
-        request, size = _wire.stream_batch(first, self._delivery.acknowledged, commands)
-        return Flight(first, records, request, size)
+        timed = self.timed
+        request, size = _wire.stream_batch(
+            first,
+            self._delivery.acknowledged,
+            commands,
+            bool(timed),
+            traceparent() if "opentelemetry" in modules else "",
+        )
+        return Flight(first, records, request, size, timed)
 
     # Waiting.
 
@@ -376,6 +390,8 @@ class Session:
                     self._doubt_gradients()
         for number in response.dropped_hooks:
             self.hooks.pop(number, None)
+        for each in flight.timed:
+            each.add(response.timings)
         for record in flight.records:
             if type(record) is Ticket and record.result is None:
                 record.result = service_pb2.Result(

@@ -22,6 +22,7 @@ from gradwire._errors import GradwireError, make_error
 from gradwire._link import Link
 from gradwire._shield import shielded
 from gradwire._status import error_of_call
+from gradwire._tracing import traceparent
 from gradwire._version import __version__
 from gradwire.v1 import errors_pb2
 
@@ -76,7 +77,7 @@ class Transport:
             try:
                 # A future's wait, other than a plain call's, lets Ctrl-C through at once.
                 with shielded():  # inside, Ctrl-C might leave a lock of grpc's taken
-                    future = method.future(request, timeout=timeout, metadata=self._metadata)
+                    future = method.future(request, timeout=timeout, metadata=self._headers())
                 result: _M = future.result()
             except grpc.RpcError as error:
                 self._refuse_unless_retriable(error, wait)
@@ -92,12 +93,17 @@ class Transport:
         if wait is None or found.reason != "UNAVAILABLE":
             raise found from None
 
+    def _headers(self) -> tuple[tuple[str, str], ...]:
+        """What goes with every call: who is calling, and the trace it belongs to."""
+        parent = traceparent()
+        return (*self._metadata, ("traceparent", parent)) if parent else self._metadata
+
     def tell(self, name: str, request: Message) -> None:
         """A unary call whose answer nobody waits for; nor is it an error if it does not arrive."""
         call = self._channel.unary_unary
         method: Any = call(_SERVICE + name, request_serializer=type(request).SerializeToString)
         with contextlib.suppress(ValueError), shielded():  # another thread has closed the channel
-            self._told.append(method.future(request, timeout=30.0, metadata=self._metadata))
+            self._told.append(method.future(request, timeout=30.0, metadata=self._headers()))
 
     def open_link(self) -> Link:
         """Open a stream; that it cannot be reached is found when it is used. Raises GradwireError if closed."""
@@ -116,7 +122,7 @@ class Transport:
         try:
             start = method.future if kind == "stream_unary" else method
             with shielded():
-                return start(request, metadata=self._metadata)
+                return start(request, metadata=self._headers())
         except ValueError:  # another thread has closed the channel
             raise self.closed_error() from None
 

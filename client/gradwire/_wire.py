@@ -19,6 +19,8 @@ Build = Callable[[Sequence[Value]], service_pb2.Command]
 _COMMANDS_TAG = b"\x32"  # RunRequest.commands = 6
 _BATCH_TAG = b"\x12"  # StreamRequest.batch = 2
 _ACKNOWLEDGE_TAG = b"\x1a"  # StreamRequest.acknowledge = 3
+_TIMED = b"\x80\x02\x01"  # RunRequest.timings = 32, true
+_PARENT_TAG = b"\xf2\x01"  # StreamRequest.traceparent = 30
 _QUIET = b"\xf0\x01\x01"  # Command.quiet = 30, true
 # Eight bytes that are an id or a double and that no message holds by accident. The exponent keeps doubles normal.
 _MARK = struct.Struct("<I3sB")
@@ -121,11 +123,18 @@ def release_command(ids: Sequence[int]) -> bytes:
     return framed(b"\x6a" + varint(len(request)) + request + _QUIET)  # Command.release = 13
 
 
-def stream_batch(first_seq: int, acknowledged: int, commands: Sequence[bytes]) -> tuple[bytes, int]:
-    """A serialized StreamRequest with a batch of framed commands, and the bytes of credit that it uses."""
+def stream_batch(
+    first_seq: int, acknowledged: int, commands: Sequence[bytes], timed: bool = False, parent: str = ""
+) -> tuple[bytes, int]:
+    """A serialized StreamRequest with a batch of framed commands, and the bytes of credit that it uses.
+
+    `timed` asks for what its time went into; `parent` is the trace it belongs to.
+    """
     head = b"\x18" + varint(first_seq) + (b"\x28" + varint(acknowledged) if acknowledged else b"")
-    size = len(head) + sum(map(len, commands))
-    return b"".join((_BATCH_TAG, varint(size), head, *commands)), size
+    tail = _TIMED if timed else b""
+    size = len(head) + sum(map(len, commands)) + len(tail)
+    trace = _PARENT_TAG + varint(len(parent)) + parent.encode() if parent else b""
+    return b"".join((trace, _BATCH_TAG, varint(size), head, *commands, tail)), size
 
 
 def stream_acknowledge(seq: int) -> bytes:

@@ -18,6 +18,7 @@ from gradwire_server.errors import Refusal
 from gradwire_server.limits import RESPONSE_BYTES
 from gradwire_server.session import Pending, Session, Writer
 from gradwire_server.settle import settle
+from gradwire_server.timings import with_timings
 
 # What a client that cancels counts on all the same: ids are free again, and calls are known by their numbers.
 _NEVER_STOPPED = ("release", "prepare")
@@ -105,17 +106,20 @@ def run_batch(call: Pending) -> Generator[None, None, bytes]:
         response.applied_seq = writer.applied
         if writer.dropped.gone:
             response.dropped_hooks.extend(writer.dropped.tell(writer.applied))
+        serializing = time.monotonic()
         fresh = _fitting(response, session)
         writer.recall.keep(writer.applied, fresh)
         if not earlier:
-            return fresh
+            return with_timings(call, fresh, serializing) if request.timings else fresh
         response = service_pb2.RunResponse.FromString(fresh)
     response.applied_seq = writer.applied
     if earlier:
         later = list(response.results)
         del response.results[:]
         response.results.extend(earlier + later)
-    return response.SerializeToString()
+    serializing = time.monotonic()
+    answer = response.SerializeToString()
+    return with_timings(call, answer, serializing) if request.timings else answer
 
 
 def _check_order(writer: Writer, first: int, count: int) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gradwire_server.metrics import Metrics
     from gradwire_server.server import Server
     from gradwire_server.tls import Tls
+    from gradwire_server.traces import Traces
 
 log = logging.getLogger("gradwire.server")
 
@@ -155,6 +156,18 @@ def _backend(settings: Settings) -> "Backend":
     )
 
 
+def _traces(settings: Settings) -> "Traces | None":
+    """Where spans go. Raises UsageError without OpenTelemetry."""
+    if not settings.traces:
+        return None
+    try:
+        from gradwire_server.traces import Traces
+
+        return Traces.to(settings.traces)
+    except ImportError as error:
+        raise click.UsageError(f"--traces needs OpenTelemetry: pip install 'gradwire[otel]' ({error})") from None
+
+
 def _metrics(server: "Server", backend: "Backend", settings: Settings) -> "Metrics":
     """The page of metrics. Raises OSError."""
     from gradwire_server.metrics import Metrics
@@ -189,15 +202,16 @@ async def _serve(settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, tokens.reload)
     elif tls is not None:  # whose files are looked at anyway: who asks for it must not end the server
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    backend = _backend(settings)
-    server = Server(backend, tokens, tls)
+    backend, traces = _backend(settings), _traces(settings)
+    server = Server(backend, tokens, tls, traces)
     address = await server.start(address_of(settings.host, settings.port))
     metrics = _metrics(server, backend, settings) if settings.metrics else None
     announce(settings.log_format, address)
     await ended.wait()
     await server.drain(settings.grace_seconds)
-    if metrics is not None:
-        await asyncio.get_running_loop().run_in_executor(None, metrics.stop)
+    for each in (metrics, traces):
+        if each is not None:
+            await asyncio.get_running_loop().run_in_executor(None, each.close)
 
 
 @click.command("token")

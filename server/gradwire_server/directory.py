@@ -20,7 +20,7 @@ from gradwire_server.principals import CALLER
 PROTOCOL = 1
 ACTIVE_SECONDS = 5.0  # a session that was called within so many seconds counts as load
 _CLIENT_SHOWN = 100  # characters of what a client calls itself
-_ID_SHOWN = 6  # characters of a session's id that the log shows; the rest stays secret
+ID_SHOWN = 6  # characters of a session's id that the log shows; the rest stays secret
 _EXPIRED = "the session's lease ran out; its tensors are gone"
 
 log = logging.getLogger("gradwire.server")
@@ -63,7 +63,7 @@ class Entry(Generic[W]):
     @property
     def shown(self) -> str:
         """As much of the id as the log may show."""
-        return self.id[:_ID_SHOWN]
+        return self.id[:ID_SHOWN]
 
 
 class Directory(Generic[W]):

@@ -72,7 +72,7 @@ class Sum:
 
 
 class Metrics(Collector):
-    """A server's metrics. `start` listens; `stop` ends that."""
+    """A server's metrics. `start` listens; `close` ends that."""
 
     def __init__(self, server: "Server", backend: "Backend") -> None:
         self.server = server
@@ -91,7 +91,7 @@ class Metrics(Collector):
         told: tuple[Any, ...] = self._http.server_address
         return str(told[0]), int(told[1])
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Answer no more. Waits for its thread: not for the event loop to call."""
         self._http.shutdown()
         self._http.server_close()

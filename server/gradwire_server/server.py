@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import logging
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -17,6 +18,9 @@ from gradwire_server.service import SERVICE, Front
 from gradwire_server.tls import Tls
 from gradwire_server.tokens import Tokens
 
+if TYPE_CHECKING:
+    from gradwire_server.traces import Traces
+
 # gRPC itself refuses what is over its cap without our details, after it has read the length. Up to this many times
 # our cap it is let through, for the front to refuse by name.
 _SLACK = 4
@@ -28,12 +32,18 @@ log = logging.getLogger("gradwire.server")
 class Server:
     """Listens at an address, "host:port" or "unix:path", until `drain`."""
 
-    def __init__(self, backend: SessionBackend, tokens: Tokens | None = None, tls: Tls | None = None) -> None:
+    def __init__(
+        self,
+        backend: SessionBackend,
+        tokens: Tokens | None = None,
+        tls: Tls | None = None,
+        traces: "Traces | None" = None,
+    ) -> None:
         """With `tokens`, or a `tls` that asks for clients' certificates, calls need a principal."""
         self.backend = backend
         self.tls = tls
         self.tokens = tokens
-        self.front = Front(backend)
+        self.front = Front(backend, traces)
         self.health = health.aio.HealthServicer()
         self.gate: Gate | None = None
         self._server: grpc.aio.Server

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -18,12 +18,17 @@ from google.protobuf.message import DecodeError, Message
 from gradwire.v1 import service_pb2
 from gradwire_server.backend import SessionBackend
 from gradwire_server.commands import MESSAGES
+from gradwire_server.directory import ID_SHOWN
 from gradwire_server.errors import Refusal, abort, refusal_of
 from gradwire_server.principals import ADMIN, CALLER
 from gradwire_server.sending import Sending
 from gradwire_server.sharing import share
 from gradwire_server.stream import Stream, Streams
+from gradwire_server.timings import ASK
 from gradwire_server.wire import peek_data, peek_session
+
+if TYPE_CHECKING:
+    from gradwire_server.traces import Call, Traces
 
 SERVICE = service_pb2.DESCRIPTOR.services_by_name["AutogradService"].full_name
 UPLOAD_ID_HEADER = "gradwire-transfer-id"
@@ -43,8 +48,9 @@ Answer: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
 class Front:
     """The RPCs. `draining` refuses new work; `active` counts calls that are being answered, `waiting` their bytes."""
 
-    def __init__(self, backend: SessionBackend) -> None:
+    def __init__(self, backend: SessionBackend, traces: "Traces | None" = None) -> None:
         self.backend = backend
+        self.traces = traces
         self.draining = False
         self.active = 0
         self.refusals: Counter[tuple[str, str]] = Counter()  # by method and reason
@@ -137,9 +143,38 @@ class Front:
                 session_id = await _parsed_session(request_type, raw)
             self.backend.check_traffic(session_id, len(raw))
             remaining = context.time_remaining()
-            return await call(method, session_id, raw, None if remaining is None else time.monotonic() + remaining)
+            deadline = None if remaining is None else time.monotonic() + remaining
+            traced = None if self.traces is None else self.traced(self.parent_of(context), method, session_id)
+            if traced is None:
+                return await call(method, session_id, raw, deadline)
+            asked = raw + ASK if method == "Run" else raw
+            return await self.tracing(traced, call(method, session_id, asked, deadline))
 
         return forward
+
+    def parent_of(self, context: Context) -> str:
+        """The trace that a call belongs to by its metadata, if that is of interest."""
+        if self.traces is None:
+            return ""
+        found = (value for key, value in context.invocation_metadata() or () if key == "traceparent")
+        return str(next(found, ""))
+
+    def traced(self, parent: str, method: str, session_id: str) -> "Call | None":
+        """A call that begins, if it belongs to a trace and traces are kept."""
+        if not parent or self.traces is None:
+            return None
+        return self.traces.begin(parent, method, session_id[:ID_SHOWN], CALLER.get().name)
+
+    async def tracing(self, traced: "Call", answer: Awaitable[bytes]) -> bytes:
+        """The answer to a call, which then has its spans."""
+        assert self.traces is not None
+        try:
+            given = await answer
+        except Exception as error:
+            self.traces.record(traced, b"", refusal_of(error, traced.method))
+            raise
+        self.traces.record(traced, given)
+        return given
 
     async def _open_session(self, raw: bytes, context: Context) -> bytes:
         response = await self.backend.open_session(_small(service_pb2.OpenSessionRequest, raw))

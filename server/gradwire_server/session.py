@@ -406,6 +406,7 @@ class Pending:
     deadline: float | None = None
     sent: float = 0.0
     queued: float = 0.0
+    resumed: float = 0.0  # when the step began that runs
     computed: float = 0.0
     size: int = 1  # commands
     steps: "Generator[None, None, bytes] | None" = None

@@ -55,6 +55,10 @@ class Settings(BaseSettings):
         "",
         description="Where to answer Prometheus, HOST:PORT, or a port of 127.0.0.1; whoever reaches it may read.",
     )
+    traces: str = Field(
+        "",
+        description="URL of an OpenTelemetry collector, http://HOST:4318/v1/traces, for calls that belong to a trace.",
+    )
     grace_seconds: float = Field(
         10.0, ge=0, le=_LONGEST, description="How long running calls may take to finish at shutdown."
     )

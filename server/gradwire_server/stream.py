@@ -19,10 +19,12 @@ from google.protobuf.message import DecodeError
 from gradwire.v1 import service_pb2
 from gradwire_server.errors import Refusal
 from gradwire_server.limits import MIB, RESPONSE_BYTES
-from gradwire_server.wire import bytes_field, peek_field, varint_field
+from gradwire_server.timings import ASK
+from gradwire_server.wire import bytes_field, peek_field, peek_parent, varint_field
 
 if TYPE_CHECKING:
     from gradwire_server.service import Front
+    from gradwire_server.traces import Call
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 # Batches with the backend at once: enough that it never waits for the front.
@@ -34,6 +36,8 @@ _BATCH_IN = service_pb2.StreamRequest.BATCH_FIELD_NUMBER
 _BATCH_OUT = service_pb2.StreamResponse.BATCH_FIELD_NUMBER
 _BATCHES = service_pb2.StreamResponse.BATCHES_FIELD_NUMBER
 _CREDIT = service_pb2.StreamResponse.CREDIT_BYTES_FIELD_NUMBER
+_PARENT = service_pb2.StreamRequest.TRACEPARENT_FIELD_NUMBER
+_PARENT_KEY = bytes_field(_PARENT, 0)[:-1]
 _WRITER = service_pb2.RunRequest.WRITER_FIELD_NUMBER
 # Batches that one message answers at most: few enough that the client never waits for one that is done.
 _MOST_JOINED = 4
@@ -48,6 +52,7 @@ class Batch:
     answer: "asyncio.Future[bytes]"
     size: int
     answered: bool
+    traced: "Call | None" = None
 
     def ready(self) -> int:
         """Bytes of an answer that waits to be written."""
@@ -67,6 +72,7 @@ class Stream:
         self.writer = 0
         self.attempt = 0
         self.joins = False  # whether one message may answer several batches
+        self._parent = front.parent_of(context)
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._batches: deque[Batch] = deque()  # read and not answered, the oldest first
         self._held = 0  # their bytes
@@ -133,14 +139,17 @@ class Stream:
         """Hand batches over as they come, while there is room for them and their answers."""
         read = self.context.read
         while (raw := await read()) is not grpc.aio.EOF:
+            parent, answered = self._parent, True
+            if raw.startswith(_PARENT_KEY):
+                parent, raw = peek_parent(raw, _PARENT)
             body = peek_field(raw, _BATCH_IN)
-            answered = True
             if body is None:
-                body, answered = await self._parsed(raw)
+                body, answered, told = await self._parsed(raw)
+                parent = told or parent
             if self.front.draining:
                 await self._quiet()
                 self.front.admit("Stream")
-            self._start(body, answered)
+            self._start(body, answered, parent)
             while self._full():
                 await self._taken()
             while self.backend.is_full(self.session_id):
@@ -165,8 +174,8 @@ class Stream:
         while self._batches:
             await self._taken()
 
-    async def _parsed(self, raw: bytes) -> tuple[bytes, bool]:
-        """The RunRequest of a message whose bytes do not show it at once, and whether it is to be answered."""
+    async def _parsed(self, raw: bytes) -> tuple[bytes, bool, str]:
+        """The RunRequest of a message whose bytes do not show it at once, whether it is to be answered, its trace."""
         try:
             if len(raw) <= _SMALL:
                 message = service_pb2.StreamRequest.FromString(raw)
@@ -177,22 +186,25 @@ class Stream:
             raise Refusal("MALFORMED", "the message is no StreamRequest") from None
         which = message.WhichOneof("request")
         if which == "batch":
-            return message.batch.SerializeToString(), True
+            return message.batch.SerializeToString(), True, message.traceparent
         if which == "acknowledge":
             run = service_pb2.RunRequest(acknowledged_seq=message.acknowledge.acknowledged_seq)
-            return run.SerializeToString(), False
+            return run.SerializeToString(), False, ""
         raise Refusal("MALFORMED", "after attach, a stream's messages have batch or acknowledge")
 
-    def _start(self, body: bytes, answered: bool) -> None:
+    def _start(self, body: bytes, answered: bool, parent: str) -> None:
         size = len(body)
         cap = self.backend.limits.max_message_bytes
         if size > cap:
             raise Refusal("MESSAGE_TOO_LARGE", f"a batch has at most {cap} bytes, not {size}", limit=cap)
+        traced = self.front.traced(parent, "Run", self.session_id)
+        if traced is not None:
+            body += ASK
         # Raises Refusal if the session is gone.
         answer = self.backend.call("Run", self.session_id, varint_field(_WRITER, self.writer) + body, None)
         self.front.begin(size)
         self._held += size
-        self._batches.append(Batch(answer, size, answered))
+        self._batches.append(Batch(answer, size, answered, traced))
         self._work.set()
 
     async def _write(self) -> None:
@@ -204,7 +216,9 @@ class Stream:
                 self._work.clear()
                 await self._work.wait()
             batch = batches[0]
-            answer = await batch.answer
+            answer = (
+                await batch.answer if batch.traced is None else await self.front.tracing(batch.traced, batch.answer)
+            )
             if batch.answered:
                 joined, size = joined + 1, size + batch.size
                 if joined == _MOST_JOINED or not self._can_wait(answer):
@@ -219,7 +233,7 @@ class Stream:
             self.joins
             and len(answer) <= _NO_RESULTS
             and any(batch.answered for batch in islice(self._batches, 1, None))
-            and not service_pb2.RunResponse.FromString(answer).results
+            and _has_nothing(service_pb2.RunResponse.FromString(answer))
         )
 
     def _finish(self) -> None:
@@ -228,6 +242,10 @@ class Stream:
         self._held -= size
         self.front.end(size)
         self._room.set()
+
+
+def _has_nothing(response: service_pb2.RunResponse) -> bool:
+    return not response.results and not response.HasField("timings")
 
 
 class Streams:

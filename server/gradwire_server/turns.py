@@ -189,6 +189,7 @@ class Turns:
         if call.steps is None:
             call.queued = now - call.sent
             call.steps = self.host.execute(call)
+        call.resumed = now
         result, failure = b"", None
         try:
             next(call.steps)

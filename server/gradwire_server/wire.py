@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 _VARINT, _BYTES = 0, 2
 _MAX_FIELDS = 8
+_TRACEPARENT = 55  # characters of a traceparent
 
 
 @dataclass(slots=True)
@@ -70,6 +71,15 @@ def _only_field(raw: bytes, field: int) -> int | None:
         return None
     size, place = _varint(raw, 1)
     return place if size == len(raw) - place else None
+
+
+def peek_parent(raw: bytes, field: int) -> tuple[str, bytes]:
+    """A traceparent that a message begins with, and the rest; empty if it begins otherwise."""
+    start = bytes_field(field, _TRACEPARENT)
+    if not raw.startswith(start):
+        return "", raw
+    end = len(start) + _TRACEPARENT
+    return raw[len(start) : end].decode("ascii", "replace"), raw[end:]
 
 
 def varint_field(field: int, value: int) -> bytes:

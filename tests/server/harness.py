@@ -50,10 +50,17 @@ class Running:
     """A server that listens, and a stub connected to it."""
 
     def __init__(
-        self, limits: Limits, workers: int = 0, tokens: Any = None, tls: Any = None, counts: bool = False
+        self,
+        limits: Limits,
+        workers: int = 0,
+        tokens: Any = None,
+        tls: Any = None,
+        counts: bool = False,
+        traces: Any = None,
     ) -> None:
         self.guards = (tokens, tls)
         self.counts = counts
+        self.traces = traces
         self.limits = limits
         self.workers = workers
         self.clock = Clock()
@@ -70,7 +77,7 @@ class Running:
             backend: Any = WorkersBackend(self.limits, self.workers, self.clock, counts=self.counts)
         else:
             backend = InProcessBackend(self.limits, self.clock, counts=self.counts)
-        server = Server(backend, *self.guards)
+        server = Server(backend, *self.guards, self.traces)
         return backend, server, await server.start("127.0.0.1:0")
 
     def do(self, coroutine: Any) -> Any:
@@ -108,10 +115,15 @@ class Running:
 
 @contextmanager
 def running(
-    workers: int = 0, tokens: Any = None, tls: Any = None, counts: bool = False, **changes: Any
+    workers: int = 0,
+    tokens: Any = None,
+    tls: Any = None,
+    counts: bool = False,
+    traces: Any = None,
+    **changes: Any,
 ) -> Iterator[Running]:
     """A server with some limits changed, computing in so many worker processes, or for 0 in this one."""
-    server = Running(replace(LIMITS, **changes), workers, tokens, tls, counts)
+    server = Running(replace(LIMITS, **changes), workers, tokens, tls, counts, traces)
     try:
         yield server
     finally:

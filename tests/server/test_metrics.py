@@ -59,7 +59,7 @@ def measured(**options: Any) -> Iterator[tuple[Running, Page]]:
         try:
             yield server, page
         finally:
-            page.metrics.stop()
+            page.metrics.close()
 
 
 def work(session: Remote) -> None:

@@ -1,0 +1,45 @@
+"""What the server's time went into: gradwire.timings."""
+
+from __future__ import annotations
+
+from gradwire._sessions import current_session
+from gradwire.v1 import service_pb2
+
+
+class timings:
+    """A block whose commands the server says the times of, in seconds, summed over their batches.
+
+    `queue` is what batches waited before they began, `compute` what they computed, the turns of other sessions left
+    out, `serialize` what it took to write their answers; `batches` counts them. For the current session, in all its
+    threads. The block begins and ends with a `sync`: what was issued before does not count, and the sums are complete
+    afterwards. Raises GradwireError as `sync` does.
+    """
+
+    def __init__(self) -> None:
+        self.queue = self.compute = self.serialize = 0.0
+        self.batches = 0
+
+    def __repr__(self) -> str:
+        told = (f"{name}={getattr(self, name) * 1e3:.3f} ms" for name in ("queue", "compute", "serialize"))
+        return f"<gradwire.timings {', '.join(told)}, batches={self.batches}>"
+
+    def add(self, told: service_pb2.Timings) -> None:
+        """Another batch was answered."""
+        self.queue += told.queue_seconds
+        self.compute += told.compute_seconds
+        self.serialize += told.serialize_seconds
+        self.batches += 1
+
+    def __enter__(self) -> timings:
+        self._session = current_session()
+        self._session.sync()
+        self._session.timed = (*self._session.timed, self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        session = self._session
+        try:
+            if kind is None:
+                session.sync()
+        finally:
+            session.timed = tuple(each for each in session.timed if each is not self)

@@ -1,0 +1,98 @@
+"""OpenTelemetry: a span for each call that belongs to a client's trace, and for a batch what its time went into.
+
+A call says which trace it belongs to by W3C's traceparent: as metadata, or on a stream with each batch. Others make no
+span. Spans are made when the call is done, of the times that the worker tells; a worker knows nothing of traces.
+"""
+
+import time
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from gradwire_server import __version__
+from gradwire_server.errors import Refusal
+from gradwire_server.timings import read_timings
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+_NANO = 1_000_000_000
+
+
+class Traces:
+    """Makes spans and hands them to an exporter, from a thread of its own."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        resource = Resource.create({SERVICE_NAME: "gradwire", SERVICE_VERSION: __version__})
+        self._provider = TracerProvider(resource=resource)
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._tracer = self._provider.get_tracer("gradwire_server", __version__)
+
+    @staticmethod
+    def to(endpoint: str) -> "Traces":
+        """To an OTLP collector's URL."""
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+        return Traces(OTLPSpanExporter(endpoint=endpoint))
+
+    def begin(self, parent: str, method: str, session: str, principal: str) -> "Call":
+        """A call that belongs to a trace begins."""
+        return Call(parent, method, session, principal)
+
+    def flush(self) -> None:
+        """Export what there is. Blocks."""
+        self._provider.force_flush()
+
+    def close(self) -> None:
+        """Export the rest and end. Blocks, for the exporter's own patience at most."""
+        self._provider.shutdown()
+
+    def record(self, call: "Call", answer: bytes, refusal: Refusal | None = None) -> None:
+        """A call is answered or refused."""
+        context = _PROPAGATOR.extract({"traceparent": call.parent})
+        if not trace.get_current_span(context).get_span_context().is_valid:
+            return  # what the client sent is no traceparent
+        ended = call.began + int((time.monotonic() - call.since) * _NANO)
+        about = {
+            "rpc.system": "grpc",
+            "rpc.service": "gradwire.v1.AutogradService",
+            "rpc.method": call.method,
+            "gradwire.session": call.session,
+            "gradwire.principal": call.principal,
+        }
+        span = self._tracer.start_span(
+            f"gradwire {call.method}", context, SpanKind.SERVER, about, start_time=call.began
+        )
+        if refusal is not None:
+            span.set_attribute("gradwire.reason", refusal.reason)
+            span.set_status(Status(StatusCode.ERROR, refusal.message))
+        told = read_timings(answer)
+        if told is not None:
+            self._divide(span, call.began, ended, *told)
+        span.end(ended)
+
+    def _divide(self, span: Any, began: int, ended: int, queued: float, computed: float, serialized: float) -> None:
+        """A batch's parts. Between them other sessions may have had their turns, so they need not fill the whole."""
+        inside = trace.set_span_in_context(span)
+        place = began
+        for name, seconds in (("queue", queued), ("compute", computed), ("serialize", serialized)):
+            part = self._tracer.start_span(name, inside, start_time=place)
+            place = min(ended, place + int(seconds * _NANO))
+            part.end(place)
+
+
+class Call:
+    """A call that belongs to a trace, as it begins."""
+
+    __slots__ = ("began", "method", "parent", "principal", "session", "since")
+
+    def __init__(self, parent: str, method: str, session: str, principal: str) -> None:
+        self.parent = parent
+        self.method = method
+        self.session = session
+        self.principal = principal
+        self.began = time.time_ns()
+        self.since = time.monotonic()
