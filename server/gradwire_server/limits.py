@@ -23,6 +23,11 @@ class Limits:
     `max_session_bytes` and `max_bytes` of 0 mean a share of the machine's memory, a principal's 0 no limit of its own.
     """
 
+    max_connections: int = 4096
+    max_connection_calls: int = 256
+    max_calls: int = 20_000
+    handshake_seconds: float = 10.0
+    idle_connection_seconds: float = 300.0
     max_message_bytes: int = 8 * MIB
     max_inline_bytes: int = MIB
     max_tensor_bytes: int = 4 * GIB

@@ -50,21 +50,30 @@ class Memory:
         self.bytes = 0
 
 
-class Recall:
-    """A writer's responses, a batch each, from seq `start` on. Bounded in bytes and in number."""
+class Recalled:
+    """Bytes that all writers of a session have remembered."""
 
-    def __init__(self, max_bytes: int, max_count: int) -> None:
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+class Recall:
+    """A writer's responses, a batch each, from seq `start` on. Bounded in number, and with others' in bytes."""
+
+    def __init__(self, max_bytes: int, max_count: int, all_writers: Recalled | None = None) -> None:
         self.max_bytes = max_bytes
         self.max_count = max_count
-        self.bytes = 0
+        self.all_writers = all_writers or Recalled()
         self.start = 1
         self.held: deque[tuple[int, bytes]] = deque()  # the batch's last seq, its serialized results
 
     def keep(self, last: int, response: bytes) -> None:
         """Remember what the batch that ends with seq `last` answered."""
         self.held.append((last, response))
-        self.bytes += len(response)
-        while self.held and (self.bytes > self.max_bytes or len(self.held) > self.max_count):
+        self.all_writers.bytes += len(response)
+        while self.held and (self.all_writers.bytes > self.max_bytes or len(self.held) > self.max_count):
             self._forget()
 
     def acknowledge(self, seq: int) -> None:
@@ -90,7 +99,7 @@ class Recall:
 
     def _forget(self) -> None:
         last, response = self.held.popleft()
-        self.bytes -= len(response)
+        self.all_writers.bytes -= len(response)
         self.start = last + 1
 
 

@@ -14,6 +14,7 @@ from gradwire_server.allocator import keep_freed
 from gradwire_server.backend import SessionBackend
 from gradwire_server.errors import Refusal
 from gradwire_server.gate import Gate
+from gradwire_server.limits import Limits
 from gradwire_server.service import SERVICE, Front
 from gradwire_server.tls import Tls
 from gradwire_server.tokens import Tokens
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 # our cap it is let through, for the front to refuse by name.
 _SLACK = 4
 _PING_SECONDS = 10
+_MOST_EARLY_PINGS = 3
+_METADATA_BYTES = 8 << 10  # of a call, beyond which it is refused
 
 log = logging.getLogger("gradwire.server")
 
@@ -56,7 +59,11 @@ class Server:
         if self.tokens or certificates:
             self.gate = Gate(self.tokens, certificates, self.health.Check)
         gates = [] if self.gate is None else [self.gate]
-        self._server = grpc.aio.server(interceptors=gates, options=_options(self.backend.limits.max_message_bytes))
+        self._server = grpc.aio.server(
+            interceptors=gates,
+            options=_options(self.backend.limits),
+            maximum_concurrent_rpcs=self.backend.limits.max_calls,
+        )
         self._server.add_generic_rpc_handlers((self.front.handlers(),))
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
         reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
@@ -101,15 +108,22 @@ def address_of(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
-def _options(max_message_bytes: int) -> list[tuple[str, int]]:
+def _options(limits: Limits) -> list[tuple[str, int]]:
     return [
-        ("grpc.max_receive_message_length", _SLACK * max_message_bytes),
-        ("grpc.max_send_message_length", _SLACK * max_message_bytes),
-        # Clients may ping without calls, and often: idle sessions are what the server is for.
+        ("grpc.max_receive_message_length", _SLACK * limits.max_message_bytes),
+        ("grpc.max_send_message_length", _SLACK * limits.max_message_bytes),
+        # What a stranger may take before anybody knows who he is.
+        ("grpc.max_allowed_incoming_connections", limits.max_connections),
+        ("grpc.max_concurrent_streams", limits.max_connection_calls),
+        ("grpc.server_handshake_timeout_ms", int(limits.handshake_seconds * 1000)),
+        ("grpc.max_connection_idle_ms", int(limits.idle_connection_seconds * 1000)),
+        ("grpc.max_metadata_size", _METADATA_BYTES),
+        ("grpc.absolute_max_metadata_size", 2 * _METADATA_BYTES),
+        # Clients may ping without calls, but who pings more often than that is sent away.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _PING_SECONDS * 1000),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", _PING_SECONDS * 1000),
-        ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.http2.max_ping_strikes", _MOST_EARLY_PINGS),
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.so_reuseport", 0),

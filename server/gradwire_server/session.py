@@ -22,7 +22,7 @@ from gradwire_server.graphs import Snapshots
 from gradwire_server.hooks import HookTable
 from gradwire_server.ledger import Share
 from gradwire_server.limits import Limits
-from gradwire_server.memory import Memory, Recall
+from gradwire_server.memory import Memory, Recall, Recalled
 from gradwire_server.meter import Meter
 from gradwire_server.payload import dtype_of
 from gradwire_server.transfers import Transfers
@@ -151,6 +151,7 @@ class Session:
         self.budget: Budget | None = None
         self.rests = False  # until it may compute again
         self.writers: dict[int, Writer] = {}
+        self.recalled = Recalled()
         self.memory = Memory(limits.remembered_bytes // 2, limits.remembered_responses)
         self.max_tensors = limits.max_session_tensors
         self.max_programs = limits.max_programs
@@ -221,7 +222,7 @@ class Session:
 
     def attach(self, number: int) -> None:
         """Another writer; the front numbers them."""
-        recall = Recall(self.limits.remembered_bytes // 2, self.limits.remembered_responses)
+        recall = Recall(self.limits.remembered_bytes // 2, self.limits.remembered_responses, self.recalled)
         self.writers[number] = Writer(number, recall)
 
     def writer(self, number: int) -> Writer:

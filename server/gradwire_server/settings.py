@@ -75,6 +75,30 @@ class Settings(BaseSettings):
         description="BLAS threads of each worker; 0 leaves it to OPENBLAS_NUM_THREADS and its like, else all cores are "
         "shared among the workers that have work.",
     )
+    max_connections: int = Field(
+        _DEFAULT.max_connections, ge=1, le=1 << 20, description="Connections open at once; more are closed at once."
+    )
+    max_connection_calls: int = Field(
+        _DEFAULT.max_connection_calls,
+        ge=1,
+        le=1 << 20,
+        description="Calls under way on one connection; further ones wait in their client.",
+    )
+    max_calls: int = Field(
+        _DEFAULT.max_calls, ge=1, le=1 << 30, description="Calls under way in all; further ones are refused."
+    )
+    handshake_seconds: float = Field(
+        _DEFAULT.handshake_seconds,
+        gt=0,
+        le=3600,
+        description="How long a connection may take to begin to speak HTTP/2, TLS included.",
+    )
+    idle_connection_seconds: float = Field(
+        _DEFAULT.idle_connection_seconds,
+        ge=1,
+        le=_LONGEST / 2,
+        description="How long a connection without any call stays; clients connect again by themselves.",
+    )
     max_message_bytes: Bytes = Field(
         _DEFAULT.max_message_bytes, ge=1 << 16, le=_MOST_BYTES, description="Bytes of one message."
     )
