@@ -198,3 +198,11 @@ def test_many_results_of_cat_in_a_loop_end_at_the_limit():
     assert refused.value.reason is engine.Reason.MEMORY_LIMIT
     assert LIMIT // 4 < grown.array.nbytes <= LIMIT
     assert context.account.bytes <= LIMIT
+
+
+@pytest.mark.parametrize("bias", [None, np.zeros(2)])
+def test_a_copy_into_a_shape_with_an_open_size_is_asked_for_as_it_is(bias):
+    turned = engine.call("transpose", (engine.tensor(np.arange(24.0).reshape(3, 2, 4)), 0, 1))
+    weight = engine.tensor(np.ones((2, 4)))
+    made = engine.call("linear", (turned, weight, None if bias is None else engine.tensor(bias)))
+    assert made.array.tolist() == (turned.array @ np.ones((4, 2))).tolist()

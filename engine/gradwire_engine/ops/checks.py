@@ -162,7 +162,7 @@ def reshaped(array: Any, shape: tuple[int, ...]) -> Any:
         return array.reshape(shape)
     view = viewed(array, shape)
     if view is None:
-        admit(shape, array.dtype)
+        admit(array.shape, array.dtype)  # `shape` may leave a size open, as -1
         return array.reshape(shape)
     return view
 
