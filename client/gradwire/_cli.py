@@ -1,4 +1,4 @@
-"""The `gradwire` command: `gradwire run script.py` and `gradwire bench` here, others (serve) by entry points.
+"""The `gradwire` command: `gradwire run script.py`, `bench` and `top` here, others (serve) by entry points.
 
 A program that says `import torch` runs unmodified: for its time `torch` and its submodules are gradwire's.
 """
@@ -80,29 +80,56 @@ def bench(arguments: Sequence[str]) -> int:
     return _bench.main(arguments)
 
 
-_OURS: dict[str, Callable[[Sequence[str]], int]] = {"run": run, "bench": bench}
+def top(arguments: Sequence[str]) -> int:
+    """Show who uses a server."""
+    from gradwire import _top
+
+    return _top.main(arguments)
+
+
+_OURS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
+    "run": (run, "run a program in which `import torch` means gradwire"),
+    "bench": (bench, "measure a server"),
+    "top": (top, "show who uses a server, live"),
+}
+# What the other commands do that come with gradwire; those of other packages are named alone.
+_KNOWN = {"serve": "serve tensors and gradients over gRPC", "token": "make a token for a server's users"}
 
 
 def _others() -> dict[str, EntryPoint]:
     return {found.name: found for found in entry_points(group=_GROUP)}
 
 
+def _help(others: dict[str, EntryPoint]) -> str:
+    """The commands, a line each."""
+    told = {name: what for name, (_, what) in _OURS.items()}
+    told |= {name: _KNOWN.get(name, "") for name in sorted(others)}
+    width = max(map(len, told))
+    return "\n".join(f"  {name:{width}}  {what}".rstrip() for name, what in told.items())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command's entry point; the answer is its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     others = _others()
-    parser = argparse.ArgumentParser(prog="gradwire", description="Gradients over the wire.", add_help=False)
+    parser = argparse.ArgumentParser(
+        prog="gradwire",
+        description="Gradients over the wire: PyTorch's semantics, computed by a server.",
+        epilog=f"commands, each with a --help of its own:\n{_help(others)}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
+    )
     parser.add_argument("-h", "--help", action="store_true", help="show this message")
     parser.add_argument("--version", action="version", version=f"gradwire {__version__}")
     parser.add_argument(
-        "command", nargs="?", choices=[*_OURS, *sorted(others)], help="what to do; it has its own --help"
+        "command", nargs="?", choices=[*_OURS, *sorted(others)], metavar="COMMAND", help="what to do, of those below"
     )
     options = parser.parse_args(given[:1])
     if options.command is None or options.help:
         parser.print_help()
         return 0
     if options.command in _OURS:
-        return _OURS[options.command](given[1:])
+        return _OURS[options.command][0](given[1:])
     command: Callable[[list[str]], int | None] = others[options.command].load()
     return command(given[1:]) or 0
 

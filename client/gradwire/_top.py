@@ -1,0 +1,226 @@
+"""`gradwire top`: who uses a server, live in the terminal. What it shows is the server's to tell: ListSessions, for the
+scope admin, and ServerInfo. Rates are of what changed between two looks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gradwire._credentials import from_environment
+from gradwire._errors import GradwireError
+from gradwire._transport import Transport
+from gradwire.v1 import service_pb2
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+ADDRESS = "127.0.0.1:50051"
+_MOST_SHOWN = 30  # characters of a name
+_FEWEST_ROWS = 5
+_AROUND = 6  # lines that are no sessions
+_NUMBERS = ("bytes", "tensors", "commands/s", "compute", "queue", "lease", "age", "worker")
+
+
+@dataclass
+class Look:
+    """The server at one moment."""
+
+    at: float
+    info: service_pb2.ServerInfoResponse
+    sessions: dict[int, service_pb2.SessionSummary]
+
+
+def look(transport: Transport) -> Look:
+    """Ask the server. Raises GradwireError."""
+    at = time.monotonic()
+    info = transport.call("ServerInfo", service_pb2.ServerInfoRequest(), service_pb2.ServerInfoResponse)
+    sessions: dict[int, service_pb2.SessionSummary] = {}
+    request = service_pb2.ListSessionsRequest()
+    while True:
+        page = transport.call("ListSessions", request, service_pb2.ListSessionsResponse)
+        sessions.update((each.number, each) for each in page.sessions)
+        if not page.next_page_token:
+            return Look(at, info, sessions)
+        request.page_token = page.next_page_token
+
+
+@dataclass
+class Row:
+    """A session's line, or the sums of a principal's."""
+
+    session: service_pb2.SessionSummary
+    rate: float = 0.0  # commands per second
+    share: float = 0.0  # seconds computed per second
+
+
+def rows(before: Look, now: Look) -> dict[str, list[Row]]:
+    """By principal, its sessions, those that compute most first; the principal that does comes first, too."""
+    seconds = max(now.at - before.at, 1e-3)
+    found: dict[str, list[Row]] = {}
+    for number, session in now.sessions.items():
+        was = before.sessions.get(number)
+        commands, computed = (0, 0) if was is None else (was.commands, was.compute_us)
+        row = Row(session)
+        if session.HasField("commands"):
+            row.rate = max(0, session.commands - commands) / seconds
+            row.share = max(0, session.compute_us - computed) / seconds / 1e6
+        found.setdefault(session.principal, []).append(row)
+    for each in found.values():
+        each.sort(key=lambda row: (-row.share, -row.session.bytes, row.session.number))
+    return dict(sorted(found.items(), key=lambda item: (-sum(row.share for row in item[1]), item[0])))
+
+
+def render(address: str, before: Look, now: Look, most: int) -> RenderableType:
+    """What is shown; of sessions so many lines at most."""
+    from rich.console import Group
+    from rich.text import Text
+
+    info = now.info
+    devices = ", ".join(device.name for device in info.devices)
+    workers = info.build.get("workers", "")
+    head = f"gradwire {info.version} at {address} · {devices}{f' · {workers} workers' if workers else ''}"
+    held = f"{info.sessions} sessions · {in_bytes(info.bytes)} held"
+    return Group(Text(head, "bold"), Text(held), _table(rows(before, now), most))
+
+
+def _table(found: dict[str, list[Row]], most: int) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("session", justify="right")
+    for name in ("principal", "client"):
+        table.add_column(name, max_width=_MOST_SHOWN, no_wrap=True)
+    for name in _NUMBERS:
+        table.add_column(name, justify="right", no_wrap=True)
+    left = most
+    for principal, sessions in found.items():
+        if len(sessions) > 1 and left > 0:
+            table.add_row(*_sums(principal, sessions), style="bold")
+            left -= 1
+        for row in sessions[: max(0, left)]:
+            table.add_row(*_cells(row))
+        left -= len(sessions)
+    if left < 0:
+        table.add_row("…", f"{-left} more")
+    return table
+
+
+def _cells(row: Row) -> list[Any]:
+    session = row.session
+    known = session.HasField("bytes")
+    return [
+        str(session.number),
+        plain(session.principal) or "-",
+        plain(session.client),
+        in_bytes(session.bytes) if known else "?",
+        str(session.tensors) if known else "?",
+        f"{row.rate:.0f}" if known else "?",
+        f"{row.share:.0%}" if known else "?",
+        str(session.pending),
+        in_time(session.lease_left_ms / 1000),
+        in_time(session.age_ms / 1000),
+        str(session.worker),
+    ]
+
+
+def _sums(principal: str, sessions: Sequence[Row]) -> list[Any]:
+    def of(name: str) -> int:
+        return sum(getattr(row.session, name) for row in sessions)
+
+    return [
+        "",
+        plain(principal) or "-",
+        f"{len(sessions)} sessions",
+        in_bytes(of("bytes")),
+        str(of("tensors")),
+        f"{sum(row.rate for row in sessions):.0f}",
+        f"{sum(row.share for row in sessions):.0%}",
+        str(of("pending")),
+        "",
+        "",
+        "",
+    ]
+
+
+def plain(text: str) -> Any:
+    """What a client called itself, as nothing but text."""
+    from rich.text import Text
+
+    return Text("".join(each if each.isprintable() else "?" for each in text)) if text else ""
+
+
+def in_bytes(size: float) -> str:
+    """A size for a person."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def in_time(seconds: float) -> str:
+    """A time for a person."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def main(arguments: Iterable[str]) -> int:
+    """Show a server's sessions until Ctrl-C; the answer is the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="gradwire top",
+        description="Show who uses a server: its sessions by principal, what they hold and compute.",
+        epilog="Needs a token or a certificate with the scope admin: GRADWIRE_TOKEN, which `gradwire token NAME "
+        "--scope admin` makes. compute is of one core: 200% keeps two workers busy.",
+    )
+    parser.add_argument("address", nargs="?", help=f"the server, host:port; else GRADWIRE_ADDRESS, else {ADDRESS}")
+    parser.add_argument("--interval", type=float, default=2.0, help="seconds between looks, by default 2")
+    parser.add_argument("--once", action="store_true", help="show one interval and end")
+    for name, what in (("ca", "authorities to believe"), ("cert", "certificate to show"), ("key", "key to --cert")):
+        parser.add_argument(f"--{name}", metavar="FILE", help=f"PEM file of the {what}; else GRADWIRE_{name.upper()}")
+    parser.add_argument("--tls", action="store_true", default=None, help="encrypt; --ca implies it")
+    options = parser.parse_args(list(arguments))
+    if not options.interval > 0:
+        parser.error(f"--interval is a positive number of seconds, not {options.interval}")
+    address = options.address or os.environ.get("GRADWIRE_ADDRESS") or ADDRESS
+    try:
+        credentials = from_environment(None, options.ca, options.cert, options.key, options.tls)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    transport = Transport(address, credentials)
+    try:
+        return _show(transport, address, options.interval, options.once)
+    except GradwireError as error:
+        parser.exit(1, f"gradwire top: {address}: {error}\n")
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        transport.close()
+
+
+def _show(transport: Transport, address: str, interval: float, once: bool) -> int:
+    try:
+        from rich.console import Console
+        from rich.live import Live
+    except ImportError:
+        raise SystemExit("gradwire top needs rich: pip install 'gradwire[cli]'") from None
+    console = Console()
+    before = look(transport)
+    if once:
+        time.sleep(interval)
+        console.print(render(address, before, look(transport), len(before.sessions) + _FEWEST_ROWS))
+        return 0
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        now = before
+        while True:
+            most = max(_FEWEST_ROWS, console.height - _AROUND)
+            live.update(render(address, before, now, most), refresh=True)
+            time.sleep(interval)
+            before, now = now, look(transport)

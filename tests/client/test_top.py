@@ -1,0 +1,139 @@
+"""gradwire top: what an administrator sees of a server's sessions, with tokens and TLS."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import gradwire
+from gradwire import _top
+from gradwire.v1 import service_pb2
+from gradwire_server import tokens as token_files
+from gradwire_server.tls import Tls
+from gradwire_server.tokens import Tokens
+from tests.certificates import Authority
+from tests.server.harness import Running, running
+
+Secrets = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory: pytest.TempPathFactory) -> Secrets:
+    path = tmp_path_factory.mktemp("tokens") / "tokens"
+    made = {}
+    for name, scopes in (("alice", frozenset[str]()), ("bob", frozenset[str]()), ("root", frozenset({"admin"}))):
+        made[name], line = token_files.make(name, scopes, None)
+        token_files.append(path, line)
+    return {**made, "path": str(path)}
+
+
+@pytest.fixture(scope="module")
+def server(secrets: Secrets) -> Iterator[Running]:
+    with running(workers=1, tokens=Tokens(Path(secrets["path"]))) as started:
+        yield started
+
+
+def top(*arguments: str, token: str = "", **environment: str) -> Any:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GRADWIRE_")}
+    return subprocess.run(
+        [sys.executable, "-m", "gradwire", "top", "--once", "--interval=0.2", *arguments],
+        env={**kept, "COLUMNS": "200", **({"GRADWIRE_TOKEN": token} if token else {}), **environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+def test_an_administrator_sees_every_session_with_what_it_holds(server: Running, secrets: Secrets) -> None:
+    with gradwire.connect(server.address, token=secrets["alice"]) as one, one:
+        held = gradwire.ones(256, 1024, requires_grad=True)
+        (held * 2).sum().backward()
+        with (
+            gradwire.connect(server.address, token=secrets["bob"]) as two,
+            gradwire.connect(server.address, token=secrets["bob"]) as three,
+        ):
+            for session in (one, two, three):
+                with session:
+                    gradwire.ones(3).tolist()
+            shown = top(server.address, token=secrets["root"])
+    assert shown.returncode == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert server.address in lines[0]
+    assert "3 sessions" in lines[1]
+    columns = lines[2].split()
+    assert columns == ["session", "principal", "client", *_top._NUMBERS]
+    (alice,) = [line for line in lines if "alice" in line]
+    assert "2.0 MiB" in alice and "gradwire-python/" in alice
+    bobs = [line for line in lines if "bob" in line]
+    assert len(bobs) == 3 and "2 sessions" in bobs[0]
+    assert secrets["root"] not in shown.stdout
+
+
+def test_others_are_told_what_it_takes(server: Running, secrets: Secrets) -> None:
+    refused = top(server.address, token=secrets["alice"])
+    assert refused.returncode == 1
+    assert "admin" in refused.stderr
+    assert secrets["alice"] not in refused.stderr
+    unknown = top(server.address)
+    assert unknown.returncode == 1
+    assert "Traceback" not in refused.stderr + unknown.stderr
+
+
+def test_it_speaks_tls(tmp_path: Path, secrets: Secrets) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("localhost")
+    with running(tokens=Tokens(Path(secrets["path"])), tls=Tls(cert, key, None)) as server:
+        shown = top(server.address.replace("127.0.0.1", "localhost"), f"--ca={authority.path}", token=secrets["root"])
+        assert shown.returncode == 0, shown.stderr
+        assert "0 sessions" in shown.stdout
+
+
+@pytest.mark.parametrize("arguments", [["--interval=0"], ["--interval=nan"], ["--ca=/nowhere"], ["--cert=/nowhere"]])
+def test_wrong_arguments_are_refused(arguments: list[str]) -> None:
+    ended = top("127.0.0.1:1", *arguments)
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+
+
+def summary(number: int, **fields: Any) -> service_pb2.SessionSummary:
+    return service_pb2.SessionSummary(number=number, **fields)
+
+
+def looks(before: list[service_pb2.SessionSummary], now: list[service_pb2.SessionSummary]) -> tuple[Any, Any]:
+    info = service_pb2.ServerInfoResponse(version="1")
+    return (
+        _top.Look(10.0, info, {each.number: each for each in before}),
+        _top.Look(12.0, info, {each.number: each for each in now}),
+    )
+
+
+def test_rates_are_what_changed_between_two_looks() -> None:
+    before, now = looks(
+        [summary(1, principal="a", bytes=1, commands=100, compute_us=1_000_000)],
+        [
+            summary(1, principal="a", bytes=1, commands=300, compute_us=2_000_000),
+            summary(2, principal="b", bytes=1, commands=50, compute_us=3_000_000),
+            summary(3, principal="b"),
+        ],
+    )
+    found = _top.rows(before, now)
+    assert list(found) == ["b", "a"]
+    assert [(row.session.number, row.rate, row.share) for row in found["b"]] == [(2, 25.0, 1.5), (3, 0.0, 0.0)]
+    assert [(row.rate, row.share) for row in found["a"]] == [(100.0, 0.5)]
+
+
+def test_what_a_client_calls_itself_is_shown_as_text_and_rows_are_capped() -> None:
+    evil = "[red]x[/red]\x1b[2J\n"
+    before, now = looks([], [summary(number, principal="p", client=evil, bytes=1) for number in range(50)])
+    console = Console(width=200, record=True, file=open(os.devnull, "w"))  # noqa: SIM115 - ends with the test
+    console.print(_top.render("here", before, now, 10))
+    shown = console.export_text()
+    assert "[red]x[/red]?[2J?" in shown
+    assert "\x1b" not in shown
+    assert "41 more" in shown
+    assert len(shown.splitlines()) == 3 + 10 + 1
