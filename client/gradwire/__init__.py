@@ -46,6 +46,7 @@ if _TYPE_CHECKING:
     from gradwire._session import Session as Session
     from gradwire._sessions import connect as connect
     from gradwire._sessions import current_session as current_session
+    from gradwire._sessions import restore as restore
     from gradwire._sessions import server_info as server_info
     from gradwire._sessions import sync as sync
     from gradwire._tensor import Tensor as Tensor
@@ -62,7 +63,8 @@ _MODULES = (
 _NAMES = {
     "_version": "__version__",
     "_bulk": "progress",
-    "_sessions": "connect current_session server_info sync",
+    "_sessions": "connect current_session restore server_info sync",
+    "_snapshots": "Snapshot delete_snapshot snapshots",
     "_session": "Session",
     "_patience": "timeout",
     "_timings": "timings",
@@ -111,7 +113,8 @@ _NAMES = {
     ),
     "_errors": (
         "GradwireConnectionError GradwireError GradwireIndexError GradwireMemoryError GradwireNotImplementedError "
-        "GradwirePermissionError GradwireRuntimeError GradwireTimeoutError GradwireTypeError GradwireValueError"
+        "GradwireOSError GradwirePermissionError GradwireRuntimeError GradwireTimeoutError GradwireTypeError "
+        "GradwireValueError"
     ),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -55,6 +55,10 @@ class GradwireConnectionError(GradwireError, ConnectionError):
     """The server is shutting down or cannot be reached."""
 
 
+class GradwireOSError(GradwireError, OSError):
+    """The server cannot write: its disk is full, or its state directory read-only."""
+
+
 class GradwirePermissionError(GradwireError, PermissionError):
     """The server does not know the caller or does not allow it this."""
 
@@ -106,6 +110,10 @@ EXCEPTIONS: dict[int, type[GradwireError]] = {
     pb.REASON_PROGRAM_LIMIT: GradwireRuntimeError,
     pb.REASON_COMPUTE_LIMIT: GradwireRuntimeError,
     pb.REASON_TRAFFIC_LIMIT: GradwireRuntimeError,
+    pb.REASON_SNAPSHOT_NOT_FOUND: GradwireRuntimeError,
+    pb.REASON_SNAPSHOT_LIMIT: GradwireRuntimeError,
+    pb.REASON_SNAPSHOT_DAMAGED: GradwireRuntimeError,
+    pb.REASON_STORAGE: GradwireOSError,
 }
 
 # For a refusal that carries no reason (a proxy's, gRPC's own): its status code decides.

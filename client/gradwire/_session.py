@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from sys import modules
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ from gradwire._place import find_place
 from gradwire._recorder import Recorder
 from gradwire._running import Runner
 from gradwire._shield import shielded
+from gradwire._snapshots import Snapshot, restore_on, restored_tensors, save_session
 from gradwire._tracing import traceparent
 from gradwire._transport import PROTOCOL, Transport, client_name
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
@@ -73,17 +74,24 @@ class Session:
     the server; a session that nothing refers to any more closes itself.
     """
 
-    def __init__(self, transport: Transport, embedded: Any = None, sync: bool = False) -> None:
+    def __init__(
+        self, transport: Transport, embedded: Any = None, sync: bool = False, restore: str | None = None
+    ) -> None:
         self._transport = transport
         self._embedded = embedded
         self.address = transport.address
         #: Whether every call waits (GRADWIRE_SYNC=1).
         self.every_call_waits = sync
-        answer = transport.call(
-            "OpenSession",
-            service_pb2.OpenSessionRequest(min_protocol=PROTOCOL, max_protocol=PROTOCOL, client=client_name()),
-            service_pb2.OpenSessionResponse,
-        )
+        restored = None
+        if restore is not None:
+            restored = restore_on(transport, restore, client_name())
+            answer = restored.session
+        else:
+            answer = transport.call(
+                "OpenSession",
+                service_pb2.OpenSessionRequest(min_protocol=PROTOCOL, max_protocol=PROTOCOL, client=client_name()),
+                service_pb2.OpenSessionResponse,
+            )
         self.session_id = answer.session_id
         self.limits = answer.limits
         self._bulk = Bulk(transport, answer)
@@ -120,6 +128,8 @@ class Session:
         self._ending = Ending(transport, self.session_id, embedded)
         self._finalizer = weakref.finalize(self, ORPHANS.put, self._ending)
         self._finalizer.atexit = False
+        #: Of a session that gradwire.restore() opened: its tensors by the names that they were saved under.
+        self.tensors: dict[str, Any] = {} if restored is None else restored_tensors(self, restored)
 
     def __repr__(self) -> str:
         state = "" if self._unusable is None else f", {self._unusable}"
@@ -530,6 +540,18 @@ class Session:
         from gradwire._sessions import leave
 
         leave(self)
+
+    def save(
+        self, name: str | None = None, tensors: Mapping[str, Any] | None = None, ttl: float | None = None
+    ) -> Snapshot:
+        """Store the session on the server as it is now: values, gradients, graph, random numbers.
+
+        With a name it is a snapshot for gradwire.restore(), of `ttl` seconds if given; one of that name is replaced.
+        `tensors` are those to find again there, by name. Without a name the server stores what it would come back to
+        itself. Raises NotImplementedError where the server has no --state-dir, or while a backward waits for a hook,
+        OSError if it cannot write, RuntimeError for more snapshots than allowed.
+        """
+        return save_session(self, name, tensors or {}, ttl)
 
     # What is asked of the server itself.
 

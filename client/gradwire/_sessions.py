@@ -63,6 +63,36 @@ def connect(
     return session
 
 
+def restore(
+    name: str,
+    address: str | None = None,
+    *,
+    token: str | None = None,
+    ca: str | os.PathLike[str] | None = None,
+    cert: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
+    tls: bool | None = None,
+) -> Session:
+    """Open a session that begins as the snapshot of that name, and make it the process's default.
+
+    Its `tensors` are those that were saved under names. The arguments are those of connect(); without an address the
+    current session's server is asked. Raises RuntimeError for a name that the caller has no snapshot of, or one that
+    is damaged, MemoryError where the server has no room for it.
+    """
+    global _default
+    address = address or os.environ.get("GRADWIRE_ADDRESS") or None
+    given = (token, ca, cert, key, tls)
+    if address is not None:
+        session = _open_session(address, from_environment(*given), restore=name)
+    elif any(each is not None for each in given):
+        raise ValueError("token, ca, cert, key and tls are for a server that is named by its address")
+    else:
+        here = current_session()
+        session = _open_session(here.address, here._transport.credentials, restore=name)
+    _default = session
+    return session
+
+
 def current_session() -> Session:
     """The session in which new tensors are made."""
     stack = _entered.get()
@@ -88,7 +118,7 @@ def server_info() -> service_pb2.ServerInfoResponse:
     return current_session().server_info()
 
 
-def _open_session(address: str | None, credentials: Credentials | None) -> Session:
+def _open_session(address: str | None, credentials: Credentials | None, restore: str | None = None) -> Session:
     ORPHANS.end()
     embedded = None
     if address is None:
@@ -99,7 +129,8 @@ def _open_session(address: str | None, credentials: Credentials | None) -> Sessi
         atexit.register(_close_all)
     transport = Transport(address, credentials)
     try:
-        session = Session(transport, embedded, sync=os.environ.get("GRADWIRE_SYNC", "") not in ("", "0"))
+        sync = os.environ.get("GRADWIRE_SYNC", "") not in ("", "0")
+        session = Session(transport, embedded, sync, restore)
     except BaseException:
         transport.close()
         if embedded is not None:

@@ -51,7 +51,7 @@ class Transport:
 
     def __init__(self, address: str, credentials: Credentials | None = None) -> None:
         self.address = address
-        credentials = credentials or Credentials()
+        self.credentials = credentials = credentials or Credentials()
         self._metadata = credentials.metadata
         self._closing = threading.Event()
         self._channel = credentials.channel(address, _OPTIONS)

@@ -25,7 +25,7 @@ class Moment:
 
     def __init__(self, generator: Generator, region: Region | None = None, keeps_random: bool = True) -> None:
         """Begin a part, or with `region` begin to compute that one again, with the random numbers of the first time."""
-        self.first = next(graph.SEQUENCE)
+        self.first = graph.next_seq()
         self.generator = generator
         self.outer = generator.get_state() if keeps_random else None
         self.random: bytes | None = self.outer if region is None else region.random

@@ -25,6 +25,17 @@ _new = object.__new__
 LAST = 1 << 62  # the sequence number of leaves: their gradients are delivered as soon as they are complete
 
 
+def next_seq() -> int:
+    """A number that no node has, between those made before and those after."""
+    return next(SEQUENCE)
+
+
+def go_on_from(seq: int) -> None:
+    """Let the next node have this number: those of a graph that is made again are those it had."""
+    global SEQUENCE
+    SEQUENCE = itertools.count(seq)
+
+
 class Meta:
     """Shape, dtype and device of a tensor, without its data."""
 

@@ -43,6 +43,8 @@ from gradwire_engine.schema import REQUIRED, TENSOR_KINDS, Kind, Param, read_sig
 from gradwire_engine.tensor import Origin, Step, Tensor, ViewOf, edge_of, new_tensor, note_flags, refresh
 
 REGISTRY: dict[str, Op | Composite] = {}
+#: Every op that a node may be of, also those that are not called by name.
+OPS: dict[str, Op] = {}
 
 
 class Signature:
@@ -125,6 +127,9 @@ class Op(Signature):
         complex_grad: whether PyTorch differentiates it where the result is complex.
         """
         super().__init__(function, name, skip=1)
+        if self.name in OPS:
+            raise ValueError(f"op {self.name} is declared twice")
+        OPS[self.name] = self
         self.promotes = promote
         self.view = view
         self.data_dependent = data_dependent

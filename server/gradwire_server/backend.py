@@ -7,7 +7,6 @@ what both are to the front is `Worker`.
 
 import asyncio
 import time
-import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -15,7 +14,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from gradwire.v1 import service_pb2
+from gradwire.v1 import service_pb2, snapshots_pb2
 from gradwire_engine import REGISTRY
 from gradwire_engine.device import cupy
 from gradwire_server.arguments import schemas
@@ -23,13 +22,16 @@ from gradwire_server.compute import ComputeThread
 from gradwire_server.directory import PROTOCOL, Directory
 from gradwire_server.directory import Entry as EntryOf
 from gradwire_server.errors import Refusal
-from gradwire_server.host import NUMBER, OPENED, UPLOAD_BEGUN, Arrival, Host
+from gradwire_server.host import KEEP, NUMBER, OPENED, UPLOAD_BEGUN, Arrival, Host
+from gradwire_server.keeper import Keeper
+from gradwire_server.keeping import Keeping
 from gradwire_server.ledger import Ledger
 from gradwire_server.limits import Limits, cap_process
 from gradwire_server.principals import CALLER
 from gradwire_server.rings import Ring, machine
-from gradwire_server.session import EPOCH, Pending
+from gradwire_server.session import Pending
 from gradwire_server.shares import Places
+from gradwire_server.shelf import Shelf
 from gradwire_server.wire import peek_run
 
 _SWEEP_SECONDS = 1.0
@@ -83,6 +85,9 @@ class SessionBackend(Protocol):
     async def end_upload(self, arrival: Any) -> int:
         """No more bytes come by this call; how many the upload has by now."""
 
+    async def keep_upload(self, arrival: Any) -> None:
+        """All bytes of an upload are here: where what is acknowledged is stored, they are too."""
+
     def leave_upload(self, arrival: Any) -> None:
         """The upload's call is over, however it went."""
 
@@ -115,6 +120,20 @@ class SessionBackend(Protocol):
 
     async def end_session(self, number: int) -> int:
         """End anybody's session; bytes freed."""
+
+    async def save_session(self, request: snapshots_pb2.SaveSessionRequest, raw: bytes) -> bytes:
+        """Store a session, under a name or for itself; a serialized SaveSessionResponse."""
+
+    async def restore_session(
+        self, request: snapshots_pb2.RestoreSessionRequest, raw: bytes
+    ) -> service_pb2.RestoreSessionResponse:
+        """Open a session that begins as a named snapshot."""
+
+    async def list_snapshots(self) -> snapshots_pb2.ListSnapshotsResponse:
+        """The caller's named snapshots."""
+
+    async def delete_snapshot(self, name: str) -> int:
+        """Delete a named snapshot of the caller's; bytes freed."""
 
 
 class Load:
@@ -177,9 +196,11 @@ class Worker(ABC):
         self.active = 0  # sessions that were called lately, as of the last sweep, and those opened since
         self.load: Load
         self.directory: Directory[Worker]
+        self.backend: Backend
         self._ticket = 0
         self._waiting: dict[int, tuple[asyncio.Future[bytes], Entry]] = {}
         self._told: dict[int, asyncio.Future[None]] = {}
+        self._orders: dict[int, asyncio.Future[bytes]] = {}
 
     def call(self, entry: Entry, method: str, raw: bytes, deadline: float | None = None) -> "asyncio.Future[bytes]":
         """Apply a call after all that were handed over before it; the answer. Until then the session cannot expire."""
@@ -199,10 +220,26 @@ class Worker(ABC):
         self._send(method, number, raw, ticket, None)
         return future
 
+    def ask(self, method: str, number: int, raw: bytes) -> "asyncio.Future[bytes]":
+        """As `call`, for what is the server's own business: it renews no lease and is no work of the session's."""
+        self._ticket = ticket = self._ticket + 1
+        self._orders[ticket] = future = asyncio.get_running_loop().create_future()
+        self._send(method, number, raw, ticket, None)
+        return future
+
+    def lost(self, failure: Refusal) -> None:
+        """Nothing answers any more."""
+        for ticket in (*self._waiting, *self._told, *self._orders):
+            self.answered(ticket, b"", failure)
+
     def answered(self, ticket: int, result: bytes, failure: Exception | None) -> None:
         """The answer to a call has come."""
         waiting = self._waiting.pop(ticket, None)
         if waiting is None:
+            order = self._orders.pop(ticket, None)
+            if order is not None:
+                _settle(order, result, failure)
+                return
             told = self._told.pop(ticket, None)
             if told is not None and not told.done():
                 told.set_result(None)
@@ -211,12 +248,7 @@ class Worker(ABC):
         if not self._waiting:
             self.load.ended()
         self.directory.finish(entry, ticket)
-        if future.done():  # its waiter has gone
-            return
-        if failure is None:
-            future.set_result(result)
-        else:
-            future.set_exception(failure)
+        _settle(future, result, failure)
 
     @property
     def last_ticket(self) -> int:
@@ -233,6 +265,10 @@ class Worker(ABC):
 
     @abstractmethod
     def _send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None: ...
+
+    @abstractmethod
+    def keep(self, lock: int, logs: bool) -> None:
+        """Before `start`: store sessions; `lock` is to be held by whoever does."""
 
     @abstractmethod
     def cancel(self, entry: Entry) -> None:
@@ -295,6 +331,7 @@ class ThreadWorker(Worker):
     def __init__(self, limits: Limits, ledger: Ledger, owns_process: bool = False, counts: bool = False) -> None:
         super().__init__(0)
         self.host = Host(limits, ledger, counts=counts)
+        self.stores = self.logs = False
         self.owns_process = owns_process
         self._compute: ComputeThread
         self._loop: asyncio.AbstractEventLoop
@@ -304,6 +341,8 @@ class ThreadWorker(Worker):
         self._loop = asyncio.get_running_loop()
         if self.owns_process and cupy() is None:
             cap_process(self.host.limits.max_bytes)
+        if self.stores:
+            self.host.keeper = Keeper(self.logs)
         self._compute = ComputeThread(self.host, self._answer, collects=self.owns_process)
         self.alive = True
         return self.host.describe()
@@ -312,6 +351,12 @@ class ThreadWorker(Worker):
         """End the thread, if it does within the grace."""
         self.alive = False
         await self._loop.run_in_executor(None, self._compute.stop, grace)
+        if self.host.keeper is not None:
+            await self._loop.run_in_executor(None, self.host.keeper.stop, grace)
+
+    def keep(self, lock: int, logs: bool) -> None:
+        """Store sessions."""
+        self.stores, self.logs = True, logs
 
     def _send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:
         self._compute.submit(method, number, raw, ticket, deadline)
@@ -395,27 +440,41 @@ class Backend:
         self.ledger = ledger
         self.places = Places(limits, ledger)
         self.load = Load(ledger)
+        self.keeping: Keeping | None = None
         self.directory: Directory[Worker] = Directory(limits, clock)
         self._about: service_pb2.ServerInfoResponse
         self._sweeper: asyncio.Task[None]
         self._ops = b""
         for worker in workers:
-            worker.load, worker.directory = self.load, self.directory
+            worker.load, worker.directory, worker.backend = self.load, self.directory, self
+
+    async def keep_in(self, shelf: Shelf, logs: bool, every: float) -> None:
+        """Before `start`: let sessions be stored in a directory. Raises OSError if it is not to be had."""
+        await asyncio.get_running_loop().run_in_executor(None, shelf.open)
+        self.keeping = Keeping(self, shelf, logs, every)
+        for worker in self.workers:
+            worker.keep(shelf.lock, logs)
 
     async def start(self) -> None:
         """Start the workers and the sweep of leases."""
         self._about = (await asyncio.gather(*(worker.start() for worker in self.workers)))[0]
         self._sweeper = asyncio.create_task(self._sweep())
+        if self.keeping is not None:
+            await self.keeping.start()
 
     async def stop(self, grace: float) -> None:
-        """Cancel what still runs, free all sessions and end the workers, if they do within the grace."""
+        """Cancel what still runs, store what is to be kept, free all sessions and end the workers within the grace."""
         self._sweeper.cancel()
         with suppress(asyncio.CancelledError):
             await self._sweeper
+        if self.keeping is not None:
+            await self.keeping.stop(grace)
         for entry in self.directory.empty():
             if entry.worker.alive:
-                self._drop(entry)
+                self.drop(entry, KEEP if self.keeping is not None else b"")
         await asyncio.gather(*(worker.stop(grace) for worker in self.workers))
+        if self.keeping is not None:
+            self.keeping.shelf.close()
 
     async def open_session(self, request: service_pb2.OpenSessionRequest) -> service_pb2.OpenSessionResponse:
         """Open a session or attach a writer. Raises Refusal: PROTOCOL_VERSION, SESSION_LIMIT, SESSION_NOT_FOUND."""
@@ -428,19 +487,40 @@ class Backend:
                 max_protocol=PROTOCOL,
             )
         if request.session_id:
+            found = self.directory.find(request.session_id)
+            if found.restoring is not None:
+                await asyncio.wait((found.restoring,))
             entry = self.directory.attach(request.session_id)
-            entry.worker.tell("Attach", entry.number, NUMBER.pack(entry.writers))
+            if self.keeping is None:
+                entry.worker.tell("Attach", entry.number, NUMBER.pack(entry.writers))
+            else:
+                await self.keeping.attached(entry)
         else:
             place = self.places.of(CALLER.get().name, self.directory.has_sessions)
-            entry = self.directory.open(request, self._place)
+            entry = self.directory.open(request, self.place_session)
             entry.worker.sessions += 1
             entry.worker.active += 1
-            owner = zlib.crc32(entry.owner.encode()) + 1 if entry.owner else 0
-            entry.worker.tell("Open", entry.number, OPENED.pack(place, owner))
+            if self.keeping is None:
+                entry.worker.tell("Open", entry.number, OPENED.pack(place, entry.owner_number))
+            else:
+                await self._open_kept(self.keeping, entry, place)
+        return self.opened(entry)
+
+    async def _open_kept(self, keeping: Keeping, entry: Entry, place: int) -> None:
+        try:
+            await keeping.opened(entry, place)
+        except BaseException:
+            if self.directory.entries.get(entry.id) is entry:
+                self.directory.remove(entry)
+                self.drop(entry)
+            raise
+
+    def opened(self, entry: Entry) -> service_pb2.OpenSessionResponse:
+        """What a client is told of its session, as its last writer."""
         return service_pb2.OpenSessionResponse(
             session_id=entry.id,
             writer=entry.writers,
-            epoch=EPOCH,
+            epoch=entry.epoch,
             lease_ms=int(entry.lease * 1000),
             expires_unix_ms=_unix_ms(entry.lease),
             protocol=PROTOCOL,
@@ -448,7 +528,7 @@ class Backend:
             machine=machine() if self.limits.max_shared_bytes else "",
         )
 
-    def _place(self) -> Worker:
+    def place_session(self) -> Worker:
         """Where a new session goes: the worker with the fewest sessions at work, sessions, bytes."""
         alive = [worker for worker in self.workers if worker.alive]
         if not alive:
@@ -458,13 +538,15 @@ class Backend:
     async def close_session(self, session_id: str) -> int:
         """End a session; bytes freed. What it computes is cancelled."""
         entry = self.directory.close(session_id)
-        return 0 if entry is None else await self._drop(entry)
+        if entry is None and self.keeping is not None:
+            await self.keeping.close(session_id)
+        return 0 if entry is None else await self.drop(entry)
 
     async def keep_alive(self, session_id: str) -> service_pb2.KeepAliveResponse:
         """Renew a lease."""
         entry = self.directory.find(session_id)
         return service_pb2.KeepAliveResponse(
-            lease_ms=int(entry.lease * 1000), epoch=EPOCH, expires_unix_ms=_unix_ms(entry.lease)
+            lease_ms=int(entry.lease * 1000), epoch=entry.epoch, expires_unix_ms=_unix_ms(entry.lease)
         )
 
     async def cancel(self, request: service_pb2.CancelRequest) -> service_pb2.CancelResponse:
@@ -519,7 +601,14 @@ class Backend:
 
     async def end_upload(self, arrival: Sending) -> int:
         """How many bytes the upload has."""
-        return await arrival.entry.worker.end_upload(arrival)
+        received = await arrival.entry.worker.end_upload(arrival)
+        await self.keep_upload(arrival)
+        return received
+
+    async def keep_upload(self, arrival: Sending) -> None:
+        """Have the bytes of an upload that is whole stored, where all that is acknowledged is."""
+        if self.keeping is not None and self.keeping.logs:
+            await arrival.entry.worker.call(arrival.entry, "KeepUpload", arrival.transfer_id.encode())
 
     def leave_upload(self, arrival: Sending) -> None:
         """The upload's call is over."""
@@ -620,17 +709,54 @@ class Backend:
 
     async def end_session(self, number: int) -> int:
         """End anybody's session; bytes freed. What it computes is cancelled. Raises Refusal: SESSION_NOT_FOUND."""
-        return await self._drop(self.directory.end(number))
+        return await self.drop(self.directory.end(number))
 
     def sweep(self) -> "list[asyncio.Future[int]]":
         """Free the sessions whose lease ran out; one result per session: the bytes freed."""
-        return [self._drop(entry) for entry in self.directory.sweep()]
+        if self.keeping is not None:
+            self.keeping.expired(self.directory.overdue())
+            return []
+        return [self.drop(entry) for entry in self.directory.sweep()]
 
-    def _drop(self, entry: Entry) -> "asyncio.Future[int]":
+    def drop(self, entry: Entry, how: bytes = b"") -> "asyncio.Future[int]":
         """Free what a session that was taken out holds; how many bytes that was."""
         entry.worker.sessions -= 1
         entry.worker.close(entry)
-        return asyncio.ensure_future(_freed(entry.worker.call(entry, "Drop", b"")))
+        return asyncio.ensure_future(_freed(entry.worker.call(entry, "Drop", how)))
+
+    def lost(self, worker: Worker, why: str) -> tuple[int, Refusal]:
+        """A worker has ended: how many sessions it took with it, and what to say to those who wait for it."""
+        lost = self.directory.lost(worker, why)
+        if self.keeping is not None:
+            gone = self.keeping.lost(lost, why)
+            if len(gone) < len(lost):
+                return len(gone), Refusal("UNAVAILABLE", f"{why}; its stored sessions come back, try again")
+        return len(lost), Refusal("SESSION_NOT_FOUND", f"the session is gone: {why}")
+
+    def stores(self) -> "Keeping":
+        """Where sessions are stored. Raises Refusal: NOT_SUPPORTED."""
+        if self.keeping is None:
+            raise Refusal("NOT_SUPPORTED", "the server keeps no sessions: it has no --state-dir")
+        return self.keeping
+
+    async def save_session(self, request: snapshots_pb2.SaveSessionRequest, raw: bytes) -> bytes:
+        """Store a session, under a name or for itself."""
+        entry = self.directory.find(request.session_id)
+        return await self.stores().save(entry, request, raw)
+
+    async def restore_session(
+        self, request: snapshots_pb2.RestoreSessionRequest, raw: bytes
+    ) -> service_pb2.RestoreSessionResponse:
+        """Open a session that begins as a named snapshot."""
+        return await self.stores().restore(request, raw)
+
+    async def list_snapshots(self) -> snapshots_pb2.ListSnapshotsResponse:
+        """The caller's named snapshots."""
+        return await self.stores().listed()
+
+    async def delete_snapshot(self, name: str) -> int:
+        """Delete a named snapshot of the caller's; bytes freed."""
+        return await self.stores().delete(name)
 
     def tidy(self) -> "list[asyncio.Future[None]]":
         """Have all workers count anew what they hold, and drop what was abandoned."""
@@ -658,6 +784,15 @@ def _held(told: list[Any] | None) -> dict[str, int]:
 def _unix_ms(seconds: float) -> int:
     """So many seconds from now, as others' clocks have it."""
     return int((time.time() + seconds) * 1000)
+
+
+def _settle(future: "asyncio.Future[bytes]", result: bytes, failure: Exception | None) -> None:
+    if future.done():  # its waiter has gone
+        return
+    if failure is None:
+        future.set_result(result)
+    else:
+        future.set_exception(failure)
 
 
 async def _freed(answer: "asyncio.Future[bytes]") -> int:

@@ -93,6 +93,13 @@ def run_batch(call: Pending) -> Generator[None, None, bytes]:
     limit = session.limits.max_batch_commands
     if count > limit:
         raise Refusal("MESSAGE_TOO_LARGE", f"a batch has at most {limit} commands, not {count}", limit=limit)
+    if request.acknowledged_seq > writer.applied:
+        raise Refusal(
+            "EPOCH_MISMATCH",
+            f"the session was rolled back to command {writer.applied} when it was restored, and the client has answers "
+            f"through {request.acknowledged_seq}",
+            applied_seq=writer.applied,
+        )
     first = request.first_seq
     _check_order(writer, first, count)
     acknowledged = min(request.acknowledged_seq, writer.applied)
@@ -104,6 +111,7 @@ def run_batch(call: Pending) -> Generator[None, None, bytes]:
     if repeated < count:
         yield from _run_commands(session, writer, call, commands, repeated, response)
         response.applied_seq = writer.applied
+        response.durable_seq = writer.durable if session.notes is None else writer.applied
         if writer.dropped.gone:
             response.dropped_hooks.extend(writer.dropped.tell(writer.applied))
         serializing = time.monotonic()
@@ -113,6 +121,7 @@ def run_batch(call: Pending) -> Generator[None, None, bytes]:
             return with_timings(call, fresh, serializing) if request.timings else fresh
         response = service_pb2.RunResponse.FromString(fresh)
     response.applied_seq = writer.applied
+    response.durable_seq = writer.durable if session.notes is None else writer.applied
     if earlier:
         later = list(response.results)
         del response.results[:]
@@ -154,6 +163,8 @@ def _run_commands(
     session.brake.begin(call.ticket, writer=writer.number)
     steps = _steps(session, writer, commands, repeated, response.results)
     while True:
+        if session.notes is not None:
+            session.notes.resumed(writer.applied)
         with _surroundings(session):
             over = next(steps, True)
         if over:
@@ -227,6 +238,8 @@ def _run_command(session: Session, writer: Writer, command: service_pb2.Command,
         refusal = settle(session, method_of(which or "command"), error, execute)
         if refusal is not None:
             refusal.fill((result or results.add(seq=seq)).error)
+            if session.notes is not None:
+                session.notes.refused(session, seq, refusal)
             if which is not None:
                 session.poison_ids(new_ids(which, getattr(command, which)), refusal, seq, writer.number)
     writer.applied = seq

@@ -27,11 +27,12 @@ Words: TypeAlias = list[int]
 class Prepared:
     """An op with places to fill: tensors and doubles by where they go and which word of the call they are."""
 
-    __slots__ = ("call", "context", "indices", "lists", "numbers", "outputs", "tensors", "values", "width")
+    __slots__ = ("call", "context", "indices", "lists", "numbers", "outputs", "raw", "tensors", "values", "width")
 
     def __init__(self, request: commands_pb2.OpRequest, session: Session) -> None:
         """Raises Refusal: OP_UNKNOWN, ARGUMENT_TYPE, MALFORMED, ARGUMENT_VALUE; EngineError: OP_UNKNOWN."""
         self.call = call = call_of(request.op)
+        self.raw = request.SerializeToString()
         self.context = session.context(request.grad_mode, request.default_dtype)
         self.values: list[Any] = list(call.defaults)
         self.tensors: list[tuple[int, int]] = []
@@ -158,6 +159,8 @@ def run_calls(
                 refused.fill(results.add(seq=seq).error)
                 if session.meter is not None:
                     session.meter.refused(prepared.call.name, refused)
+                if session.notes is not None:
+                    session.notes.refused(session, seq, refused)
                 session.poison_ids(prepared.new_ids(ids, at), refused, seq, writer.number)
         writer.applied = seq
 

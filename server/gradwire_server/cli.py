@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gradwire_server.backend import Backend
     from gradwire_server.metrics import Metrics
     from gradwire_server.server import Server
+    from gradwire_server.shelf import Shelf
     from gradwire_server.tls import Tls
     from gradwire_server.traces import Traces
 
@@ -140,6 +141,19 @@ def _tls(settings: Settings) -> "Tls | None":
     return Tls(Path(settings.tls_cert), Path(settings.tls_key), authorities)
 
 
+def _shelf(settings: Settings) -> "Shelf":
+    from gradwire_server.shelf import Shelf
+
+    return Shelf(
+        Path(settings.state_dir),
+        settings.state_grace,
+        settings.max_principal_snapshots,
+        settings.max_principal_snapshot_bytes,
+        settings.max_snapshot_seconds,
+        settings.snapshot_dir,
+    )
+
+
 def _backend(settings: Settings) -> "Backend":
     from gradwire_server.backend import InProcessBackend
     from gradwire_server.workers import WorkersBackend, worker_count
@@ -203,6 +217,8 @@ async def _serve(settings: Settings) -> None:
     elif tls is not None:  # whose files are looked at anyway: who asks for it must not end the server
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     backend, traces = _backend(settings), _traces(settings)
+    if settings.state_dir:
+        await backend.keep_in(_shelf(settings), settings.durability == "log", settings.snapshot_every)
     server = Server(backend, tokens, tls, traces)
     address = await server.start(address_of(settings.host, settings.port))
     metrics = _metrics(server, backend, settings) if settings.metrics else None

@@ -4,10 +4,12 @@ It knows no tensor. Whose a session is, is looked at here and nowhere else. A le
 session looked up here, on the event loop and past whatever is computing. `clock` counts seconds.
 """
 
+import asyncio
 import itertools
 import logging
 import secrets
 import time
+import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeAlias, TypeVar
@@ -16,6 +18,7 @@ from gradwire.v1 import service_pb2
 from gradwire_server.errors import Refusal
 from gradwire_server.limits import Limits
 from gradwire_server.principals import CALLER
+from gradwire_server.session import EPOCH
 
 PROTOCOL = 1
 ACTIVE_SECONDS = 5.0  # a session that was called within so many seconds counts as load
@@ -42,8 +45,8 @@ class Entry(Generic[W]):
     counts their bytes."""
 
     __slots__ = (
-        "client", "expires", "id", "inflight", "lease", "number", "opened", "owner", "pending", "traffic", "worker",
-        "writers",
+        "client", "epoch", "expires", "id", "inflight", "lease", "number", "opened", "owner", "pending", "restoring",
+        "saving", "stored", "traffic", "worker", "writers",
     )  # fmt: skip
 
     def __init__(self, session_id: str, number: int, worker: W, lease: float, now: float, client: str = "") -> None:
@@ -56,9 +59,18 @@ class Entry(Generic[W]):
         self.lease = lease
         self.expires = now + lease
         self.writers = 1
+        self.epoch = EPOCH
+        self.stored = False  # whether there is something of it on disk
+        self.saving = False  # whether it is stored because its lease ran out
+        self.restoring: asyncio.Future[bytes] | None = None
         self.pending: dict[int, tuple[str, bytes]] = {}
         self.inflight = 0
         self.traffic = Traffic()
+
+    @property
+    def owner_number(self) -> int:
+        """Stands for its principal; 0 for none."""
+        return zlib.crc32(self.owner.encode()) + 1 if self.owner else 0
 
     @property
     def shown(self) -> str:
@@ -74,6 +86,8 @@ class Directory(Generic[W]):
         self.clock = clock
         self.entries: dict[str, Entry[W]] = {}
         self.tombstones: OrderedDict[str, tuple[str, Refused]] = OrderedDict()  # whose it was, and what to say
+        #: Takes a session of the caller's up again that is stored, if there is such.
+        self.revive: Callable[[str], Entry[W] | None] | None = None
         self._owners: Counter[str] = Counter()  # sessions by principal
         self._traffic: dict[str, Traffic] = {}  # by principal
         self.answered: Callable[[], None] = _nothing  # is called when a request is
@@ -82,6 +96,29 @@ class Directory(Generic[W]):
 
     def open(self, request: service_pb2.OpenSessionRequest, place: Callable[[], W]) -> Entry[W]:
         """A new session, where `place` says. Raises Refusal: SESSION_LIMIT."""
+        limits = self.limits
+        self._check_room()
+        lease = min(request.lease_ms / 1000 or limits.lease_seconds, limits.max_lease_seconds)
+        client = request.client[:_CLIENT_SHOWN]
+        entry = self._enter(secrets.token_urlsafe(32), place(), lease, client)
+        log.info("session opened", extra={"session": entry.shown, "principal": entry.owner, "client": client})
+        return entry
+
+    def adopt(self, session_id: str, place: Callable[[], W], lease: float, client: str) -> Entry[W]:
+        """A session of the caller's that was stored. Raises Refusal: SESSION_LIMIT."""
+        self._check_room()
+        return self._enter(session_id, place(), lease, client)
+
+    def _enter(self, session_id: str, worker: W, lease: float, client: str) -> Entry[W]:
+        self.opened += 1
+        entry = Entry(session_id, next(self._numbers), worker, lease, self.clock(), client)
+        self.entries[entry.id] = entry
+        self._owners[entry.owner] += 1
+        if entry.owner:
+            entry.traffic = self._traffic.setdefault(entry.owner, entry.traffic)
+        return entry
+
+    def _check_room(self) -> None:
         limits = self.limits
         if len(self.entries) >= limits.max_sessions:
             raise Refusal(
@@ -97,16 +134,6 @@ class Directory(Generic[W]):
                 limit=most,
                 principal=owner,
             )
-        lease = min(request.lease_ms / 1000 or limits.lease_seconds, limits.max_lease_seconds)
-        client = request.client[:_CLIENT_SHOWN]
-        entry = Entry(secrets.token_urlsafe(32), next(self._numbers), place(), lease, self.clock(), client)
-        self.entries[entry.id] = entry
-        self._owners[owner] += 1
-        self.opened += 1
-        if owner:
-            entry.traffic = self._traffic.setdefault(owner, entry.traffic)
-        log.info("session opened", extra={"session": entry.shown, "principal": entry.owner, "client": client})
-        return entry
 
     def attach(self, session_id: str) -> Entry[W]:
         """A session that has got another writer, its last. Raises Refusal: SESSION_LIMIT, and as `find` does."""
@@ -122,8 +149,10 @@ class Directory(Generic[W]):
         Raises Refusal: SESSION_NOT_FOUND, SESSION_EXPIRED, UNAUTHENTICATED if the caller's token ended meanwhile.
         """
         entry = self._own(session_id)
+        if entry is None and self.revive is not None:
+            entry = self.revive(session_id)
         now = self.clock()
-        if entry is None or (now >= entry.expires and not entry.pending):
+        if entry is None or (now >= entry.expires and not entry.pending and not entry.saving):
             raise self._gone(session_id) if entry is None else Refusal("SESSION_EXPIRED", _EXPIRED)
         entry.expires = now + entry.lease
         return entry
@@ -186,10 +215,10 @@ class Directory(Generic[W]):
         """Take a session of the caller's out; None if there is none, or none any more."""
         entry = self._own(session_id)
         if entry is not None:
-            self._remove(entry)
+            self.remove(entry)
         return entry
 
-    def _remove(self, entry: Entry[W]) -> None:
+    def remove(self, entry: Entry[W]) -> None:
         del self.entries[entry.id]
         self._owners[entry.owner] -= 1
         if not self._owners[entry.owner]:
@@ -205,7 +234,7 @@ class Directory(Generic[W]):
         entry = next((each for each in self.entries.values() if each.number == number), None)
         if entry is None:
             raise Refusal("SESSION_NOT_FOUND", f"there is no session of number {number}")
-        self._bury(entry, "SESSION_NOT_FOUND", "the session was ended by an administrator")
+        self.bury(entry, "SESSION_NOT_FOUND", "the session was ended by an administrator")
         log.info("session ended", extra={"session": entry.shown, "principal": entry.owner, "by": CALLER.get().name})
         return entry
 
@@ -224,25 +253,34 @@ class Directory(Generic[W]):
         )
         return list(itertools.islice(found, most))
 
+    def overdue(self) -> list[Entry[W]]:
+        """The sessions whose lease ran out."""
+        now = self.clock()
+        return [each for each in self.entries.values() if now >= each.expires and not each.pending]
+
+    def bury_expired(self, entry: Entry[W]) -> None:
+        """Take a session out whose lease ran out."""
+        self.expired += 1
+        self.bury(entry, "SESSION_EXPIRED", _EXPIRED)
+        log.info("session expired", extra={"session": entry.shown, "principal": entry.owner})
+
     def sweep(self) -> list[Entry[W]]:
         """Take the sessions out whose lease ran out."""
-        now = self.clock()
-        expired = [each for each in self.entries.values() if now >= each.expires and not each.pending]
+        expired = self.overdue()
         for entry in expired:
-            self._bury(entry, "SESSION_EXPIRED", _EXPIRED)
-            self.expired += 1
-            log.info("session expired", extra={"session": entry.shown, "principal": entry.owner})
+            self.bury_expired(entry)
         return expired
 
     def lost(self, worker: W, why: str) -> list[Entry[W]]:
         """Take the sessions out that a worker took with it."""
         lost = [each for each in self.entries.values() if each.worker is worker]
         for entry in lost:
-            self._bury(entry, "SESSION_NOT_FOUND", f"the session is gone: {why}")
+            self.bury(entry, "SESSION_NOT_FOUND", f"the session is gone: {why}")
         return lost
 
-    def _bury(self, entry: Entry[W], reason: str, message: str) -> None:
-        self._remove(entry)
+    def bury(self, entry: Entry[W], reason: str, message: str) -> None:
+        """Take a session out, and remember what to say of it."""
+        self.remove(entry)
         self.tombstones[entry.id] = (entry.owner, (reason, message))
         while len(self.tombstones) > self.limits.tombstones:
             self.tombstones.popitem(last=False)

@@ -82,6 +82,10 @@ CODES: dict[str, grpc.StatusCode] = {
     "PROGRAM_LIMIT": _Code.RESOURCE_EXHAUSTED,
     "COMPUTE_LIMIT": _Code.RESOURCE_EXHAUSTED,
     "TRAFFIC_LIMIT": _Code.RESOURCE_EXHAUSTED,
+    "SNAPSHOT_NOT_FOUND": _Code.NOT_FOUND,
+    "SNAPSHOT_LIMIT": _Code.RESOURCE_EXHAUSTED,
+    "SNAPSHOT_DAMAGED": _Code.DATA_LOSS,
+    "STORAGE": _Code.RESOURCE_EXHAUSTED,
 }
 _NUMBERS = {reason: errors_pb2.Reason.Value(PREFIX + reason) for reason in CODES}
 # How long a client should wait before it tries again, in seconds.

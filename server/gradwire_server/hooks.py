@@ -54,7 +54,7 @@ class HookTable:
         #: By number: where checkpoints began whose end has not come, and those whose parts may be asked for again.
         self.moments: dict[int, Moment] = {}
         self.regions: weakref.WeakValueDictionary[int, Region] = weakref.WeakValueDictionary()
-        self._numbers = itertools.count(1)
+        self.numbers = itertools.count(1)
 
     def suspend(self, waiting: Suspended) -> int:
         """Keep a backward; the number to go on with it by. Raises Refusal: TENSOR_LIMIT."""
@@ -64,7 +64,7 @@ class HookTable:
                 f"at most {MAX_SUSPENDED} backwards of a session wait for their hooks",
                 limit=MAX_SUSPENDED,
             )
-        number = next(self._numbers)
+        number = next(self.numbers)
         self.suspended[number] = waiting
         return number
 

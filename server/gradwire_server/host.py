@@ -24,6 +24,7 @@ from gradwire_server.batch import OutOfOrder, run_batch, run_unary
 from gradwire_server.build import build_info, device_info
 from gradwire_server.commands import MESSAGES
 from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.keeper import Keeper, Order
 from gradwire_server.ledger import Ledger
 from gradwire_server.limits import Limits
 from gradwire_server.meter import Meter
@@ -35,9 +36,12 @@ from gradwire_server.transfers import Download
 from gradwire_server.wire import bytes_field
 
 # What `execute` takes: the RPCs that carry commands, and what becomes of a session between its first and last.
-METHODS = (*MESSAGES, "Run", "Open", "Attach", "Drop", "BeginUpload", "FinishDownload", "Tidy")
+METHODS = (
+    *MESSAGES, "Run", "Open", "Attach", "Drop", "BeginUpload", "KeepUpload", "FinishDownload", "Tidy", "Save", "Restore"
+)  # fmt: skip
 NUMBER = struct.Struct("<Q")
 OPENED = struct.Struct("<QQ")  # its principal's place in the ledger, and a number that stands for its principal
+KEEP = b"keep"  # what is dropped is stored, and stays so
 UPLOAD_BEGUN = struct.Struct("<QQ")  # received, taker; the transfer's id follows
 _DATA_FIELD = service_pb2.DownloadResponse.DATA_FIELD_NUMBER
 
@@ -45,11 +49,14 @@ _DATA_FIELD = service_pb2.DownloadResponse.DATA_FIELD_NUMBER
 class Host:
     """Sessions by number. `ledger` is where it says what they hold, as the worker of that number."""
 
-    def __init__(self, limits: Limits, ledger: Ledger, worker: int = 0, counts: bool = False) -> None:
+    def __init__(
+        self, limits: Limits, ledger: Ledger, worker: int = 0, counts: bool = False, keeper: Keeper | None = None
+    ) -> None:
         """With `counts` there is a meter."""
         self.limits = limits
         self.ledger = ledger
         self.worker = worker
+        self.keeper = keeper
         self.shares = Shares(limits, ledger, worker)
         self.sessions: dict[int, Session] = {}
         self.rings = Rings(limits.max_shared_bytes)
@@ -64,8 +71,11 @@ class Host:
             "Attach": self._attach,
             "Drop": self._drop,
             "BeginUpload": self._begin_upload,
+            "KeepUpload": self._keep_upload,
             "FinishDownload": self._finish_download,
             "Tidy": self._tidy,
+            "Save": self._save,
+            "Restore": self._restore,
         }
 
     @property
@@ -192,7 +202,7 @@ class Host:
         self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None, sent: float = 0.0
     ) -> Pending:
         """A call that has come, for the session of that number; 0 for none. `sent` is by time.monotonic()."""
-        if method == "Open":
+        if method in ("Open", "Restore"):
             with self._lock:
                 self._newest = number
                 session = Session(number, self.limits, self._brakes.setdefault(number, Brake()))
@@ -207,21 +217,24 @@ class Host:
         try:
             life = self._life.get(call.method)
             if life is not None:
-                return life(session, call.raw)
+                answer = life(session, call.raw)
+                if self.keeper is not None:
+                    answer = yield from self._keep(self.keeper, call, answer)
+                return answer
             self._check(session)
             if call.method != "Run":
-                return run_unary(call)
+                return self._logged(call, run_unary(call))
             steps = run_batch(call)
             while True:
                 try:
                     next(steps)
                 except StopIteration as done:
-                    return done.value  # type: ignore[no-any-return]
+                    return self._logged(call, done.value)
                 self._hold(session.account.bytes - held)
                 self.shares.tell(session)
                 held = session.account.bytes
                 yield
-                self._limit(session)
+                self.limit(session)
         except (Refusal, OutOfOrder):
             raise
         except Exception as error:  # noqa: BLE001 - a refusal too; the unforeseen is logged
@@ -238,13 +251,38 @@ class Host:
         self._hold(session.account.bytes - held)
         self.shares.tell(session)
 
+    def _keep(self, keeper: Keeper, call: Pending, answer: bytes) -> Generator[None, None, bytes]:
+        """What the keeper has to do with a session's life. Raises Refusal."""
+        session = call.session
+        if call.method == "Open":
+            return (yield from keeper.opened(session, call))
+        if call.method == "Restore":
+            try:
+                return (yield from keeper.restore(self, session, call))
+            except Exception as error:  # noqa: BLE001 - told to whoever calls the session
+                session.broken = refusal_of(error, call.method)
+                session.brake.closed = True
+                raise session.broken from None
+        if call.method == "Save":
+            self._check(session)
+            return (yield from keeper.save(session, call))
+        keeper.record(session, call)
+        return answer
+
+    def _logged(self, call: Pending, answer: bytes) -> bytes:
+        if call.session.kept is not None and self.keeper is not None:
+            self.keeper.record(call.session, call)
+        return answer
+
     def _check(self, session: Session) -> None:
         """Whether a session may compute, and how much it may hold."""
         if session.brake.closed or session is self._nobody:
-            raise Refusal("SESSION_NOT_FOUND", "the session was closed")
-        self._limit(session)
+            raise session.broken or Refusal("SESSION_NOT_FOUND", "the session was closed")
+        if session.kept is not None and self.keeper is not None:
+            self.keeper.check(session)
+        self.limit(session)
 
-    def _limit(self, session: Session) -> None:
+    def limit(self, session: Session) -> None:
         """What the server and the principal have left is a session's limit too, where that is less than its own."""
         left = self.limits.max_bytes - self.ledger.total() + session.account.bytes
         session.account.limit = max(1, min(self.limits.max_session_bytes, left))
@@ -261,9 +299,32 @@ class Host:
         return session
 
     def _open(self, session: Session, raw: bytes) -> bytes:
-        """Opened when it was named; a session begins with a writer, and with its principal's place in the ledger."""
-        session.place, session.owner = OPENED.unpack(raw)
+        """Opened when it was named; a session begins with a writer, and with its principal's place in the ledger.
+
+        Where sessions are stored, that follows.
+        """
+        session.place, session.owner = OPENED.unpack_from(raw)
         session.attach(1)
+        if self.keeper is not None:
+            self.keeper.begin(session, Order.unpack(raw[OPENED.size :]))
+        return b""
+
+    def _restore(self, session: Session, raw: bytes) -> bytes:
+        """Begins as `_open`; what is stored follows."""
+        assert self.keeper is not None
+        order = Order.unpack(raw)
+        session.place, session.owner = order.place, order.owner
+        self.keeper.begin(session, order)
+        return b""
+
+    def _save(self, session: Session, raw: bytes) -> bytes:
+        """All of it is the keeper's. Raises Refusal: NOT_SUPPORTED where there is none."""
+        if self.keeper is None:
+            raise Refusal("NOT_SUPPORTED", "the server keeps no sessions: it has no --state-dir")
+        return b""
+
+    def _keep_upload(self, session: Session, raw: bytes) -> bytes:
+        """An upload was received; where there is a log it is written there."""
         return b""
 
     def _attach(self, session: Session, raw: bytes) -> bytes:
@@ -275,6 +336,8 @@ class Host:
         session.brake.closed = True  # word of it comes on a way of its own, perhaps later than this
         held = session.account.bytes
         session.brake.closed = True  # the control thread may be later than this
+        if self.keeper is not None:
+            self.keeper.forget(session, keep=raw == KEEP)
         session.drop()
         if session.account.bytes:  # cycles of released tensors, which `create_graph` made
             gc.collect()

@@ -38,7 +38,11 @@ class Memory:
 
     def keep(self, request_id: str, method: str, request: bytes, response: bytes) -> None:
         """Remember a response."""
-        self.held[request_id] = (method, _digest(request), response)
+        self.put(request_id, method, _digest(request), response)
+
+    def put(self, request_id: str, method: str, digest: bytes, response: bytes) -> None:
+        """Remember the response to a request of that digest."""
+        self.held[request_id] = (method, digest, response)
         self.bytes += len(response) + len(request_id)
         while self.bytes > self.max_bytes or len(self.held) > self.max_count:
             old, (_, _, forgotten) = self.held.popitem(last=False)

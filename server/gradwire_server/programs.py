@@ -83,6 +83,7 @@ class Program:
         if len(message.steps) > limits.max_program_steps:
             raise _over("steps", len(message.steps), limits.max_program_steps)
         session.account.admit(len(raw) * _DECODED)
+        self.raw = raw
         self.inputs = [_read_input(item) for item in message.inputs]
         self.numbers = message.numbers
         checker = _Checker(len(self.inputs), self.numbers)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from gradwire.v1 import service_pb2
+from gradwire.v1 import service_pb2, snapshots_pb2
 from gradwire_server.backend import SessionBackend
 from gradwire_server.commands import MESSAGES
 from gradwire_server.directory import ID_SHOWN
@@ -72,6 +72,10 @@ class Front:
             "ListOps": self._list_ops,
             "ListSessions": self._list_sessions,
             "EndSession": self._end_session,
+            "SaveSession": self._save_session,
+            "RestoreSession": self._restore_session,
+            "ListSnapshots": self._list_snapshots,
+            "DeleteSnapshot": self._delete_snapshot,
         }
         for method in (*MESSAGES, "Run"):
             unary[method] = self._forward(method)
@@ -208,6 +212,23 @@ class Front:
         CALLER.get().require(ADMIN)
         freed = await self.backend.end_session(_small(service_pb2.EndSessionRequest, raw).number)
         return service_pb2.EndSessionResponse(freed_bytes=freed).SerializeToString()
+
+    async def _save_session(self, raw: bytes, context: Context) -> bytes:
+        request = await _parsed(snapshots_pb2.SaveSessionRequest, raw)
+        return await self.backend.save_session(request, raw)
+
+    async def _restore_session(self, raw: bytes, context: Context) -> bytes:
+        request = _small(snapshots_pb2.RestoreSessionRequest, raw)
+        return (await self.backend.restore_session(request, raw)).SerializeToString()
+
+    async def _list_snapshots(self, raw: bytes, context: Context) -> bytes:
+        _small(snapshots_pb2.ListSnapshotsRequest, raw)
+        return (await self.backend.list_snapshots()).SerializeToString()
+
+    async def _delete_snapshot(self, raw: bytes, context: Context) -> bytes:
+        name = _small(snapshots_pb2.DeleteSnapshotRequest, raw).name
+        freed = await self.backend.delete_snapshot(name)
+        return snapshots_pb2.DeleteSnapshotResponse(freed_bytes=freed).SerializeToString()
 
     async def _stream(self, requests: AsyncIterator[bytes], context: Context) -> None:
         try:

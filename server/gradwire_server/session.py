@@ -6,10 +6,10 @@ whole by the control thread and only grow, and transfers' bytes. Leases and writ
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from gradwire.v1 import types_pb2
 from gradwire_engine import Account, Command, Context, Tensor
@@ -30,11 +30,15 @@ from gradwire_server.transfers import Transfers
 if TYPE_CHECKING:
     from gradwire_server.budgets import Budget
     from gradwire_server.calls import Prepared
+    from gradwire_server.journal import Notes
+    from gradwire_server.keeper import Kept
+
+Answered: TypeAlias = "Callable[[bytes, Exception | None], None]"
 
 _WRITER_SHIFT = 40  # a command's number is its writer's, shifted so far, and its seq
 CLIENT_IDS = 1 << 52  # ids below are the client's to choose, those from here to twice as much the server's
 MAX_POISON = 100_000
-EPOCH = 1  # changes only when state is rolled back, which nothing does yet
+EPOCH = 1  # of a session that was never rolled back
 _MAX_QUOTE = 400
 _DISABLED = types_pb2.GRAD_MODE_DISABLED
 
@@ -56,6 +60,7 @@ class Writer:
     number: int
     recall: Recall
     applied: int = 0
+    durable: int = 0  # its last command that survives a crash of the server
     prepared: dict[int, "Prepared"] = field(default_factory=dict)
     dropped: "DroppedHooks" = field(default_factory=lambda: DroppedHooks())
 
@@ -166,6 +171,9 @@ class Session:
         self.snapshots = Snapshots()
         self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the one that ran last is the last
         self.hooks = HookTable()
+        self.broken: Refusal | None = None  # why it could not be restored
+        self.kept: Kept | None = None  # where it is stored, if it is
+        self.notes: Notes | None = None  # what its log is to tell of refusals and nodes, if it has one
         self.place = 0  # of its principal in the ledger; 0 for one without a quota
         self.told = Share()  # what it holds, as the ledger has it
         self.owner = 0  # tells sessions of one principal from those of others; 0 for nobody's
@@ -412,3 +420,5 @@ class Pending:
     size: int = 1  # commands
     steps: "Generator[None, None, bytes] | None" = None
     give_up: float | None = None
+    #: Where the answer waits for the disk: takes what to do then, and the answer.
+    hold: "Callable[[Answered, bytes], None] | None" = None

@@ -199,6 +199,38 @@ class Settings(BaseSettings):
         description="How long a batch waits for one before it that has not arrived.",
     )
 
+    state_dir: str = Field(
+        "",
+        description="Directory where sessions are stored, so that they outlive their lease and the server; without, "
+        "they do not.",
+    )
+    durability: Literal["snapshot", "log"] = Field(
+        "snapshot",
+        description="What survives a crash: the last snapshot, or with log all that was answered.",
+    )
+    snapshot_every: float = Field(
+        300.0, ge=0, le=_LONGEST, description="Seconds between snapshots of sessions that have changed; 0 for none."
+    )
+    state_grace: float = Field(
+        604_800.0, ge=0, le=_LONGEST, description="How long a session that nobody uses is kept in --state-dir."
+    )
+    snapshot_dir: str = Field(
+        "", description="Directory of named snapshots, which several servers may share; default: in --state-dir."
+    )
+    max_principal_snapshots: int = Field(
+        100, ge=0, le=_MOST, description="Named snapshots of one principal; 0 sets no limit."
+    )
+    max_principal_snapshot_bytes: int = Field(
+        0,
+        ge=0,
+        le=_MOST,
+        description="Bytes on disk of one principal's named snapshots, and of its sessions that nobody uses; 0 sets no "
+        "limit.",
+    )
+    max_snapshot_seconds: float = Field(
+        0.0, ge=0, le=_LONGEST, description="How long named snapshots are kept at most; 0 for no end."
+    )
+
     @model_validator(mode="after")
     def _tls_is_whole(self) -> "Settings":
         if bool(self.tls_cert) != bool(self.tls_key):

@@ -35,7 +35,7 @@ async def _share(
         lent = service_pb2.Ring(pid=ring.pid, fd=ring.fd, name=ring.name, bytes=ring.nbytes)
         await write(service_pb2.ShareResponse(ring=lent, transfer_id=transfer_id))
         if arrival is not None:
-            moved = await _take(backend, arrival, ring, parts, write)
+            moved = await _take(backend, arrival, first.upload.total_bytes, ring, parts, write)
             # The messages of a client that was killed end as if it had said so.
             clean = first.upload.offset + moved == first.upload.total_bytes
         else:
@@ -45,14 +45,16 @@ async def _share(
         await backend.return_ring(first.session_id, ring, clean)
 
 
-async def _take(backend: SessionBackend, arrival: Any, ring: Any, parts: Parts, write: Write) -> int:
-    moved = 0
+async def _take(backend: SessionBackend, arrival: Any, total: int, ring: Any, parts: Parts, write: Write) -> int:
+    moved, begun = 0, arrival.offset
     async for part in parts:
         size, place = part.moved - moved, moved % ring.nbytes
         if not 0 < size <= ring.piece or place + size > ring.nbytes:
             raise _out_of_turn(part.moved, moved)
         await backend.take(arrival, ring, place, size)
         moved += size
+        if begun + moved == total:
+            await backend.keep_upload(arrival)
         await write(service_pb2.ShareResponse(moved=moved))
     return moved
 

@@ -6,6 +6,7 @@ were read, and a client that only waits for them costs no second tensor. The cop
 room for it. Both kinds count as bytes of the session while they are held.
 """
 
+import hashlib
 import secrets
 import threading
 import time
@@ -37,6 +38,13 @@ class Upload:
         self.finished = False
         self.lock = threading.Lock()
 
+    @staticmethod
+    def received_already(buffer: "np.ndarray[Any, Any]", request_id: str) -> "Upload":
+        """An upload whose bytes are all here."""
+        made = Upload(0, request_id)
+        made.buffer, made.total, made.received = buffer, buffer.nbytes, buffer.nbytes
+        return made
+
 
 class Download:
     """Bytes leaving. `settle` and `copying` are called by different threads."""
@@ -47,6 +55,11 @@ class Download:
         self.finished = False
         self._data = data
         self._lock = threading.Lock()
+
+    def whole(self) -> memoryview:
+        """All bytes, as they are now."""
+        with self._lock:
+            return self._data
 
     def settle(self) -> None:
         """Go on with a copy: after this nobody reads the tensor's own bytes."""
@@ -69,6 +82,9 @@ class Transfers:
         self.held: dict[str, Upload | Download] = {}
         self.begun: dict[str, str] = {}  # transfer ids of uploads by request_id
         self.borrowed: list[Download] = []  # downloads of tensors' own bytes
+        # Ids of downloads follow from these, so that commands that are applied again give the same ones.
+        self.seed = secrets.token_bytes(16)
+        self.begun_downloads = 0
 
     def begin(self, total: int, limit: int, request_id: str = "") -> str:
         """Start an upload, or find the one begun under this request_id.
@@ -81,7 +97,7 @@ class Transfers:
         if total > limit:
             raise Refusal("PAYLOAD_SIZE", f"a tensor has at most {limit} bytes, not {total}", limit=limit, given=total)
         self.account.admit(total)
-        transfer_id = self._hold(Upload(total, request_id))
+        transfer_id = self._hold(Upload(total, request_id), secrets.token_urlsafe(16))
         if request_id:
             self.begun[request_id] = transfer_id
         return transfer_id
@@ -103,7 +119,9 @@ class Transfers:
         """
         self.tidy(0.0)
         download = Download(data)
-        transfer_id = self._hold(download)
+        name = hashlib.blake2b(b"%d" % self.begun_downloads, key=self.seed, digest_size=12).hexdigest()
+        transfer_id = self._hold(download, name)
+        self.begun_downloads += 1
         if borrowed:
             self.borrowed.append(download)
         return transfer_id
@@ -114,10 +132,16 @@ class Transfers:
             self.borrowed[-1].settle()  # before it is taken off: there may be no memory for it
             self.borrowed.pop()
 
-    def _hold(self, transfer: Upload | Download) -> str:
+    def put(self, transfer_id: str, transfer: Upload | Download) -> None:
+        """Hold a transfer again that was held before."""
+        self.held[transfer_id] = transfer
+        self.account.bytes += transfer.total
+        if isinstance(transfer, Upload) and transfer.request_id:
+            self.begun[transfer.request_id] = transfer_id
+
+    def _hold(self, transfer: Upload | Download, transfer_id: str) -> str:
         if len(self.held) >= MAX_TRANSFERS:
             raise Refusal("MEMORY_LIMIT", f"a session holds at most {MAX_TRANSFERS} transfers", limit=MAX_TRANSFERS)
-        transfer_id = secrets.token_urlsafe(16)
         self.held[transfer_id] = transfer
         self.account.bytes += transfer.total
         return transfer_id

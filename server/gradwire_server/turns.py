@@ -25,7 +25,7 @@ from gradwire_server.batch import OutOfOrder
 from gradwire_server.commands import MESSAGES
 from gradwire_server.errors import Refusal, refusal_of
 from gradwire_server.host import Host
-from gradwire_server.session import Pending, Session
+from gradwire_server.session import Answered, Pending, Session
 
 TURN_SECONDS = 0.01
 SLICE_SECONDS = 0.001
@@ -207,7 +207,10 @@ class Turns:
         if self.host.meter is not None:
             self._count(call, call.computed + time.monotonic() - now)
         call.steps = None
-        self.answer(call, result, failure)
+        if call.hold is None or failure is not None:
+            self.answer(call, result, failure)
+        else:
+            self._hold(call, call.hold, result)
         if call.session.leaving:
             self.host.let_go(call.session)
         failure = None  # or its traceback and this frame would hold each other, and whatever it holds
@@ -223,6 +226,13 @@ class Turns:
             meter.computed.add(computed)
             if call.method == "Run":
                 meter.sizes.add(call.size)
+
+    def _hold(self, call: Pending, hold: Callable[[Answered, bytes], None], result: bytes) -> None:
+        """Let an answer wait for the disk; it is given by another thread."""
+        hold(lambda held, failure: self.answer(call, held, failure), result)
+        keeper = self.host.keeper
+        if keeper is not None and keeper.wants_saving(call.session):
+            call.session.line.append(Pending("Save", call.session, keeper.own_order(), 0))
 
     def _park(self, call: Pending) -> bool:
         """Let a batch wait for its predecessor; whether it still may."""

@@ -24,6 +24,7 @@ from gradwire_server import blas
 from gradwire_server.compute import Collector
 from gradwire_server.errors import Refusal, refusal_of
 from gradwire_server.host import METHODS, Arrival, Host
+from gradwire_server.keeper import Keeper
 from gradwire_server.ledger import Ledger
 from gradwire_server.limits import Limits, cap_process
 from gradwire_server.logging import configure
@@ -55,6 +56,9 @@ class Plan:
     log_level: str
     counts: bool
     limits: Limits
+    lock: int = -1  # of the state directory, held as long as the process lives
+    stores: bool = False
+    logs: bool = False
 
     def text(self) -> str:
         """As an argument."""
@@ -77,7 +81,8 @@ def main(arguments: list[str]) -> None:
     sys.setswitchinterval(0.001)
     if cupy() is None:
         cap_process(plan.limits.max_bytes)
-    host = Host(plan.limits, Ledger(plan.workers, plan.ledger), plan.slot, plan.counts)
+    keeper = Keeper(plan.logs) if plan.stores else None
+    host = Host(plan.limits, Ledger(plan.workers, plan.ledger), plan.slot, plan.counts, keeper)
     control = socket.socket(fileno=plan.control)
     slots = Slots(plan.limits.chunk_bytes, plan.slots)
     threading.Thread(target=_control, args=(host, control, slots), name="gradwire-control", daemon=True).start()
@@ -90,6 +95,8 @@ def main(arguments: list[str]) -> None:
         follow(host.ledger.runnable)
 
     work(Turns(host, calls.answer), calls, before)
+    if keeper is not None:
+        keeper.stop(_LAST_SECONDS)
 
 
 class Calls:
@@ -98,6 +105,7 @@ class Calls:
     def __init__(self, host: Host, sock: socket.socket) -> None:
         self.host = host
         self.pipe = BlockingPipe(sock)
+        self._sending = threading.Lock()  # the keeper's threads answer, too
 
     def ready(self) -> None:
         """Say that the worker is, and what it computes with."""
@@ -121,7 +129,8 @@ class Calls:
         if failure is not None:
             kind, result = REFUSAL, packed(failure)
         try:
-            self.pipe.send(head(len(result), kind, 0, call.ticket), result)
+            with self._sending:
+                self.pipe.send(head(len(result), kind, 0, call.ticket), result)
         except OSError:
             os._exit(0)  # nobody reads any more: the front is gone
 

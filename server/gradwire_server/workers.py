@@ -92,7 +92,13 @@ class ProcessWorker(Worker):
         self._ready: asyncio.Future[service_pb2.ServerInfoResponse]
         self._asked: dict[int, asyncio.Future[Frame] | Sending] = {}
         self._stopping = False
+        self._lock = -1
+        self._logs = False
         self._restarting: asyncio.Task[None] | None = None
+
+    def keep(self, lock: int, logs: bool) -> None:
+        """Have the process store sessions."""
+        self._lock, self._logs = lock, logs
 
     @property
     def pid(self) -> int:
@@ -106,6 +112,7 @@ class ProcessWorker(Worker):
         calls, control = _pair(), _pair()
         try:
             plan = self._plan(self.slot, calls[1].fileno(), control[1].fileno(), self._descriptor, self._shared)
+            plan.lock, plan.stores, plan.logs = self._lock, self._lock >= 0, self._logs
             # In a thread: a start takes milliseconds, for which the event loop has better use.
             self._process = await loop.run_in_executor(None, self._spawn, plan)
         finally:
@@ -127,7 +134,7 @@ class ProcessWorker(Worker):
             [sys.executable, "-m", "gradwire_server.worker", plan.text()],
             stdin=subprocess.DEVNULL,
             stdout=2,  # the front's stdout says where it listens, and nothing else
-            pass_fds=(plan.calls, plan.control, plan.ledger, plan.slots),
+            pass_fds=(plan.calls, plan.control, plan.ledger, plan.slots, *((plan.lock,) if plan.stores else ())),
             env=self._environment,
         )
 
@@ -170,14 +177,12 @@ class ProcessWorker(Worker):
         if not self._ready.done():
             self._ready.set_exception(OSError(f"a worker process {how} before it was ready"))
             return
-        lost = self.directory.lost(self, why)
-        log.error("worker process ended", extra={"worker": self.slot, "status": status, "sessions": len(lost)})
+        lost, gone = self.backend.lost(self, why)
+        log.error("worker process ended", extra={"worker": self.slot, "status": status, "sessions": lost})
         self.sessions = 0
         self.restarts += 1
         self.load.ledger.forget(self.slot)
-        gone = Refusal("SESSION_NOT_FOUND", f"the session is gone: {why}")
-        for ticket in (*self._waiting, *self._told):
-            self.answered(ticket, b"", gone)
+        self.lost(gone)
         for asked in self._asked.values():
             if isinstance(asked, Sending):
                 asked.failure = gone

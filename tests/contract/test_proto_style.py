@@ -21,7 +21,9 @@ from grpc_tools import protoc
 
 from tools.stubs import PROTOS, ROOT
 
-WITHOUT_SESSION = {"ServerInfo", "ListOps", "ListSessions", "EndSession"}
+WITHOUT_SESSION = {
+    "ServerInfo", "ListOps", "ListSessions", "EndSession", "RestoreSession", "ListSnapshots", "DeleteSnapshot",
+}  # fmt: skip
 # One element of the contract: its dotted name, its descriptor, its path in SourceCodeInfo.
 Element = tuple[str, object, tuple[int, ...]]
 

@@ -56,6 +56,10 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_PROGRAM_LIMIT: _ClassVar[Reason]
     REASON_COMPUTE_LIMIT: _ClassVar[Reason]
     REASON_TRAFFIC_LIMIT: _ClassVar[Reason]
+    REASON_SNAPSHOT_NOT_FOUND: _ClassVar[Reason]
+    REASON_SNAPSHOT_LIMIT: _ClassVar[Reason]
+    REASON_SNAPSHOT_DAMAGED: _ClassVar[Reason]
+    REASON_STORAGE: _ClassVar[Reason]
 REASON_UNSPECIFIED: Reason
 REASON_SESSION_NOT_FOUND: Reason
 REASON_SESSION_EXPIRED: Reason
@@ -103,6 +107,10 @@ REASON_PROGRAM_UNKNOWN: Reason
 REASON_PROGRAM_LIMIT: Reason
 REASON_COMPUTE_LIMIT: Reason
 REASON_TRAFFIC_LIMIT: Reason
+REASON_SNAPSHOT_NOT_FOUND: Reason
+REASON_SNAPSHOT_LIMIT: Reason
+REASON_SNAPSHOT_DAMAGED: Reason
+REASON_STORAGE: Reason
 
 class Error(_message.Message):
     __slots__ = ("code", "reason", "message", "metadata", "root_seq")

@@ -2,6 +2,7 @@ from gradwire.v1 import commands_pb2 as _commands_pb2
 from gradwire.v1 import errors_pb2 as _errors_pb2
 from gradwire.v1 import hooks_pb2 as _hooks_pb2
 from gradwire.v1 import programs_pb2 as _programs_pb2
+from gradwire.v1 import snapshots_pb2 as _snapshots_pb2
 from gradwire.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -80,6 +81,16 @@ class OpenSessionResponse(_message.Message):
     machine: str
     expires_unix_ms: int
     def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., epoch: _Optional[int] = ..., lease_ms: _Optional[int] = ..., endpoint: _Optional[str] = ..., protocol: _Optional[int] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., machine: _Optional[str] = ..., expires_unix_ms: _Optional[int] = ...) -> None: ...
+
+class RestoreSessionResponse(_message.Message):
+    __slots__ = ("session", "tensors", "client_nodes")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    TENSORS_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_NODES_FIELD_NUMBER: _ClassVar[int]
+    session: OpenSessionResponse
+    tensors: _containers.RepeatedCompositeFieldContainer[_snapshots_pb2.RestoredTensor]
+    client_nodes: int
+    def __init__(self, session: _Optional[_Union[OpenSessionResponse, _Mapping]] = ..., tensors: _Optional[_Iterable[_Union[_snapshots_pb2.RestoredTensor, _Mapping]]] = ..., client_nodes: _Optional[int] = ...) -> None: ...
 
 class Limits(_message.Message):
     __slots__ = ("max_message_bytes", "max_inline_bytes", "max_tensor_bytes", "max_session_bytes", "max_session_tensors", "max_sessions", "max_batch_commands", "chunk_bytes", "max_prepared", "max_programs", "max_program_bytes", "max_program_steps", "max_principal_sessions", "max_principal_bytes", "max_principal_tensors", "max_principal_programs", "max_session_compute_seconds", "max_principal_compute_seconds", "max_session_inflight_bytes", "max_principal_inflight_bytes")

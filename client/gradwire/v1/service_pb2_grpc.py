@@ -7,6 +7,7 @@ from gradwire.v1 import commands_pb2 as gradwire_dot_v1_dot_commands__pb2
 from gradwire.v1 import hooks_pb2 as gradwire_dot_v1_dot_hooks__pb2
 from gradwire.v1 import programs_pb2 as gradwire_dot_v1_dot_programs__pb2
 from gradwire.v1 import service_pb2 as gradwire_dot_v1_dot_service__pb2
+from gradwire.v1 import snapshots_pb2 as gradwire_dot_v1_dot_snapshots__pb2
 
 GRPC_GENERATED_VERSION = '1.76.0'
 GRPC_VERSION = grpc.__version__
@@ -187,6 +188,26 @@ class AutogradServiceStub(object):
                 '/gradwire.v1.AutogradService/Cancel',
                 request_serializer=gradwire_dot_v1_dot_service__pb2.CancelRequest.SerializeToString,
                 response_deserializer=gradwire_dot_v1_dot_service__pb2.CancelResponse.FromString,
+                _registered_method=True)
+        self.SaveSession = channel.unary_unary(
+                '/gradwire.v1.AutogradService/SaveSession',
+                request_serializer=gradwire_dot_v1_dot_snapshots__pb2.SaveSessionRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_snapshots__pb2.SaveSessionResponse.FromString,
+                _registered_method=True)
+        self.RestoreSession = channel.unary_unary(
+                '/gradwire.v1.AutogradService/RestoreSession',
+                request_serializer=gradwire_dot_v1_dot_snapshots__pb2.RestoreSessionRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_service__pb2.RestoreSessionResponse.FromString,
+                _registered_method=True)
+        self.ListSnapshots = channel.unary_unary(
+                '/gradwire.v1.AutogradService/ListSnapshots',
+                request_serializer=gradwire_dot_v1_dot_snapshots__pb2.ListSnapshotsRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_snapshots__pb2.ListSnapshotsResponse.FromString,
+                _registered_method=True)
+        self.DeleteSnapshot = channel.unary_unary(
+                '/gradwire.v1.AutogradService/DeleteSnapshot',
+                request_serializer=gradwire_dot_v1_dot_snapshots__pb2.DeleteSnapshotRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_snapshots__pb2.DeleteSnapshotResponse.FromString,
                 _registered_method=True)
         self.ServerInfo = channel.unary_unary(
                 '/gradwire.v1.AutogradService/ServerInfo',
@@ -431,6 +452,34 @@ class AutogradServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SaveSession(self, request, context):
+        """Saves a session, under a name for RestoreSession or as its own stored state. Needs a server with --state-dir.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RestoreSession(self, request, context):
+        """Opens a session that begins as a named snapshot: values, gradients, the graph, random numbers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSnapshots(self, request, context):
+        """Lists the caller's named snapshots.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSnapshot(self, request, context):
+        """Deletes a named snapshot of the caller's.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ServerInfo(self, request, context):
         """Tells what the server is and what it allows. Needs no session.
         """
@@ -611,6 +660,26 @@ def add_AutogradServiceServicer_to_server(servicer, server):
                     servicer.Cancel,
                     request_deserializer=gradwire_dot_v1_dot_service__pb2.CancelRequest.FromString,
                     response_serializer=gradwire_dot_v1_dot_service__pb2.CancelResponse.SerializeToString,
+            ),
+            'SaveSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.SaveSession,
+                    request_deserializer=gradwire_dot_v1_dot_snapshots__pb2.SaveSessionRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_snapshots__pb2.SaveSessionResponse.SerializeToString,
+            ),
+            'RestoreSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.RestoreSession,
+                    request_deserializer=gradwire_dot_v1_dot_snapshots__pb2.RestoreSessionRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_service__pb2.RestoreSessionResponse.SerializeToString,
+            ),
+            'ListSnapshots': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSnapshots,
+                    request_deserializer=gradwire_dot_v1_dot_snapshots__pb2.ListSnapshotsRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_snapshots__pb2.ListSnapshotsResponse.SerializeToString,
+            ),
+            'DeleteSnapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSnapshot,
+                    request_deserializer=gradwire_dot_v1_dot_snapshots__pb2.DeleteSnapshotRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_snapshots__pb2.DeleteSnapshotResponse.SerializeToString,
             ),
             'ServerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.ServerInfo,
@@ -1444,6 +1513,114 @@ class AutogradService(object):
             '/gradwire.v1.AutogradService/Cancel',
             gradwire_dot_v1_dot_service__pb2.CancelRequest.SerializeToString,
             gradwire_dot_v1_dot_service__pb2.CancelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SaveSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/SaveSession',
+            gradwire_dot_v1_dot_snapshots__pb2.SaveSessionRequest.SerializeToString,
+            gradwire_dot_v1_dot_snapshots__pb2.SaveSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RestoreSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/RestoreSession',
+            gradwire_dot_v1_dot_snapshots__pb2.RestoreSessionRequest.SerializeToString,
+            gradwire_dot_v1_dot_service__pb2.RestoreSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSnapshots(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/ListSnapshots',
+            gradwire_dot_v1_dot_snapshots__pb2.ListSnapshotsRequest.SerializeToString,
+            gradwire_dot_v1_dot_snapshots__pb2.ListSnapshotsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/DeleteSnapshot',
+            gradwire_dot_v1_dot_snapshots__pb2.DeleteSnapshotRequest.SerializeToString,
+            gradwire_dot_v1_dot_snapshots__pb2.DeleteSnapshotResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,13 +41,13 @@ def poisson_nll_loss(
     return reduce_op(loss, wanted)
 
 
-@op(name="_held_above", node="CloneBackward0")
-def _held_above(xp: Any, input: Array, low: float) -> Array:
+@op(name="_not_below", node="CloneBackward0")
+def _not_below(xp: Any, input: Array, low: float) -> Array:
     """The input, but no smaller than `low`; gradients pass as if it were the input itself."""
     return xp.maximum(input, input.dtype.type(low))
 
 
-_held_above.grad(input=lambda g: g)
+_not_below.grad(input=lambda g: g)
 
 
 def _checked_variance(input: Any, var: Any) -> Any:
@@ -84,6 +84,6 @@ def gaussian_nll_loss(
     spread = _checked_variance(input, var)
     if reduction not in ("none", "mean", "sum"):
         raise EngineError(Reason.ARGUMENT_VALUE, f"{reduction} is not valid")
-    spread = _held_above(spread, eps)
+    spread = _not_below(spread, eps)
     loss = 0.5 * (log(spread) + (input - target) ** 2 / spread)
     return reduce_op(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)

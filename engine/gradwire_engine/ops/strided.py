@@ -101,12 +101,12 @@ as_strided_view.grad(input=lambda g, source, target: _restride(g, target, source
 def _line(xp: Any, input: Array, whole: Ints) -> Array:
     """The input's memory as a vector."""
     if isinstance(input, np.ndarray):
-        return np.lib.stride_tricks.as_strided(_owner(input), whole, (input.itemsize,))
+        return np.lib.stride_tricks.as_strided(owner_of(input), whole, (input.itemsize,))
     memory = input.data.mem
     return xp.ndarray(whole, input.dtype, xp.cuda.MemoryPointer(memory, 0))
 
 
-def _owner(array: Array) -> Array:
+def owner_of(array: Array) -> Array:
     """The NumPy array that allocated the memory of this one: `as_strided` puts an object of its own in between."""
     while True:
         base = getattr(array.base, "base", None) if type(array.base).__name__ == "DummyArray" else array.base
@@ -118,7 +118,7 @@ def _owner(array: Array) -> Array:
 def _memory(array: Array) -> tuple[int, int]:
     """The array's offset into the memory it is a part of, and that memory's size, in elements."""
     if isinstance(array, np.ndarray):
-        owner = _owner(array)
+        owner = owner_of(array)
         start, size = owner.__array_interface__["data"][0], owner.nbytes
         return (array.__array_interface__["data"][0] - start) // array.itemsize, size // array.itemsize
     memory = array.data.mem

@@ -1,0 +1,480 @@
+"""The keeper: what a worker does to store its sessions and to take them up again.
+
+Saving is a call in the session's line. The compute thread describes the session and hands its tensors' bytes to the
+system, a piece per slice, so that other sessions compute in between; the session itself then goes on, while a thread of
+the keeper's waits for the disk. The answer is sent when the snapshot would survive a crash. With a log, so is every
+other answer of the session.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import logging
+import os
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradwire.v1 import service_pb2
+from gradwire.v1 import snapshots_pb2 as pb
+from gradwire_engine.graph import go_on_from, next_seq
+from gradwire_server import __version__, vault
+from gradwire_server.batch import run_batch, run_unary
+from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.freezing import Freezer
+from gradwire_server.journal import Journal, Log, Notes, ReplayBrake, read
+from gradwire_server.session import Pending, Session
+from gradwire_server.specs import fill_spec
+from gradwire_server.thawing import Thawer, reserve
+from gradwire_server.transfers import Upload
+from gradwire_server.vault import LOG, RUNNING, SESSION, Writing
+
+if TYPE_CHECKING:
+    from gradwire_server.host import Host
+
+_UPLOAD_PART = 64 << 20
+_LOG_FACTOR = 4  # times the last snapshot's bytes that a log may have before another is made
+_LEAST_LOG = 64 << 20
+_LOOKING = ("Describe",)
+_BYTES = ("head", "request", "home_head")
+Steps = Generator[None, None, bytes]
+
+log = logging.getLogger("gradwire.server")
+
+
+@dataclass
+class Order:
+    """What the front tells of a session, or of a snapshot, that is to be stored or was."""
+
+    folder: str = ""  # where from or to, if not the session's own
+    head: bytes = b""  # a SnapshotHead without what only the worker knows
+    room: int | None = None  # bytes that the principal has left
+    request: bytes = b""  # the client's
+    last: bool = False  # whether the session ends here
+    place: int = 0  # of the principal in the ledger
+    owner: int = 0  # a number that stands for the principal
+    home: str = ""  # the session's own folder, and its head
+    home_head: bytes = b""
+
+    def pack(self) -> bytes:
+        """As bytes."""
+        told = dict(self.__dict__)
+        for name in _BYTES:
+            told[name] = base64.b64encode(told[name]).decode()
+        return json.dumps(told).encode()
+
+    @staticmethod
+    def unpack(raw: bytes) -> Order:
+        """Of bytes."""
+        told: dict[str, Any] = json.loads(raw)
+        for name in _BYTES:
+            told[name] = base64.b64decode(told[name])
+        return Order(**told)
+
+
+@dataclass
+class Kept:
+    """Where a session is stored, and how far."""
+
+    folder: Path
+    head: bytes
+    generation: int = 0
+    mark: Any = None  # what the last snapshot had seen
+    bytes: int = 0  # the last snapshot's
+    log: Log | None = None
+    notes: Notes = field(default_factory=Notes)
+    saving: bool = False
+
+
+class Keeper:
+    """Stores and restores sessions of one worker. `logs`: whether what is answered is written first."""
+
+    def __init__(self, logs: bool = False) -> None:
+        self.logs = logs
+        self.journal = Journal() if logs else None
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="gradwire-keeper", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """End when all that was begun is on disk."""
+        self._tasks.put(None)
+        self._thread.join(timeout)
+        if self.journal is not None:
+            self.journal.stop(timeout)
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            try:
+                task()
+            except Exception:
+                log.exception("keeper failed")
+
+    # Sessions' lives.
+
+    def begin(self, session: Session, order: Order) -> None:
+        """A session begins that is to be stored in a folder of its own."""
+        session.kept = Kept(Path(order.home), order.home_head)
+
+    def forget(self, session: Session, keep: bool) -> None:
+        """A session has ended; `keep` leaves its files."""
+        kept, session.kept, session.notes = session.kept, None, None
+        if kept is None:
+            return
+        if kept.log is not None and self.journal is not None:
+            self.journal.close(kept.log)
+        if not keep:
+            self._tasks.put(lambda: vault.remove(kept.folder))
+
+    def opened(self, session: Session, call: Pending) -> Steps:
+        """With a log, an opened session has a snapshot before anybody is told of it."""
+        kept = session.kept
+        if self.logs and kept is not None:
+            yield from self._save(session, call, kept, kept.folder, kept.head, Order())
+        return b""
+
+    # Saving.
+
+    def save(self, session: Session, call: Pending) -> Steps:
+        """Store a session, for itself or under a name. Raises Refusal: NOT_SUPPORTED, STORAGE, SNAPSHOT_LIMIT."""
+        order = Order.unpack(call.raw)
+        if order.request:
+            request = pb.SaveSessionRequest.FromString(order.request)
+            if request.name:
+                return (yield from self._save(session, call, None, Path(order.folder), order.head, order, request))
+        kept = session.kept
+        if kept is None:
+            raise Refusal("NOT_SUPPORTED", "the server keeps no sessions: it has no --state-dir")
+        if kept.saving or (kept.generation and kept.mark == _mark(session)):
+            if order.last and not kept.saving:
+                self._hold(call, lambda: _stopped(kept))
+            return _summary(kept.head, kept.bytes, len(session.store)).SerializeToString()
+        return (yield from self._save(session, call, kept, kept.folder, kept.head, order))
+
+    def _save(
+        self,
+        session: Session,
+        call: Pending,
+        kept: Kept | None,
+        folder: Path,
+        raw_head: bytes,
+        order: Order,
+        request: pb.SaveSessionRequest | None = None,
+    ) -> Steps:
+        """Store it in a folder; `kept` for a session's own."""
+        mark = _mark(session)
+        head = pb.SnapshotHead.FromString(raw_head)
+        freezer = Freezer(session)
+        yield from freezer.steps()
+        self._fill(session, head, freezer, request)
+        generation = 1 + max((kept.generation if kept is not None else 0, *vault.generations(folder, SESSION)))
+        writing = Writing(folder, generation, head, freezer.state)
+        try:
+            yield from writing.data(freezer.memories, order.room)
+        except OSError as error:
+            writing.abandon()
+            log.error("session cannot be stored", extra={"file": str(folder), "error": str(error)})
+            raise vault.storage_refusal(error) from None
+        except BaseException:
+            writing.abandon()
+            raise
+        if kept is not None:
+            kept.saving, kept.generation, kept.mark = True, generation, mark
+            if self.logs:
+                self._rotate(session, kept)
+        self._hold(call, lambda: self._commit(session, kept, writing, mark, order.last))
+        return b""
+
+    def _fill(self, session: Session, head: pb.SnapshotHead, freezer: Freezer, request: Any) -> None:
+        head.format, head.version = vault.FORMAT, __version__
+        head.saved_unix_ms = int(time.time() * 1000)
+        head.tensors, head.client_nodes = len(session.store), freezer.client_nodes
+        head.memory_bytes = session.account.bytes
+        if request is not None:
+            for named in request.tensors:
+                session.tensor(named.id)
+            freezer.state.named.extend(request.tensors)
+
+    def _rotate(self, session: Session, kept: Kept) -> None:
+        """What comes from now on is in the next generation's log."""
+        assert self.journal is not None
+        if kept.log is not None:
+            old, journal = kept.log, self.journal
+            journal.put(old, None, lambda _: journal.close(old))
+        kept.log = Log(kept.folder / f"{kept.generation}{LOG}")
+        session.notes = kept.notes
+
+    def _commit(self, session: Session, kept: Kept | None, writing: Writing, mark: Any, last: bool) -> bytes:
+        """On the keeper's thread: bring a snapshot to the disk."""
+        try:
+            if kept is not None and not last and not self.logs:
+                (kept.folder / RUNNING).touch(0o600)
+            size = writing.commit()
+            if kept is not None:
+                kept.bytes = size
+                if last or self.logs:
+                    _stopped(kept)
+                for number, applied in mark[1]:
+                    writer = session.writers.get(number)
+                    if writer is not None:
+                        writer.durable = max(writer.durable, applied)
+        except OSError as error:
+            writing.abandon()
+            if kept is not None:
+                kept.mark = None
+            log.error("session cannot be stored", extra={"file": str(writing.folder), "error": str(error)})
+            raise vault.storage_refusal(error) from None
+        finally:
+            if kept is not None:
+                kept.saving = False
+        return _summary(writing.head.SerializeToString(), size, writing.head.tensors).SerializeToString()
+
+    def _hold(self, call: Pending, task: Callable[[], bytes | None]) -> None:
+        """Answer a call when a task of the keeper's thread is done."""
+
+        def hold(answer: Callable[[bytes, Exception | None], None], result: bytes) -> None:
+            def run() -> None:
+                try:
+                    made = task()
+                except Exception as error:  # noqa: BLE001 - handed to whoever waits
+                    answer(b"", refusal_of(error, call.method))
+                else:
+                    answer(result if made is None else made, None)
+
+            self._tasks.put(run)
+
+        call.hold = hold
+
+    # The log.
+
+    def check(self, session: Session) -> None:
+        """Before a call: whether it can be logged. Raises Refusal: UNAVAILABLE."""
+        kept = session.kept
+        if kept is not None and kept.log is not None and kept.log.failing and self.journal is not None:
+            self.journal.check(kept.log)
+
+    def record(self, session: Session, call: Pending) -> None:
+        """A call went well: let its answer wait until the log has it."""
+        kept = session.kept
+        if kept is None or kept.log is None or call.hold is not None:
+            return
+        target, journal = kept.log, self.journal
+        assert journal is not None
+        record: pb.LogRecord | None = None
+        if call.method == "Run":
+            record = pb.LogRecord(batch=call.raw)
+        elif call.method == "FinishDownload":
+            record = pb.LogRecord(finished_download=call.raw[1:].decode())
+        elif call.method == "Attach":
+            record = pb.LogRecord(writer=int.from_bytes(call.raw, "little"))
+        elif call.method == "KeepUpload":
+            self._record_upload(session, target, call.raw.decode())
+        elif call.method not in ("Tidy", "BeginUpload", *_LOOKING):
+            record = pb.LogRecord(call=pb.LogCall(method=call.method, request=call.raw))
+        if record is not None:
+            kept.notes.take(record)
+
+        def hold(answer: Callable[[bytes, Exception | None], None], result: bytes) -> None:
+            journal.put(
+                target, record, lambda failure: answer(result, None) if failure is None else answer(b"", failure)
+            )
+
+        call.hold = hold
+
+    def _record_upload(self, session: Session, target: Log, transfer_id: str) -> None:
+        """An upload that is whole, in parts."""
+        held = session.transfers.held.get(transfer_id)
+        if self.journal is None or not isinstance(held, Upload) or held.received != held.total:
+            return
+        data = memoryview(held.buffer.data)
+        for start in range(0, held.total, _UPLOAD_PART):
+            part = pb.LogUpload(
+                transfer_id=transfer_id, request_id=held.request_id, total_bytes=held.total, offset=start,
+                data=bytes(data[start : start + _UPLOAD_PART]),
+            )  # fmt: skip
+            self.journal.put(target, pb.LogRecord(upload=part), None)
+
+    def wants_saving(self, session: Session) -> bool:
+        """Whether a session's log has become long."""
+        kept = session.kept
+        if kept is None or kept.log is None or kept.saving:
+            return False
+        return kept.log.taken > max(_LEAST_LOG, _LOG_FACTOR * kept.bytes)
+
+    @staticmethod
+    def own_order() -> bytes:
+        """The order to store a session where it is stored already."""
+        return Order().pack()
+
+    # Restoring.
+
+    def restore(self, host: Host, session: Session, call: Pending) -> Steps:
+        """Fill an empty session with what is stored. Raises Refusal: SNAPSHOT_DAMAGED, MEMORY_LIMIT and others."""
+        order = Order.unpack(call.raw)
+        source = Path(order.folder)
+        request = pb.RestoreSessionRequest.FromString(order.request) if order.request else None
+        found = vault.generations(source, SESSION)
+        if not found:
+            raise Refusal("SNAPSHOT_NOT_FOUND", "nothing of it is stored any more")
+        generation = found[-1]
+        try:
+            head, state = vault.read_state(source, generation)
+            host.limit(session)
+            session.account.admit(head.memory_bytes)
+            memories = [reserve(each) for each in state.memories]
+            yield from vault.read_data(source, generation, state, memories)
+            yield from Thawer(session, state, memories).fill()
+            answer = self._restored(session, state, head, request)
+            if request is None:
+                yield from self._take_up(session, generation)
+        except OSError as error:
+            raise Refusal("STORAGE", f"what is stored cannot be read: {os.strerror(error.errno or 0)}") from None
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            log.error("stored session is damaged", extra={"file": str(source), "error": repr(error)})
+            raise Refusal("SNAPSHOT_DAMAGED", f"generation {generation} of {source.name} is damaged") from None
+        answer.session.epoch = session.epoch
+        answer.session.writer = max(session.writers, default=1)
+        return answer.SerializeToString()
+
+    def _restored(
+        self,
+        session: Session,
+        state: pb.SessionState,
+        head: pb.SnapshotHead,
+        request: pb.RestoreSessionRequest | None,
+    ) -> service_pb2.RestoreSessionResponse:
+        answer = service_pb2.RestoreSessionResponse(client_nodes=head.client_nodes)
+        if request is not None:
+            # A session of its own, whose past nobody else has seen.
+            session.epoch = _another(session.epoch)
+            session.attach(max(session.writers, default=0) + 1)
+            for named in state.named:
+                tensor = session.store.get(named.id)
+                if tensor is not None:
+                    told = answer.tensors.add(name=named.name, has_grad=tensor.grad is not None)
+                    fill_spec(told.spec, tensor, named.id)
+            if request.named_only:
+                wanted = {named.id for named in state.named}
+                for tensor_id in [each for each in session.store if each not in wanted]:
+                    session.release(tensor_id)
+        return answer
+
+    def _take_up(self, session: Session, generation: int) -> Steps:
+        """Apply what the log has, and go on where it ends."""
+        kept = session.kept
+        assert kept is not None
+        logs = [each for each in vault.generations(kept.folder, LOG) if each >= generation]
+        end = 0
+        for number in logs:
+            path = kept.folder / f"{number}{LOG}"
+            end = yield from _Replay(session).run(path)
+            if path.stat().st_size > end:
+                log.warning("log ends within a record", extra={"file": str(path), "bytes": path.stat().st_size - end})
+                os.truncate(path, end)
+        kept.generation = logs[-1] if logs else generation
+        kept.mark = None
+        running = (kept.folder / RUNNING).exists()
+        if running and (len(session.writers) > 1 or session.alone):
+            # Something may have been applied that no file knows of, and numbers do not tell of what.
+            session.epoch = _another(session.epoch)
+        if self.logs:
+            kept.log = Log(kept.folder / f"{kept.generation}{LOG}", end)
+            session.notes = kept.notes
+        else:
+            (kept.folder / RUNNING).touch(0o600)
+            vault.sync_folder(kept.folder)
+        return b""
+
+
+class _Replay:
+    """Applies a log's records to a session."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.brake = ReplayBrake(session)
+
+    def run(self, path: Path) -> Generator[None, None, int]:
+        """Apply them; where the last whole one ends."""
+        session, real = self.session, self.session.brake
+        real.ticket = 1 << 62  # what is cancelled meanwhile is not what was done before
+        end = 0
+        try:
+            for record, ends in read(path):
+                floor = next_seq()
+                session.brake, session.notes = self.brake, None
+                session.turn_ends = float("inf")
+                session.account.limit = 0
+                try:
+                    self._apply(record)
+                    session.let_go()
+                finally:
+                    session.brake = real
+                    go_on_from(max(floor, next_seq()) + 1)
+                end = ends
+                yield
+        finally:
+            real.ticket = 1
+        return end
+
+    def _apply(self, record: pb.LogRecord) -> None:
+        session = self.session
+        self.brake.follow(record)
+        which = record.WhichOneof("record")
+        if which == "batch":
+            for _ in run_batch(Pending("Run", session, record.batch, 1)):
+                pass
+        elif which == "call":
+            if record.resumptions:
+                go_on_from(record.resumptions[0].node_seq)
+            with contextlib.suppress(Refusal):  # it went well, but for a memory that is short now
+                run_unary(Pending(record.call.method, session, record.call.request, 1))
+        elif which == "writer":
+            session.attach(record.writer)
+        elif which == "upload":
+            self._upload(record.upload)
+        elif which == "finished_download":
+            session.transfers.forget(record.finished_download)
+
+    def _upload(self, part: pb.LogUpload) -> None:
+        transfers = self.session.transfers
+        held = transfers.held.get(part.transfer_id)
+        if not isinstance(held, Upload):
+            held = Upload(part.total_bytes, part.request_id)
+            transfers.put(part.transfer_id, held)
+        held.buffer[part.offset : part.offset + len(part.data)] = memoryview(part.data)
+        held.received = part.offset + len(part.data)
+
+
+def _mark(session: Session) -> Any:
+    """What differs when something was applied."""
+    writers = tuple((writer.number, writer.applied) for writer in session.writers.values())
+    return session.alone, writers, len(session.transfers.held)
+
+
+def _another(epoch: int) -> int:
+    """An epoch that nobody has seen."""
+    return epoch + 1 + secrets.randbelow(1 << 20)
+
+
+def _stopped(kept: Kept) -> None:
+    """No command is applied any more that the files do not know of."""
+    with contextlib.suppress(FileNotFoundError):
+        (kept.folder / RUNNING).unlink()
+        vault.sync_folder(kept.folder)
+
+
+def _summary(head: bytes, size: int, tensors: int) -> pb.SaveSessionResponse:
+    told = pb.SnapshotHead.FromString(head)
+    return pb.SaveSessionResponse(
+        snapshot=pb.SnapshotSummary(
+            name=told.name, bytes=size, tensors=tensors, saved_unix_ms=told.saved_unix_ms, ttl_left_ms=told.ttl_ms,
+            client_nodes=told.client_nodes,
+        )
+    )  # fmt: skip

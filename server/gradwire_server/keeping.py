@@ -1,0 +1,269 @@
+"""Keeping: what the front does so that sessions outlive their lease, their worker and the server.
+
+A session that is not in memory but on the shelf is found as any other: it gets a number and a worker, which is told to
+restore it before the call that asked for it. So a client that comes back notices nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gradwire.v1 import service_pb2
+from gradwire.v1 import snapshots_pb2 as pb
+from gradwire_server.errors import Refusal
+from gradwire_server.host import KEEP, NUMBER, OPENED
+from gradwire_server.keeper import Order
+from gradwire_server.principals import CALLER
+from gradwire_server.shelf import Shelf, digest_of
+
+if TYPE_CHECKING:
+    from gradwire_server.backend import Backend, Entry
+
+_SWEEP_SECONDS = 60.0
+_LASTING = ("SNAPSHOT_DAMAGED", "SNAPSHOT_NOT_FOUND", "DEVICE_UNAVAILABLE", "NOT_SUPPORTED")
+T = TypeVar("T")
+
+log = logging.getLogger("gradwire.server")
+
+
+class Keeping:
+    """The front's side of stored sessions. `logs`: whether workers write what they answer; `every`: seconds."""
+
+    def __init__(self, backend: Backend, shelf: Shelf, logs: bool, every: float) -> None:
+        self.backend = backend
+        self.shelf = shelf
+        self.logs = logs
+        self.every = every
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closing: set[asyncio.Task[None]] = set()
+        backend.directory.revive = self.revive
+
+    async def start(self) -> None:
+        """Take periodic snapshots and sweep the shelf from now on."""
+        self._tasks = [asyncio.create_task(self._sweep())]
+        if self.every:
+            self._tasks.append(asyncio.create_task(self._snapshots()))
+
+    async def stop(self, grace: float) -> None:
+        """Store all sessions, within the grace."""
+        for task in self._tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        entries = [entry for entry in self.backend.directory.entries.values() if entry.worker.alive]
+        saved = [asyncio.ensure_future(self._save(entry, last=True)) for entry in entries]
+        if saved:
+            _, late = await asyncio.wait(saved, timeout=grace)
+            if late:
+                log.error("not all sessions were stored within the grace", extra={"sessions": len(late)})
+            for each in late:
+                each.cancel()
+
+    async def _save(self, entry: Entry, last: bool = False) -> bool:
+        """Store a session; whether that went well."""
+        try:
+            await entry.worker.ask("Save", entry.number, Order(last=last).pack())
+        except Refusal as refusal:
+            log.error("session is not stored", extra={"session": entry.shown, "error": refusal.message})
+            return False
+        entry.stored = True
+        return True
+
+    # Opening.
+
+    def order(self, session_id: str, client: str, lease: float, **told: Any) -> Order:
+        """What a worker is to know of a session that begins."""
+        head = pb.SnapshotHead(
+            session_digest=digest_of(session_id), principal=CALLER.get().name, client=client,
+            lease_ms=int(lease * 1000),
+        )  # fmt: skip
+        return Order(home=str(self.shelf.home(session_id)), home_head=head.SerializeToString(), **told)
+
+    async def opened(self, entry: Entry, place: int) -> None:
+        """Tell a worker of a new session; with a log it is stored before its client is told."""
+        raw = OPENED.pack(place, entry.owner_number) + self.order(entry.id, entry.client, entry.lease).pack()
+        answer = entry.worker.ask("Open", entry.number, raw)
+        entry.stored = self.logs
+        if self.logs:
+            await answer
+        else:
+            answer.add_done_callback(_looked_at)
+
+    async def attached(self, entry: Entry) -> None:
+        """Tell a worker of another writer of a session."""
+        await entry.worker.ask("Attach", entry.number, NUMBER.pack(entry.writers))
+
+    def revive(self, session_id: str) -> Entry | None:
+        """The caller's session, if it lies on the shelf: its worker is told to restore it. Raises Refusal."""
+        kept = self.shelf.find(session_id, CALLER.get().name)
+        if kept is None:
+            return None
+        backend = self.backend
+        head = kept.head
+        entry = backend.directory.adopt(session_id, backend.place_session, head.lease_ms / 1000, head.client)
+        self.shelf.take(session_id)
+        entry.writers, entry.stored = backend.limits.writers, True
+        place = backend.places.of(entry.owner, backend.directory.has_sessions)
+        order = self.order(session_id, entry.client, entry.lease, folder=str(kept.folder), place=place)
+        order.owner = entry.owner_number
+        entry.restoring = entry.worker.ask("Restore", entry.number, order.pack())
+        entry.restoring.add_done_callback(lambda done: self._restored(entry, done))
+        log.info("session comes back", extra={"session": entry.shown, "principal": entry.owner})
+        return entry
+
+    def _restored(self, entry: Entry, done: asyncio.Future[bytes]) -> None:
+        entry.restoring = None
+        if done.cancelled():
+            return
+        failure = done.exception()
+        if failure is None:
+            answer = service_pb2.RestoreSessionResponse.FromString(done.result())
+            entry.writers, entry.epoch = answer.session.writer, answer.session.epoch
+            return
+        log.error("session cannot be restored", extra={"session": entry.shown, "error": str(failure)})
+        if self.backend.directory.entries.get(entry.id) is not entry:
+            return
+        lasting = isinstance(failure, Refusal) and failure.reason in _LASTING
+        reason, message = (failure.reason, failure.message) if isinstance(failure, Refusal) else ("INTERNAL", "")
+        self.backend.directory.bury(entry, reason, message)
+        self._drop(entry)
+        if not lasting and self.shelf.put(entry.id):
+            self.backend.directory.tombstones.pop(entry.id, None)
+
+    def _drop(self, entry: Entry) -> None:
+        """Let a session's memory go and its files stay."""
+        entry.worker.sessions -= 1
+        entry.worker.close(entry)
+        entry.worker.call(entry, "Drop", KEEP).add_done_callback(_looked_at)
+
+    # Ending.
+
+    def expired(self, entries: list[Entry]) -> None:
+        """Sessions whose lease ran out: they are stored, and then leave the memory."""
+        for entry in entries:
+            if not entry.saving:
+                entry.saving = True
+                task = asyncio.create_task(self._evict(entry))
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+
+    async def _evict(self, entry: Entry) -> None:
+        expires = entry.expires
+        try:
+            stored = await self._save(entry, last=True)
+        finally:
+            entry.saving = False
+        directory = self.backend.directory
+        if directory.entries.get(entry.id) is not entry or entry.expires != expires or entry.pending:
+            return  # its client has come back, or it was ended
+        if stored:
+            stored = await asyncio.get_running_loop().run_in_executor(None, self.shelf.put, entry.id)
+            if entry.expires != expires or entry.pending or directory.entries.get(entry.id) is not entry:
+                self.shelf.take(entry.id)
+                return
+            directory.remove(entry)
+            self._drop(entry)
+            log.info("session laid on the shelf", extra={"session": entry.shown, "principal": entry.owner})
+        else:
+            directory.bury_expired(entry)
+            self.backend.drop(entry)
+
+    def lost(self, entries: list[Entry], why: str) -> list[Entry]:
+        """Sessions whose worker ended: those that are not stored."""
+        gone = []
+        for entry in entries:
+            if entry.stored and self.shelf.put(entry.id):
+                self.backend.directory.tombstones.pop(entry.id, None)
+            else:
+                gone.append(entry)
+        return gone
+
+    async def close(self, session_id: str) -> bool:
+        """Delete the caller's session that lies on the shelf."""
+        return await self._away(self.shelf.discard, session_id, CALLER.get().name)
+
+    # Periodically.
+
+    async def _snapshots(self) -> None:
+        while True:
+            await asyncio.sleep(self.every)
+            for entry in list(self.backend.directory.entries.values()):
+                if entry.worker.alive and self.backend.directory.entries.get(entry.id) is entry and not entry.saving:
+                    await self._save(entry)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            await self._away(self.shelf.sweep)
+
+    # What clients ask for.
+
+    async def _away(self, function: Callable[..., T], *args: Any) -> T:
+        """Run what waits for the disk in a thread of its own."""
+        return await asyncio.get_running_loop().run_in_executor(None, function, *args)
+
+    async def save(self, entry: Entry, request: pb.SaveSessionRequest, raw: bytes) -> bytes:
+        """Answer SaveSession."""
+        order = Order(request=raw)
+        if request.name:
+            order.room = await self._away(self.shelf.room, entry.owner, request.name)
+            most = int(self.shelf.max_ttl * 1000)
+            ttl = min(request.ttl_ms or most, most) if most else request.ttl_ms
+            head = pb.SnapshotHead(principal=entry.owner, client=entry.client, name=request.name, ttl_ms=ttl)
+            order.folder, order.head = str(self.shelf.named(entry.owner, request.name)), head.SerializeToString()
+        answer = await entry.worker.call(entry, "Save", order.pack())
+        if not request.name:
+            entry.stored = True
+        return answer
+
+    async def restore(self, request: pb.RestoreSessionRequest, raw: bytes) -> service_pb2.RestoreSessionResponse:
+        """Answer RestoreSession: a new session that begins as a snapshot."""
+        owner, backend = CALLER.get().name, self.backend
+        folder, _ = await self._away(self.shelf.found, owner, request.name)
+        opening = service_pb2.OpenSessionRequest(lease_ms=request.lease_ms, client=request.client)
+        entry = backend.directory.open(opening, backend.place_session)
+        entry.worker.sessions += 1
+        entry.worker.active += 1
+        try:
+            place = backend.places.of(owner, backend.directory.has_sessions)
+            order = self.order(entry.id, entry.client, entry.lease, folder=str(folder), place=place, request=raw)
+            order.owner = entry.owner_number
+            answer = await entry.worker.call(entry, "Restore", order.pack())
+            if self.logs:
+                await entry.worker.call(entry, "Save", Order().pack())
+                entry.stored = True
+        except BaseException:
+            if backend.directory.entries.get(entry.id) is entry:
+                backend.directory.remove(entry)
+                backend.drop(entry)
+            raise
+        response = service_pb2.RestoreSessionResponse.FromString(answer)
+        entry.writers, entry.epoch = response.session.writer, response.session.epoch
+        response.session.CopyFrom(backend.opened(entry))
+        return response
+
+    async def listed(self) -> pb.ListSnapshotsResponse:
+        """Answer ListSnapshots."""
+        found = await self._away(self.shelf.listed, CALLER.get().name)
+        return pb.ListSnapshotsResponse(
+            snapshots=[
+                pb.SnapshotSummary(
+                    name=head.name, bytes=head.bytes, tensors=head.tensors, saved_unix_ms=head.saved_unix_ms,
+                    ttl_left_ms=0 if left is None else max(1, int(left * 1000)), client_nodes=head.client_nodes,
+                )
+                for head, left in found
+            ]
+        )  # fmt: skip
+
+    async def delete(self, name: str) -> int:
+        """Answer DeleteSnapshot."""
+        return await self._away(self.shelf.delete, CALLER.get().name, name)
+
+
+def _looked_at(done: asyncio.Future[Any]) -> None:
+    if not done.cancelled():
+        done.exception()

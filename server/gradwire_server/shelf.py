@@ -1,0 +1,224 @@
+"""The shelf: which sessions and snapshots lie on disk, as the front sees them. It reads heads of files, no tensors.
+
+    DIR/lock                         held by the server and its workers: a state directory is one server's
+    DIR/sessions/<hash of the id>/   a session's own state; the id itself, which is a secret, is stored nowhere
+    DIR/snapshots/<owner>/<name>/    named snapshots of a principal: a folder may be copied to another server's
+
+What is damaged is passed over and named in the log. Methods that take long are for a thread of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import logging
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradwire.v1 import snapshots_pb2 as pb
+from gradwire_server import vault
+from gradwire_server.errors import Refusal
+
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+_LOCK_SECONDS = 30.0  # to wait for the workers of a server that was killed to end, too
+
+log = logging.getLogger("gradwire.server")
+
+
+@dataclass
+class Kept:
+    """A session that lies on disk, and by time.monotonic() until when."""
+
+    folder: Path
+    head: pb.SnapshotHead
+    until: float
+
+
+def digest_of(session_id: str) -> bytes:
+    """What stands for a session's id on disk."""
+    return hashlib.sha256(session_id.encode()).digest()
+
+
+class Shelf:
+    """Stored sessions by digest, and named snapshots."""
+
+    def __init__(
+        self, root: Path, grace: float, max_snapshots: int, max_bytes: int, max_ttl: float = 0.0, snapshots: str = ""
+    ) -> None:
+        """Sessions are kept for `grace` seconds; a principal may have so many snapshots and bytes, 0 for no limit."""
+        self.root = root
+        self.grace = grace
+        self.max_snapshots = max_snapshots
+        self.max_bytes = max_bytes
+        self.max_ttl = max_ttl
+        self.sessions = root / "sessions"
+        self.snapshots = Path(snapshots) if snapshots else root / "snapshots"
+        self.kept: dict[bytes, Kept] = {}
+        self.lock = -1
+        # Wall time is looked at when something is read, and not again: a clock that jumps later ends nothing early.
+        self._named_until: dict[tuple[Path, int], float] = {}
+
+    def open(self) -> None:
+        """Take the directory and look at what is there. Raises OSError if another server has it, or it cannot be."""
+        for folder in (self.root, self.sessions, self.snapshots):
+            vault.make_folder(folder)
+        self.lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        until = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    self.close()
+                    raise OSError(f"the state directory {self.root} is another server's") from None
+                time.sleep(0.05)
+        for folder in self.sessions.iterdir():
+            head = self._head(folder)
+            if head is not None and head.session_digest.hex() == folder.name:
+                self._hold(folder, head)
+
+    def close(self) -> None:
+        """Let go of the directory; workers that have it still hold it."""
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
+
+    def _hold(self, folder: Path, head: pb.SnapshotHead) -> None:
+        age = max(0.0, time.time() - head.saved_unix_ms / 1000)
+        self.kept[head.session_digest] = Kept(folder, head, time.monotonic() + max(0.0, self.grace - age))
+
+    @staticmethod
+    def _head(folder: Path) -> pb.SnapshotHead | None:
+        try:
+            found = vault.head_of(folder)
+        except (Refusal, OSError) as error:
+            log.error("stored session is passed over", extra={"file": str(folder), "error": str(error)})
+            return None
+        return None if found is None else found[1]
+
+    # Sessions.
+
+    def home(self, session_id: str) -> Path:
+        """Where a session is stored."""
+        return self.sessions / digest_of(session_id).hex()
+
+    def find(self, session_id: str, owner: str) -> Kept | None:
+        """A principal's session that lies here."""
+        kept = self.kept.get(digest_of(session_id))
+        if kept is None or kept.head.principal != owner or time.monotonic() >= kept.until:
+            return None
+        return kept
+
+    def take(self, session_id: str) -> None:
+        """It is in a worker's memory again."""
+        self.kept.pop(digest_of(session_id), None)
+
+    def put(self, session_id: str) -> bool:
+        """A session that is no more in memory: whether it is stored. Of too many of a principal the oldest go."""
+        head = self._head(self.home(session_id))
+        if head is None:
+            return False
+        self._hold(self.home(session_id), head)
+        own = [(digest, each) for digest, each in self.kept.items() if each.head.principal == head.principal]
+        size = sum(each.head.bytes for _, each in own)
+        for digest, each in own:
+            if len(own) <= 1 or not (self.max_bytes and size > self.max_bytes):
+                break
+            size -= each.head.bytes
+            log.warning("stored session makes room for a newer one", extra={"file": str(each.folder)})
+            self._discard(digest)
+        return True
+
+    def _discard(self, digest: bytes) -> None:
+        kept = self.kept.pop(digest, None)
+        if kept is not None:
+            vault.remove(kept.folder)
+
+    def discard(self, session_id: str, owner: str) -> bool:
+        """Delete a principal's session that lies here; whether there was one."""
+        found = self.find(session_id, owner) is not None
+        if found:
+            self._discard(digest_of(session_id))
+        return found
+
+    def sweep(self) -> None:
+        """Delete what has been kept long enough."""
+        now = time.monotonic()
+        for digest in [digest for digest, each in self.kept.items() if now >= each.until]:
+            self._discard(digest)
+        with contextlib.suppress(OSError):
+            for owner in list(self.snapshots.iterdir()):
+                for folder in list(owner.iterdir()):
+                    head = self._head(folder)
+                    if head is not None and self.left(folder, head) == 0.0:
+                        vault.remove(folder)
+
+    # Named snapshots.
+
+    def named(self, owner: str, name: str) -> Path:
+        """Where a snapshot of that name is, or is to be. Raises Refusal: ARGUMENT_VALUE."""
+        if not NAME.fullmatch(name):
+            raise Refusal(
+                "ARGUMENT_VALUE",
+                f"a snapshot's name has 1 to 100 letters, digits and '._-', and begins with no '.', not {name[:100]!r}",
+                argument="name",
+            )
+        return self._owner(owner) / name
+
+    def _owner(self, owner: str) -> Path:
+        return self.snapshots / (hashlib.sha256(owner.encode()).hexdigest()[:32] if owner else "anyone")
+
+    def left(self, folder: Path, head: pb.SnapshotHead) -> float | None:
+        """Seconds that a snapshot is still kept; None for no end, 0 if it is over."""
+        if not head.ttl_ms:
+            return None
+        key = (folder, head.saved_unix_ms)
+        until = self._named_until.get(key)
+        if until is None:
+            age = max(0.0, time.time() - head.saved_unix_ms / 1000)
+            until = self._named_until[key] = time.monotonic() + head.ttl_ms / 1000 - age
+        return max(0.0, until - time.monotonic())
+
+    def found(self, owner: str, name: str) -> tuple[Path, pb.SnapshotHead]:
+        """A principal's snapshot. Raises Refusal: SNAPSHOT_NOT_FOUND, SNAPSHOT_DAMAGED, ARGUMENT_VALUE, STORAGE."""
+        folder = self.named(owner, name)
+        try:
+            found = vault.head_of(folder)
+        except OSError as error:
+            raise Refusal("STORAGE", f"what is stored cannot be read: {os.strerror(error.errno or 0)}") from None
+        if found is None or self.left(folder, found[1]) == 0.0:
+            raise Refusal("SNAPSHOT_NOT_FOUND", f"there is no snapshot {name!r}", name=name)
+        return folder, found[1]
+
+    def listed(self, owner: str) -> list[tuple[pb.SnapshotHead, float | None]]:
+        """A principal's snapshots by name, and how long they are still kept. Damaged ones are left out."""
+        folder = self._owner(owner)
+        heads = [(each, self._head(each)) for each in sorted(folder.iterdir())] if folder.is_dir() else []
+        told = [(head, self.left(each, head)) for each, head in heads if head is not None]
+        return [(head, left) for head, left in told if left != 0.0]
+
+    def room(self, owner: str, name: str) -> int | None:
+        """Bytes that a snapshot of that name may have; None for no limit. Raises Refusal: SNAPSHOT_LIMIT."""
+        self.named(owner, name)
+        others = [head for head, _ in self.listed(owner) if head.name != name]
+        if self.max_snapshots and len(others) >= self.max_snapshots:
+            raise Refusal(
+                "SNAPSHOT_LIMIT",
+                f"a principal has at most {self.max_snapshots} snapshots; delete one first",
+                limit=self.max_snapshots,
+            )
+        return max(0, self.max_bytes - sum(head.bytes for head in others)) if self.max_bytes else None
+
+    def delete(self, owner: str, name: str) -> int:
+        """Delete a principal's snapshot, damaged or not; the bytes it had. Raises Refusal: SNAPSHOT_NOT_FOUND."""
+        folder = self.named(owner, name)
+        if not folder.is_dir():
+            raise Refusal("SNAPSHOT_NOT_FOUND", f"there is no snapshot {name!r}", name=name)
+        size = sum(each.stat().st_size for each in folder.iterdir())
+        vault.remove(folder)
+        return size

@@ -1,0 +1,260 @@
+"""Files of stored sessions: written whole or not at all, checked when they are read, damaged ones refused by name.
+
+A folder belongs to one session or one named snapshot. It has generations: "7.safetensors" with the tensors' bytes,
+"7.session" with the rest, whose appearance under that name is what makes generation 7 exist; then those before are
+deleted. snapshots.proto tells what is in them. Bytes are written from the tensors where they are, a piece at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from gradwire.v1 import snapshots_pb2 as pb
+from gradwire_server.errors import Refusal
+from gradwire_server.freezing import flat
+
+FORMAT = 1
+MAGIC = b"GWSNAP1\n"
+SESSION, DATA, LOG = ".session", ".safetensors", ".log"
+#: While this file is there, commands are applied that no file knows of.
+RUNNING = "running"
+PIECE = 1 << 20
+_SPARE = 1 << 20  # bytes that a disk should have left
+_MAX_HEAD = 1 << 20
+_U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
+_CODES = {
+    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
+    "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL", "complex64": "C64",
+}  # fmt: skip
+
+
+def storage_refusal(error: OSError) -> Refusal:
+    """What to say where the disk says no; paths are for the log alone."""
+    return Refusal("STORAGE", f"the server cannot write its state directory: {os.strerror(error.errno or 0)}")
+
+
+def damaged(path: Path, what: str) -> Refusal:
+    """What to say of a file that is not what was written."""
+    return Refusal("SNAPSHOT_DAMAGED", f"{path.parent.name}/{path.name} is damaged: {what}", file=path.name)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that only its owner reads, so that it is there after a crash. Raises OSError."""
+    if not folder.is_dir():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Let names of files that were made or changed in a folder survive a crash. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def generations(folder: Path, ending: str) -> list[int]:
+    """The generations of which there is a file of that ending, the oldest first."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    stems = [name.removesuffix(ending) for name in names if name.endswith(ending)]
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+
+class Writing:
+    """A generation being written. `data` writes the tensors' bytes, `commit` makes it exist, `abandon` undoes it."""
+
+    def __init__(self, folder: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState) -> None:
+        self.folder = folder
+        self.generation = generation
+        self.head = head
+        self.state = state
+        self._data_path = folder / f"{generation}{DATA}"
+        self._beside = folder / f"{generation}{SESSION}.new"
+        self._data = -1
+
+    def data(self, memories: list[Any], room: int | None) -> Iterator[None]:
+        """Write the bytes, a piece before each yield. Raises OSError, Refusal: SNAPSHOT_LIMIT, STORAGE, before any."""
+        state = self.state
+        header = _header(state)
+        size = len(header) + sum(memory.bytes for memory in state.memories)
+        total = size + state.ByteSize()
+        if room is not None and total > room:
+            raise Refusal(
+                "SNAPSHOT_LIMIT", f"the snapshot takes {total} bytes, and {room} are left to the principal", limit=room
+            )
+        make_folder(self.folder)
+        free = os.statvfs(self.folder)
+        if free.f_bavail * free.f_frsize < total + _SPARE:
+            raise Refusal("STORAGE", f"the server's disk is too full for a snapshot of {total} bytes", bytes=total)
+        self.head.bytes = total
+        self._data = os.open(self._data_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        _write(self._data, header)
+        for owner, message in zip(memories, state.memories, strict=True):
+            view = flat(owner)
+            crc = 0
+            for start in range(0, message.bytes, PIECE):
+                piece = view[start : start + PIECE]
+                piece = memoryview(piece if message.device in ("", "cpu") else piece.get())
+                crc = zlib.crc32(piece, crc)
+                _write(self._data, piece)
+                yield
+            message.crc = crc
+
+    def commit(self) -> int:
+        """Make the generation exist and the ones before go. Takes as long as the disk. Raises OSError."""
+        os.fsync(self._data)
+        os.close(self._data)
+        self._data = -1
+        head, body = self.head.SerializeToString(), self.state.SerializeToString()
+        target = self.folder / f"{self.generation}{SESSION}"
+        descriptor = os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            _write(descriptor, MAGIC + _U32.pack(len(head)) + head + _U32.pack(zlib.crc32(head)))
+            _write(descriptor, _U64.pack(len(body)))
+            _write(descriptor, body)
+            _write(descriptor, _U32.pack(zlib.crc32(body)))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        sync_folder(self.folder)
+        os.replace(self._beside, target)
+        sync_folder(self.folder)
+        clear_before(self.folder, self.generation)
+        return int(self.head.bytes)
+
+    def abandon(self) -> None:
+        """Leave nothing of it."""
+        if self._data >= 0:
+            os.close(self._data)
+            self._data = -1
+        for path in (self._data_path, self._beside):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def clear_before(folder: Path, generation: int) -> None:
+    """Delete the generations before one."""
+    for ending in (SESSION, LOG, DATA):
+        for old in generations(folder, ending):
+            if old < generation:
+                with contextlib.suppress(OSError):
+                    (folder / f"{old}{ending}").unlink()
+
+
+def remove(folder: Path) -> None:
+    """Delete a folder, the files that make it a session first."""
+    for old in reversed(generations(folder, SESSION)):
+        with contextlib.suppress(OSError):
+            (folder / f"{old}{SESSION}").unlink()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def head_of(folder: Path) -> tuple[int, pb.SnapshotHead] | None:
+    """The newest generation and its head; None for a folder without. Raises Refusal: SNAPSHOT_DAMAGED; OSError."""
+    found = generations(folder, SESSION)
+    if not found:
+        return None
+    path = folder / f"{found[-1]}{SESSION}"
+    with path.open("rb") as file:
+        return found[-1], _read_head(path, file)
+
+
+def _read_head(path: Path, file: Any) -> pb.SnapshotHead:
+    start = file.read(len(MAGIC) + _U32.size)
+    if len(start) < len(MAGIC) + _U32.size or start[: len(MAGIC)] != MAGIC:
+        raise damaged(path, "it does not begin as a stored session does")
+    size = _U32.unpack(start[len(MAGIC) :])[0]
+    if size > _MAX_HEAD:
+        raise damaged(path, "its head has no length that a head has")
+    raw, crc = file.read(size), file.read(_U32.size)
+    if len(crc) < _U32.size or zlib.crc32(raw) != _U32.unpack(crc)[0]:
+        raise damaged(path, "its head is not what was written")
+    head = pb.SnapshotHead.FromString(raw)
+    if head.format != FORMAT:
+        raise damaged(path, f"it is of format {head.format}, and this server reads {FORMAT}")
+    return head
+
+
+def read_state(folder: Path, generation: int) -> tuple[pb.SnapshotHead, pb.SessionState]:
+    """What a generation has but for the bytes. Raises Refusal: SNAPSHOT_DAMAGED; OSError."""
+    path = folder / f"{generation}{SESSION}"
+    with path.open("rb") as file:
+        head = _read_head(path, file)
+        start = file.read(_U64.size)
+        left = os.fstat(file.fileno()).st_size - file.tell()
+        size = _U64.unpack(start)[0] if len(start) == _U64.size else -1
+        if size + _U32.size != left:
+            raise damaged(path, "it is cut short, or longer than it says")
+        raw, crc = file.read(size), file.read(_U32.size)
+    if zlib.crc32(raw) != _U32.unpack(crc)[0]:
+        raise damaged(path, "its checksum is not that of its bytes")
+    try:
+        return head, pb.SessionState.FromString(raw)
+    except DecodeError:
+        raise damaged(path, "it is no SessionState") from None
+
+
+def read_data(folder: Path, generation: int, state: pb.SessionState, memories: list[Any]) -> Iterator[None]:
+    """Fill the memories with a generation's bytes, a piece before each yield. Raises Refusal: SNAPSHOT_DAMAGED."""
+    path = folder / f"{generation}{DATA}"
+    try:
+        file = path.open("rb", buffering=0)
+    except FileNotFoundError:
+        raise damaged(path, "it is missing") from None
+    with file:
+        start = file.read(_U64.size)
+        begin = _U64.size + _U64.unpack(start)[0] if len(start) == _U64.size else 0
+        for owner, message in zip(memories, state.memories, strict=True):
+            file.seek(begin + message.offset)
+            on_host = message.device in ("", "cpu")
+            view = flat(owner) if on_host else owner
+            crc = 0
+            for place in range(0, message.bytes, PIECE):
+                size = min(PIECE, message.bytes - place)
+                piece = memoryview(view)[place : place + size] if on_host else memoryview(bytearray(size))
+                if file.readinto(piece) != size:
+                    raise damaged(path, "it is cut short")
+                crc = zlib.crc32(piece, crc)
+                if not on_host:
+                    import numpy as np
+
+                    view[place : place + size].set(np.frombuffer(piece, np.uint8))
+                yield
+            if crc != message.crc:
+                raise damaged(path, "its checksum is not that of its bytes")
+
+
+def _header(state: pb.SessionState) -> bytes:
+    """The head of a safetensors file: what lies where."""
+    entries: dict[str, Any] = {"__metadata__": {"format": "gradwire", "version": str(FORMAT)}}
+    for place, memory in enumerate(state.memories, 1):
+        code, shape = _CODES.get(memory.dtype), list(memory.shape)
+        if memory.dtype == "complex128":
+            code, shape = "F64", [*shape, 2]
+        if code is None:
+            code, shape = "U8", [memory.bytes]
+        offsets = [memory.offset, memory.offset + memory.bytes]
+        entries[f"memory.{place}"] = {"dtype": code, "shape": shape, "data_offsets": offsets}
+    raw = json.dumps(entries, separators=(",", ":")).encode()
+    raw += b" " * (-len(raw) % 8)
+    return _U64.pack(len(raw)) + raw
+
+
+def _write(descriptor: int, data: Any) -> None:
+    view = memoryview(data)
+    while view.nbytes:
+        view = view[os.write(descriptor, view) :]
