@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
+    from gradwire import accelerator as accelerator
     from gradwire import amp as amp
     from gradwire import autograd as autograd
     from gradwire import backends as backends
@@ -57,8 +58,8 @@ if _TYPE_CHECKING:
     from gradwire.func import vmap as vmap
 
 _MODULES = (
-    "amp", "autograd", "backends", "cuda", "distributions", "fft", "func", "linalg", "nn", "optim", "special", "utils",
-    "version",
+    "accelerator", "amp", "autograd", "backends", "cuda", "distributions", "fft", "func", "linalg", "nn", "optim",
+    "special", "utils", "version",
 )  # fmt: skip
 _NAMES = {
     "_version": "__version__",

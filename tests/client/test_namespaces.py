@@ -33,3 +33,13 @@ def test_namespace_lists_what_it_has_and_nothing_else(name):
 def test_singular_matrix_raises_what_programs_catch():
     with pytest.raises(gradwire.linalg.LinAlgError, match="singular"):
         gradwire.linalg.inv(gradwire.ones(2, 2))
+
+
+def test_the_accelerator_is_the_servers_gpu_or_none():
+    assert gradwire.accelerator.is_available() == gradwire.cuda.is_available()
+    assert gradwire.accelerator.device_count() == gradwire.cuda.device_count()
+    found = gradwire.accelerator.current_accelerator()
+    assert found == (gradwire.device("cuda") if gradwire.cuda.is_available() else None)
+    if found is None:
+        with pytest.raises(RuntimeError, match="no accelerator"):
+            gradwire.accelerator.current_device_index()

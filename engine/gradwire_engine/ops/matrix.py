@@ -226,6 +226,9 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Any:
     weight = matrix_t(weight)
     if input.ndim == 2:
         return _linear_mm(input, weight) if bias is None else _linear_addmm(bias, input, weight)
+    array = input.array if type(input) is Tensor else input
+    if bias is not None and not array.flags.c_contiguous:
+        return matmul(input, weight) + bias
     rows = fold(input, (-1, input.shape[-1]) if input.size else (_count(input.shape[:-1]), input.shape[-1]))
     applied = _linear_mm(rows, weight) if bias is None else _linear_addmm(bias, rows, weight)
     if bias is None and input.ndim == 1:

@@ -62,6 +62,7 @@ case(
     [s(t(*shape), t(4, 3)) for shape in ((2, 3), (3,), (2, 5, 3), (2, 0, 3))],
     s(t(2, 3), t(3)),
     s(t(3, 2, layout="F"), t(4, 2, layout="F"), t(4)),
+    [s(t(2, 5, 3, layout="F"), t(4, 3), *bias) for bias in ((), (t(4),))],
 )
 case(
     "einsum",
