@@ -44,10 +44,17 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return spec.loader_state[0]  # type: ignore[no-any-return]
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing but to give it its own spec back, which importing has just replaced."""
+        """Nothing but to give it its own spec back, which importing has just replaced.
+
+        What is loaded below it is aliased with it: an import of its own would set the module over what its parent has
+        of that name, as `autograd.gradcheck` is a function.
+        """
         spec = module.__spec__
         assert spec is not None
         module.__spec__ = spec.loader_state[1]
+        for name, loaded in tuple(sys.modules.items()):
+            if name.startswith(f"{module.__name__}."):
+                sys.modules.setdefault(f"torch{name.removeprefix('gradwire')}", loaded)
 
 
 def alias_torch() -> None:

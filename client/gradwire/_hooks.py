@@ -88,7 +88,7 @@ def hook_accumulated(leaf: Handle, hook: Hook) -> RemovableHandle:
     def run(asked: Asked) -> None:
         answer = hook(asked.leaf)
         if answer is not None:
-            raise GradwireTypeError(f"expected Variable, but hook returned '{type(answer).__name__}'")
+            raise refuse("Tensor post accumulate grad hooks should return None.")
 
     return _register(leaf, _ACCUMULATED, run)
 

@@ -53,7 +53,15 @@ def refuse_origin(spec: Spec, what: str) -> GradwireError:
     mode, where = ("inference", "in normal mode") if inference else ("no_grad", "with grad mode enabled")
     who = f"A view was created in {mode} mode and {what} modified inplace {where}."
     if spec.grad_fn:
-        who = f"An output of {spec.grad_fn.rpartition('Backward')[0]} is a view and {what} modified inplace."
+        name = spec.grad_fn.rpartition("Backward")[0]
+        who = f"Output {spec.output_nr} of {name} is a view and {what} modified inplace."
+    if spec.origin == types_pb2.VIEW_ORIGIN_FUNCTION:
+        return refuse(
+            f"{who} This view was created inside a custom Function (or because an input was returned as-is) and the "
+            "autograd logic to handle view+inplace would override the custom backward associated with the custom "
+            "Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the "
+            "output of the custom Function."
+        )
     if spec.origin == types_pb2.VIEW_ORIGIN_MULTIPLE:
         return refuse(
             f"{who} This view is the output of a function that returns multiple views. Such functions do not allow the "

@@ -34,6 +34,7 @@ class Spec:
         "is_view",
         "origin",
         "outdated",
+        "output_nr",
         "requires_grad",
         "shape",
         "strides",
@@ -52,6 +53,7 @@ class Spec:
         origin: int = 0,
         inference: bool = False,
         outdated: bool = False,
+        output_nr: int = 0,
     ) -> None:
         self.dtype = dtype
         self.shape = Size(shape)
@@ -66,6 +68,8 @@ class Spec:
         self.origin = origin
         self.inference = inference
         self.outdated = outdated
+        # Of a non-leaf: which of its node's results it is.
+        self.output_nr = output_nr
 
     def __repr__(self) -> str:
         return f"Spec({self.dtype.name}{list(self.shape)}, {self.device_name}, grad_fn={self.grad_fn or None})"
@@ -80,9 +84,11 @@ class Spec:
 
     def left_behind(self) -> Spec:
         """The same view after a change of its base that it may not follow."""
-        return self._like(True, self.is_leaf, self.grad_fn, outdated=True)
+        return self._like(True, self.is_leaf, self.grad_fn, True, self.output_nr)
 
-    def _like(self, requires_grad: bool, is_leaf: bool, grad_fn: str, outdated: bool = False) -> Spec:
+    def _like(
+        self, requires_grad: bool, is_leaf: bool, grad_fn: str, outdated: bool = False, output_nr: int = 0
+    ) -> Spec:
         return intern(
             self.dtype,
             self.shape,
@@ -95,6 +101,7 @@ class Spec:
             self.origin,
             self.inference,
             outdated,
+            output_nr,
         )
 
     def gradient(self) -> Spec:
@@ -117,10 +124,12 @@ def intern(
     origin: int = 0,
     inference: bool = False,
     outdated: bool = False,
+    output_nr: int = 0,
 ) -> Spec:
     """The one Spec of this description."""
     key = (
-        dtype, tuple(shape), device_name, requires_grad, is_leaf, grad_fn, strides, is_view, origin, inference, outdated
+        dtype, tuple(shape), device_name, requires_grad, is_leaf, grad_fn, strides, is_view, origin, inference,
+        outdated, output_nr,
     )  # fmt: skip
     found = _SPECS.get(key)
     if found is None:
@@ -143,6 +152,7 @@ def read_spec(message: pb.TensorSpec) -> Spec:
         message.view_origin,
         message.inference,
         message.outdated,
+        message.output_nr,
     )
 
 

@@ -5,7 +5,10 @@ The user's Python runs in the thread that called backward(), which waits anyway.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gradwire._errors import refuse
@@ -17,6 +20,11 @@ from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
 
 if TYPE_CHECKING:
     from gradwire._session import Session
+
+
+# A backward inside a hook may come to a hook, and so on: so many of them share a stack, as in PyTorch.
+_LEVELS_PER_STACK = 30
+_DEPTH: ContextVar[int] = ContextVar("gradwire_hook_depth", default=0)
 
 
 class Asked:
@@ -73,8 +81,40 @@ def _run(session: Session, call: types_pb2.HookCall, create_graph: bool) -> Sequ
             "can run",
             errors_pb2.REASON_NOT_SUPPORTED,
         )
-    with set_grad_enabled(create_graph):
-        return runner(Asked(tuple(gradients), tuple(others), leaf))
+    asked = Asked(tuple(gradients), tuple(others), leaf)
+    with _deeper() as depth, set_grad_enabled(create_graph):
+        if depth % _LEVELS_PER_STACK:
+            return runner(asked)
+        return _on_a_new_stack(runner, asked)
+
+
+@contextmanager
+def _deeper() -> Iterator[int]:
+    """How many hooks run inside each other, with this one."""
+    token = _DEPTH.set(_DEPTH.get() + 1)
+    try:
+        yield _DEPTH.get()
+    finally:
+        _DEPTH.reset(token)
+
+
+def _on_a_new_stack(runner: Runner, asked: Asked) -> Sequence[Any] | None:
+    """Run it in another thread while this one waits: Python's limit of recursion is each thread's own."""
+    outcome: list[Sequence[Any] | None] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(runner(asked))
+        except BaseException as error:  # noqa: BLE001 it goes on in the thread that waits
+            failed.append(error)
+
+    thread = threading.Thread(target=copy_context().run, args=(run,), name="gradwire-hooks", daemon=True)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return outcome[0]
 
 
 def _proxy(session: Session, spec: types_pb2.TensorSpec) -> Any:

@@ -178,6 +178,9 @@ class _Passage:
         wanted = None if targets is None else set(targets)
         nodes, counts = _discover([place[0] for place, _ in roots])
         needed = None if wanted is None else _needed(nodes, wanted)
+        if wanted is not None and needed is not None and self.to_leaves:
+            # As PyTorch has it: a target that is no leaf is passed itself, with its hooks; what it makes is dropped.
+            needed.update(node for node, _ in wanted if isinstance(node, Node) and node in counts)
         for node in nodes if needed is None else needed:
             if node.freed:
                 _refuse_freed(node)
@@ -217,17 +220,17 @@ class _Passage:
     def _pass_hooked(
         self, node: AnyNode, hooks: Hooks, wanted: set[Place] | None, needed: set[AnyNode] | None
     ) -> Generator[Due, Answer, None]:
-        """Pass a node that has hooks, in PyTorch's order."""
-        gradients = self.pending.get(node)
-        if gradients is None:
+        """Pass a node that has hooks, in PyTorch's order; one that no gradient came to, too: they are told None."""
+        if self.goals is not None and node not in self.goals:
             return
+        gradients = self.pending.setdefault(node, [])
         runs = self.to_leaves or (needed is not None and node in needed)
         if runs:  # as PyTorch has it: a target takes its gradient before the hooks if the node is passed, else after
             self._capture(node, gradients, wanted)
         for index, asks in hooks.tensor.items():
+            gradients += [None] * (index + 1 - len(gradients))
             for ask in tuple(asks):
-                if index < len(gradients) and gradients[index] is not None:
-                    yield from self._replace(When.TENSOR, ask, gradients, [index])
+                yield from self._replace(When.TENSOR, ask, gradients, [index])
         if not runs:
             self._capture(node, gradients, wanted)
         if type(node) is AccumulateGrad:
@@ -239,7 +242,8 @@ class _Passage:
             yield from self._propagate_hooked(node, hooks, self.pending.pop(node))
 
     def _propagate_hooked(self, node: Node, hooks: Hooks, gradients: list[Any]) -> Generator[Due, Answer, None]:
-        while hooks.again is not None:
+        nothing = all(gradient is None for gradient in gradients)
+        while hooks.again is not None and not (nothing and type(node) is Node):
             region = hooks.again
             yield Due(When.AGAIN, region.ask.number, [])
             if hooks.again is region:
@@ -264,7 +268,8 @@ class _Passage:
         self.aside = results = [None] * len(node.edges)
         try:
             if type(node) is not FunctionNode:
-                self._propagate(node, gradients)
+                if any(gradient is not None for gradient in gradients):
+                    self._propagate(node, gradients)
                 return results
         finally:
             self.aside = None
@@ -300,17 +305,20 @@ class _Passage:
             return
         for ask in tuple(hooks.before):
             yield from self._replace(When.BEFORE, ask, gradients, [0])
-        if not hooks.accumulated and not hooks.after:
-            self.deliveries.append((leaf, gradients[0]))
-            return
-        shown = self._shown(gradients) if hooks.after else []
-        aside, self.deliveries = self.deliveries, [(leaf, gradients.pop())]
-        self.deliver()
-        self.deliveries = aside
-        for ask in tuple(hooks.accumulated):
-            yield Due(When.ACCUMULATED, ask.number, [], leaf=leaf)
+        if gradients[0] is not None:
+            if not hooks.accumulated and not hooks.after:
+                self.deliveries.append((leaf, gradients[0]))
+                return
+            if leaf.grad is None and not self.create_graph:
+                # The first gradient becomes `.grad` itself where nobody else holds it: later hooks see it change.
+                gradients = [_own(gradients.pop())]
+            aside, self.deliveries = self.deliveries, [(leaf, gradients[0])]
+            self.deliver()
+            self.deliveries = aside
+            for ask in tuple(hooks.accumulated):
+                yield Due(When.ACCUMULATED, ask.number, [], leaf=leaf)
         for ask in tuple(hooks.after):
-            yield Due(When.AFTER, ask.number, [], shown, leaf=leaf)
+            yield Due(When.AFTER, ask.number, [], self._shown(gradients), leaf=leaf)
 
     def _replace(
         self, when: When, ask: Ask, gradients: list[Any], places: Sequence[int], others: Sequence[Any] = ()
@@ -339,7 +347,7 @@ class _Passage:
             if self.create_graph:
                 ready.append((tensor, gradient))
             elif tensor.grad is None:
-                ready.append((tensor, _own(gradient)))
+                ready.append((tensor, gradient if type(gradient) is Tensor else _own(gradient)))
             else:
                 ready.append((tensor, gradient))
                 check_writable(tensor.grad.array)

@@ -14,7 +14,7 @@ from gradwire_engine.hooks import Ask, hooks_of
 from gradwire_engine.op import op
 from gradwire_engine.rebase import rewrite
 from gradwire_engine.refusals import check_in_place
-from gradwire_engine.tensor import Tensor, edge_of
+from gradwire_engine.tensor import Origin, Tensor, edge_of
 
 
 @op(name="_function", node="Function")
@@ -27,7 +27,7 @@ def record_function(
     name: str,
     ask: Ask | None,
     inputs: Sequence[Tensor | None],
-    outputs: Sequence[Tensor],
+    outputs: Sequence[Tensor | None],
     saved: Sequence[Tensor | None] = (),
     dirty: Sequence[Tensor] = (),
     constant: Sequence[Tensor] = (),
@@ -35,37 +35,74 @@ def record_function(
 ) -> FunctionNode | None:
     """Let `outputs` be a function's results of `inputs` from now on (torch.autograd.Function).
 
-    outputs: fresh leaves, or inputs that were changed in place, which `dirty` lists too. constant: those of the outputs
-    that no gradient flows through. saved: what the formula, asked for by `ask`, is given; without `ask` each output's
-    gradient is that of the input of the same place. Answers the node, None if no input requires grad.
-    Raises EngineError: LEAF_IN_PLACE, RUNTIME; then nothing has changed.
+    outputs: fresh leaves, or inputs that were changed in place, which `dirty` lists too; None for one that is no
+    tensor. constant: those of the outputs that no gradient flows through. saved: what the formula, asked for by `ask`,
+    is given; without `ask` each output's gradient is that of the input of the same place. Answers the node, None if
+    no input requires grad. Raises EngineError: LEAF_IN_PLACE, RUNTIME; then nothing has changed.
     """
     edges = tuple(None if item is None else edge_of(item) for item in inputs)
+    made = [item for item in outputs if item is not None]
     if not any(edge is not None for edge in edges):
+        _mark_views(made, dirty, ())
         return None
     for item in dirty:
-        if not any(item is output for output in outputs):
-            raise EngineError(Reason.RUNTIME, "a tensor that was marked dirty is no output of the function")
-        check_in_place(item)
-    for item in outputs:
-        if item.node is not None and not any(item is other for other in dirty):
+        _check_dirty(item, outputs)
+    for item in made:
+        if item.node is not None and not _among(item, dirty):
             raise EngineError(Reason.RUNTIME, "an output of a custom function has a history already")
     metas = tuple(
         None if item is None or edge is None else (item.shape, item.array.dtype)
         for item, edge in zip(inputs, edges, strict=True)
     )
     differentiable = tuple(
-        is_differentiable(item.dtype) and not any(item is other for other in constant) for item in outputs
+        item is not None and is_differentiable(item.dtype) and not _among(item, constant) for item in outputs
     )
+    for item in dirty:
+        # Counted as a change of its own, as in PyTorch: views that were looked at since the change follow once more.
+        item.storage.changed()
     places = {id(item): place for place, item in enumerate(outputs)}
     kept = tuple(None if item is None else Saved(item, places.get(id(item), -1)) for item in saved)
     node = FunctionNode(function, name, kept, edges, metas, differentiable, materializes)
-    node.outputs = tuple(Meta(item.shape, item.array.dtype, item.device) for item in outputs)
+    node.outputs = tuple(None if item is None else Meta(item.shape, item.array.dtype, item.device) for item in outputs)
     node.command = CURRENT.get().command.number
     hooks_of(node).formula = ask
-    for place, item in enumerate(outputs):
-        if any(item is other for other in dirty):
-            rewrite(item, node, place)
+    _mark_views(made, dirty, differentiable)
+    for place, result in enumerate(outputs):
+        if result is None:
+            continue
+        if _among(result, dirty):
+            rewrite(result, node, place)
         elif differentiable[place]:
-            item.node, item.index, item.requires_grad = node, place, True
+            result.node, result.index, result.requires_grad = node, place, True
     return node
+
+
+def _check_dirty(item: Tensor, outputs: Sequence[Tensor | None]) -> None:
+    """Whether a function may have changed an input in place. Raises EngineError: LEAF_IN_PLACE, RUNTIME."""
+    if not _among(item, outputs):
+        raise EngineError(
+            Reason.RUNTIME,
+            "Some elements marked as dirty during the forward method were not returned as output. The inputs that are "
+            "modified inplace must all be outputs of the Function.",
+        )
+    if item.view is not None and len(outputs) > 1:
+        raise EngineError(
+            Reason.RUNTIME,
+            "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return "
+            "more than one Tensor. Make sure the input is not a view (using .clone() for example) or make your "
+            "Function only return one Tensor.",
+        )
+    check_in_place(item)
+
+
+def _mark_views(outputs: Sequence[Tensor], dirty: Sequence[Tensor], differentiable: Sequence[bool]) -> None:
+    """Let views that a function answers stay what it made of them: to change them in place is refused."""
+    origin = Origin.MULTIPLE if sum(differentiable) > 1 else Origin.FUNCTION
+    for item in outputs:
+        if item.view is not None and not _among(item, dirty):
+            item.view.origin = origin
+            item.view.version, item.view.seen = item.storage.version, item.storage.history
+
+
+def _among(item: Tensor, others: Sequence[Tensor | None]) -> bool:
+    return any(item is other for other in others)

@@ -49,7 +49,14 @@ def refuse_origin(view: Tensor, origin: Origin, what: str) -> None:
     if view.node is not None:
         name = view.node.name.partition("Backward")[0]
         who = f"Output {view.index} of {name} is a view and {what} modified inplace."
-    if origin is Origin.MULTIPLE:
+    if origin is Origin.FUNCTION:
+        why = (
+            "This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
+            "logic to handle view+inplace would override the custom backward associated with the custom Function, "
+            "leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the "
+            "custom Function."
+        )
+    elif origin is Origin.MULTIPLE:
         why = (
             "This view is the output of a function that returns multiple views. Such functions do not allow the output "
             "views to be modified inplace. You should replace the inplace operation by an out-of-place one."

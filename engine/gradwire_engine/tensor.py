@@ -82,6 +82,7 @@ class Origin(Enum):
     MULTIPLE = "multiple"
     NO_GRAD = "no_grad"
     INFERENCE = "inference"
+    FUNCTION = "function"
 
 
 class ViewOf:

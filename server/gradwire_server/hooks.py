@@ -23,7 +23,7 @@ from gradwire_server.specs import fill_spec
 if TYPE_CHECKING:
     from gradwire_server.session import Session
 
-MAX_SUSPENDED = 1000
+MAX_SUSPENDED = 4000
 SUSPENDED_SECONDS = 3600.0
 _MAX_NAME = 200
 _KINDS = {
@@ -206,7 +206,7 @@ def record(
     def optional(ids: Sequence[int]) -> list[Tensor | None]:
         return [session.tensor(tensor_id) if tensor_id else None for tensor_id in ids]
 
-    outputs = session.tensors(request.outputs)
+    outputs = optional(request.outputs)
     record_function(
         request.name,
         _ask(session, request.hook) if request.hook else None,
@@ -219,7 +219,8 @@ def record(
     )
     if answer is not None:
         for tensor_id, item in zip(request.outputs, outputs, strict=True):
-            fill_spec(answer.outputs.add(), item, tensor_id)
+            if item is not None:
+                fill_spec(answer.outputs.add(), item, tensor_id)
 
 
 def checkpoint(

@@ -6,12 +6,13 @@ from gradwire_engine.tensor import Origin, known_node, outdated
 from gradwire_server.payload import TO_WIRE
 
 # Serialized descriptions of ordinary results, without ids: of many iterations of a loop all but the first find theirs.
-_MEMO: dict[tuple[int, tuple[int, ...], str, str], bytes] = {}
+_MEMO: dict[tuple[int, tuple[int, ...], str, str, int], bytes] = {}
 _MAX_MEMO = 4096
 _ORIGINS = {
     Origin.MULTIPLE: types_pb2.VIEW_ORIGIN_MULTIPLE,
     Origin.NO_GRAD: types_pb2.VIEW_ORIGIN_NO_GRAD,
     Origin.INFERENCE: types_pb2.VIEW_ORIGIN_INFERENCE,
+    Origin.FUNCTION: types_pb2.VIEW_ORIGIN_FUNCTION,
 }
 
 
@@ -29,7 +30,7 @@ def fill_spec(spec: types_pb2.TensorSpec, tensor: Tensor, tensor_id: int, data_d
     if not plain or not array.flags.c_contiguous or (node is None and tensor.requires_grad):
         _fill(spec, tensor, data_dependent)
     else:
-        key = (array.dtype.num, array.shape, tensor.device, "" if node is None else node.name)
+        key = (array.dtype.num, array.shape, tensor.device, "" if node is None else node.name, tensor.index)
         told = _MEMO.get(key)
         if told is None:
             _fill(spec, tensor, data_dependent)
@@ -53,6 +54,7 @@ def _fill(spec: types_pb2.TensorSpec, tensor: Tensor, data_dependent: bool) -> N
     spec.is_leaf = node is None
     if node is not None:
         spec.grad_fn = node.name
+        spec.output_nr = tensor.index
         spec.retains_grad = tensor.retains_grad
     view = tensor.view
     if view is not None:

@@ -3,10 +3,10 @@
 from gradwire._anomaly import detect_anomaly, set_detect_anomaly
 from gradwire._backward import backward, grad
 from gradwire._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
-from gradwire._tensor import Tensor as Variable
-from gradwire.autograd import anomaly_mode, function, functional, grad_mode
+from gradwire.autograd import anomaly_mode, function, functional, grad_mode, graph
 from gradwire.autograd.function import Function
 from gradwire.autograd.gradcheck import gradcheck, gradgradcheck
+from gradwire.autograd.variable import Variable
 
 __all__ = [
     "Function",
@@ -21,6 +21,7 @@ __all__ = [
     "grad_mode",
     "gradcheck",
     "gradgradcheck",
+    "graph",
     "inference_mode",
     "no_grad",
     "set_detect_anomaly",

@@ -8,6 +8,8 @@ op's. When backward comes to the node it asks for the derivative, and `backward`
 from __future__ import annotations
 
 import functools
+import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -31,6 +33,7 @@ class FunctionCtx:
     #: Per argument of apply, whether a gradient is wanted for it.
     needs_input_grad: tuple[bool, ...] = ()
     materialize_grads = True
+    _materialize_non_diff_grads = True
 
     def __init__(self) -> None:
         self._to_save: tuple[Any, ...] = ()
@@ -95,10 +98,38 @@ class Function:
 
     vjp = backward
 
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """The derivative in forward mode, which gradwire does not have."""
+        raise GradwireNotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        """How the function is mapped over a batch, which gradwire does not do."""
+        raise GradwireNotImplementedError("To use autograd.Function with vmap, you must override the vmap staticmethod")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise refuse(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            "function with static forward method: call `apply` of the class."
+        )
+
     @classmethod
-    def apply(cls, *args: Any) -> Any:
-        """Call the function. Raises what forward raises, RuntimeError for a leaf that was changed in place."""
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Call the function. Raises what forward raises, RuntimeError for a leaf that was changed in place.
+
+        Keywords are for functions with `setup_context`, which gets them among `inputs`, as it does defaults.
+        """
         ctx = FunctionCtx()
+        in_two = cls.setup_context is not Function.setup_context
+        if in_two:
+            bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+            bound.apply_defaults()
+            args = bound.args
+        elif kwargs:
+            raise GradwireTypeError(f"{cls.__name__}.apply() takes no keyword arguments")
         tensors = [each if isinstance(each, Handle) else None for each in args]
         for each in tensors:
             if each is not None:
@@ -106,15 +137,20 @@ class Function:
         needs = tuple(each is not None and each._spec.requires_grad for each in tensors)
         ctx.needs_input_grad = needs
         with no_grad():
-            if cls.setup_context is Function.setup_context:
-                result = cls.forward(ctx, *args)
-            else:
+            if in_two:
                 result = cls.forward(*args)
                 cls.setup_context(ctx, args, result)
-        if not (is_grad_enabled() and any(needs)):
-            return result
+            else:
+                result = cls.forward(ctx, *args)
         several = isinstance(result, tuple)
-        results = _separate(list(result) if several else [result], tensors, ctx)
+        results = list(result) if several else [result]
+        if not (is_grad_enabled() and any(needs)):
+            if any(isinstance(each, Handle) and each._spec.is_view for each in results):
+                results = _separate(results, tensors, ctx)
+                record(f"{cls.__name__}Backward", 0, (), _tensors_of(results), dirty=ctx._dirty)
+                return tuple(results) if several else results[0]
+            return result
+        results = _separate(results, tensors, ctx)
         _record(cls, ctx, tensors, results)
         ctx._to_save = ctx._dirty = ctx._constant = ()
         return tuple(results) if several else results[0]
@@ -130,30 +166,31 @@ def _separate(results: list[Any], tensors: Sequence[Any], ctx: FunctionCtx) -> l
     return made
 
 
+def _tensors_of(values: Sequence[Any]) -> list[Any]:
+    """The tensors, each in its place, and None for what is none."""
+    return [each if isinstance(each, Handle) else None for each in values]
+
+
 def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], results: list[Any]) -> None:
     """Let the results be a node's outputs."""
-    for each in ctx._dirty:
-        if each._spec.is_leaf and each._spec.requires_grad:
-            raise refuse(
-                "a leaf Variable that requires grad has been used in an in-place operation.",
-                errors_pb2.REASON_LEAF_IN_PLACE,
-            )
-    outputs = [each for each in results if isinstance(each, Handle)]
+    ctx._dirty = _inputs_changed(ctx._dirty, tensors, results)
+    outputs = _tensors_of(results)
     session = _commands.common_session(cls.__name__, [each for each in (*tensors, *outputs) if each is not None])
     number = next(session.ids)
-    places = [place for place, each in enumerate(results) if isinstance(each, Handle)]
-    name, count = f"{cls.__name__}Backward", len(results)
+    name = f"{cls.__name__}Backward"
     wanted = [each is not None for each in tensors]
+    undefined = [
+        place
+        for place, each in enumerate(outputs)
+        if not ctx._materialize_non_diff_grads and any(each is other for other in ctx._constant)
+    ]
 
     # Holds no tensor: what it is held for, the node, holds them all.
     def run(asked: Asked) -> Sequence[Any]:
-        gradients: list[Any] = [None] * count
-        for place, gradient in zip(places, asked.gradients, strict=True):
-            gradients[place] = gradient
+        gradients = [None if place in undefined else each for place, each in enumerate(asked.gradients)]
         ctx._saved = asked.others
         try:
-            backward = cls.backward if cls.backward is not Function.backward else cls.vjp
-            return _checked(name, backward(ctx, *gradients), wanted)
+            return _checked(name, _formula(cls)(ctx, *gradients), wanted)
         finally:
             ctx._saved = None
 
@@ -163,6 +200,44 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
     except BaseException:
         session.hooks.pop(number, None)
         raise
+
+
+def _inputs_changed(dirty: Sequence[Any], tensors: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
+    """Those marked dirty that are inputs; warns of others. Raises RuntimeError for what may not be changed in place."""
+    changed = []
+    for each in dirty:
+        if not any(each is other for other in results):
+            raise refuse(
+                "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+                "are modified inplace must all be outputs of the Function."
+            )
+        if not any(each is other for other in tensors):
+            warnings.warn(
+                "Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need "
+                "to pass it to mark_dirty().",
+                UserWarning,
+                stacklevel=4,
+            )
+            continue
+        if each._spec.is_leaf and each._spec.requires_grad:
+            raise refuse(
+                "a leaf Variable that requires grad has been used in an in-place operation.",
+                errors_pb2.REASON_LEAF_IN_PLACE,
+            )
+        changed.append(each)
+    return tuple(changed)
+
+
+def _formula(cls: type[Function]) -> Callable[..., Any]:
+    """The derivative that a function defines. Raises RuntimeError where it defines two."""
+    if cls.vjp is Function.vjp:
+        return cls.backward
+    if cls.backward is not Function.backward:
+        raise refuse(
+            "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement "
+            "one of them."
+        )
+    return cls.vjp
 
 
 def _checked(name: str, answer: Any, wanted: Sequence[bool]) -> Sequence[Any]:
@@ -230,11 +305,15 @@ def record(
     edges = [each._edge for each in inputs if each is not None and each._edge is not None]
     told = _commands.run(session, "record_function", key, values, build, read)
     assert told is not None
-    for output, spec in zip(outputs, told, strict=True):
-        if any(output is each for each in dirty):
+    for output, spec in zip([each for each in outputs if each is not None], told, strict=True):
+        if spec.grad_fn and any(output is each for each in dirty):
             change(output, spec, list(edges), True)
-        elif spec.grad_fn:
-            output._spec = spec
+            continue
+        output._spec = spec
+        view = output.__dict__.get("_view")
+        if view is not None and output._family is not None:
+            view.version, output._epoch = output._family.version, output._family.epoch
+        if spec.grad_fn:
             output._edge = list(edges)
 
 
@@ -249,6 +328,14 @@ def hand_on(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
         made = [each.view_as(each) for each in tensors]
     record(name, 0, tensors, made)
     return made
+
+
+class InplaceFunction(Function):
+    """A function that may change its inputs in place; nothing more here (torch.autograd.function.InplaceFunction)."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
 
 
 class _Delayed(Function):

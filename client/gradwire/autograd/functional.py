@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from gradwire._backward import grad
 from gradwire._create import zeros, zeros_like
-from gradwire._errors import GradwireTypeError, refuse
+from gradwire._errors import GradwireNotImplementedError, GradwireTypeError, GradwireValueError, refuse
 from gradwire._modes import enable_grad
 from gradwire._ops import stack
 from gradwire._tensor import Tensor
@@ -30,7 +30,7 @@ def vjp(
     """
     call = _Call("vjp", func, inputs, create_graph, strict)
     with enable_grad():
-        weights = _weights("v", v, call.outputs)
+        weights = _weights("vjp", v, call.outputs, call.is_tuple_out, _OUTPUT)
         products = call.gradients(call.outputs, weights, create_graph)
     return call.answer(call.outputs, call.is_tuple_out), call.answer(products, call.is_tuple_in)
 
@@ -45,11 +45,13 @@ def jvp(
     """
     call = _Call("jvp", func, inputs, create_graph, strict)
     with enable_grad():
-        directions = _weights("v", v, call.inputs)
+        directions = _weights("jvp", v, call.inputs, call.is_tuple_in, _INPUT)
         dummies = tuple(zeros_like(output, requires_grad=True) for output in call.outputs)
         products = call.gradients(call.outputs, dummies, True)
         results = _gradients(products, dummies, directions, create_graph)
-        filled = _filled(results, dummies, call.strict, "jvp")
+        filled = _filled(results, dummies, call.strict)
+        if strict and create_graph:
+            _depends(filled, "gradients")
     return call.answer(call.outputs, call.is_tuple_out), call.answer(filled, call.is_tuple_out)
 
 
@@ -64,14 +66,17 @@ def jacobian(
     """The Jacobian: for each output and input a tensor of the one's shape and the other's (torch's jacobian).
 
     A tensor, or tuples where the function takes or answers tuples. `vectorize` and `strategy` change nothing here:
-    the rows are computed one after the other, none waits for the one before.
+    the rows are computed one after the other, none waits for the one before. Raises RuntimeError for `strict` with
+    `vectorize`, as PyTorch does.
     """
+    _not_together(strict, vectorize, create_graph, strategy, "jacobian")
     call = _Call("jacobian", func, inputs, create_graph, strict)
     rows = []
     with enable_grad():
-        for output in call.outputs:
+        for number, output in enumerate(call.outputs):
             flat = output.reshape(-1)
-            lines = [call.gradients((flat[place],), (None,), create_graph) for place in range(flat.numel())]
+            who = f"Output {number}"
+            lines = [call.gradients((flat[place],), (None,), create_graph, who) for place in range(flat.numel())]
             shapes = [(*output.shape, *each.shape) for each in call.inputs]
             parts = [
                 stack([line[place] for line in lines]).reshape(shape) if lines else zeros(shape, dtype=output.dtype)
@@ -94,12 +99,16 @@ def hessian(
     For each two inputs a tensor of the one's shape and the other's; a tensor, or tuples for a tuple of inputs.
     """
     is_tuple, given = _as_tuple("hessian", "inputs", inputs)
+    _not_together(strict, vectorize, create_graph, outer_jacobian_strategy, "hessian")
 
     def slope(*inner: Tensor) -> Any:
-        value = func(*inner)
-        _scalar("hessian", value)
-        found = _gradients((value,), inner, (None,), True)
-        filled = _filled(found, inner, strict, "hessian")
+        _, values = _as_tuple("hessian", "outputs of the user-provided function", func(*inner))
+        _scalar("hessian", values)
+        if strict:
+            _depends(values, "outputs")
+        filled = _filled(_gradients(values, inner, (None,), True), inner, False)
+        if strict:
+            _depends(filled, "jacobian")
         return filled if is_tuple else filled[0]
 
     return jacobian(slope, given if is_tuple else given[0], create_graph, strict)
@@ -126,10 +135,12 @@ def _hessian_product(
     name: str, func: _Function, inputs: _Tensors, v: Any, create_graph: bool, strict: bool
 ) -> tuple[Any, Any]:
     call = _Call(name, func, inputs, create_graph, strict)
-    _scalar(name, call.outputs[0] if len(call.outputs) == 1 else call.outputs)
+    _scalar(name, call.outputs)
     with enable_grad():
-        weights = _weights("v", v, call.inputs)
+        weights = _weights(name, v, call.inputs, call.is_tuple_in, _INPUT)
         slopes = call.gradients(call.outputs, (None,), True)
+        if strict:
+            _depends(slopes, "jacobian")
         products = call.gradients(slopes, weights, create_graph)
     return call.answer(call.outputs, call.is_tuple_out), call.answer(products, call.is_tuple_in)
 
@@ -150,19 +161,20 @@ class _Call:
             found = func(*self.inputs)
             self.is_tuple_out, self.outputs = _as_tuple(name, "outputs of the user-provided function", found)
         if strict:
-            for place, output in enumerate(self.outputs):
-                if not output.requires_grad:
-                    raise refuse(
-                        f"Output {place} of the user-provided function does not require gradients. The outputs must "
-                        "be computed in a differentiable manner from the input when running in strict mode."
-                    )
+            _depends(self.outputs, "outputs")
 
     def gradients(
-        self, outputs: Sequence[Tensor], weights: Sequence[Tensor | None], create_graph: bool
+        self,
+        outputs: Sequence[Tensor],
+        weights: Sequence[Tensor | None],
+        create_graph: bool,
+        who: str = "The output",
     ) -> tuple[Tensor, ...]:
         """The outputs' gradients by the inputs; zeros where they do not depend on one."""
         found = _gradients(outputs, self.inputs, weights, create_graph)
-        return _filled(found, self.inputs, self.strict, self.name)
+        if self.strict and create_graph and self.create_graph:
+            _depends([each for each in found if each is not None], "gradients")
+        return _filled(found, self.inputs, self.strict, who)
 
     def answer(self, tensors: tuple[Tensor, ...], as_tuple: bool) -> Any:
         """What the caller gets: a tuple where he works with tuples, without a graph unless he asked for one."""
@@ -186,15 +198,62 @@ def _gradients(
     )
 
 
-def _filled(found: Sequence[Tensor | None], like: Sequence[Tensor], strict: bool, name: str) -> tuple[Tensor, ...]:
+def _filled(
+    found: Sequence[Tensor | None], like: Sequence[Tensor], strict: bool, who: str = "The output"
+) -> tuple[Tensor, ...]:
     filled = []
     for place, (each, other) in enumerate(zip(found, like, strict=True)):
         if each is None and strict:
             raise refuse(
-                f"The output of {name}'s function is independent of input {place}. This is not allowed in strict mode."
+                f"{who} of the user-provided function is independent of input {place}. This is not allowed in strict "
+                "mode."
             )
         filled.append(zeros_like(other) if each is None else each)
     return tuple(filled)
+
+
+_INDEPENDENT = {
+    "outputs": (
+        "Output {} of the user-provided function does not require gradients. The outputs must be computed in a "
+        "differentiable manner from the input when running in strict mode."
+    ),
+    "jacobian": (
+        "While computing the hessian, found that the jacobian of the user-provided function with respect to input {} "
+        "is independent of the input. This is not allowed in strict mode. Ensure that your function is twice "
+        "differentiable and that the jacobian depends on the inputs (that of a linear function does not)."
+    ),
+    "gradients": (
+        "The jacobian of the user-provided function is independent of input {}. This is not allowed in strict mode "
+        "when create_graph=True."
+    ),
+}
+
+
+def _depends(tensors: Sequence[Tensor], what: str) -> None:
+    """Refuse those that do not depend on the inputs. Raises RuntimeError."""
+    for place, each in enumerate(tensors):
+        if not each.requires_grad:
+            raise refuse(_INDEPENDENT[what].format(place))
+
+
+def _not_together(strict: bool, vectorize: bool, create_graph: bool, strategy: str, name: str) -> None:
+    """PyTorch's refusals of options that do not go together. Raises RuntimeError, NotImplementedError, ValueError."""
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise GradwireValueError(
+            f'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs '
+            f'than inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode". '
+            f"{name} was given {strategy!r}."
+        )
+    if strategy == "forward-mode" and create_graph and name == "jacobian":
+        raise GradwireNotImplementedError(
+            "torch.autograd.functional.jacobian: `create_graph=True` and `strategy='forward-mode'` are not supported "
+            "together (yet)."
+        )
+    if strict and (vectorize or strategy == "forward-mode"):
+        raise refuse(
+            f"torch.autograd.functional.{name}: `strict=True` and `vectorize=True` are not supported together. Please "
+            "either set `strict=False` or `vectorize=False`."
+        )
 
 
 def _as_tuple(name: str, what: str, given: Any) -> tuple[bool, tuple[Tensor, ...]]:
@@ -210,29 +269,33 @@ def _as_tuple(name: str, what: str, given: Any) -> tuple[bool, tuple[Tensor, ...
     return many, tensors
 
 
-def _weights(name: str, given: Any, like: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+_INPUT = "the input to the user-provided function is a single Tensor with a single element."
+_OUTPUT = "the user-provided function returns a single Tensor with a single element."
+
+
+def _weights(name: str, given: Any, like: Sequence[Tensor], many: bool, alone: str) -> tuple[Tensor | None, ...]:
     """A tensor per one of `like`, of its shape. Raises RuntimeError where that is not so."""
     if given is None:
         if len(like) != 1 or like[0].numel() != 1:
-            raise refuse(f"{name} can only be None where it stands for a single tensor of a single element.")
+            raise refuse(f"The vector v can only be None if {alone}")
         return (like[0].detach() * 0 + 1,)
-    _, weights = _as_tuple("the product", name, given)
+    _, weights = _as_tuple(name, "v", given)
     if len(weights) != len(like):
-        raise refuse(f"{name} has {len(weights)} tensors, but {len(like)} are to go with it: the length is invalid.")
+        if not many:
+            raise refuse("The given v should contain a single Tensor.")
+        raise refuse(f"v is a tuple of invalid length: should be {len(like)} but got {len(weights)}.")
     for place, (weight, other) in enumerate(zip(weights, like, strict=True)):
         if weight.shape != other.shape:
-            raise refuse(
-                f"{name} has invalid size: at index {place} it should be {tuple(other.shape)}, but is "
-                f"{tuple(weight.shape)}."
-            )
+            entry = f"Entry {place} in " if many else ""
+            raise refuse(f"{entry}v has invalid size: should be {other.shape} but got {weight.shape}.")
     return tuple(weights)
 
 
-def _scalar(name: str, value: Any) -> None:
-    if not isinstance(value, Tensor):
-        raise refuse(f"The function given to {name} should return a single Tensor.")
-    if value.numel() != 1:
-        raise refuse(f"The Tensor returned by the function given to {name} should contain a single element.")
+def _scalar(name: str, values: Sequence[Tensor]) -> None:
+    if len(values) != 1:
+        raise refuse(f"The function given to {name} should return a single Tensor")
+    if values[0].numel() != 1:
+        raise refuse(f"The Tensor returned by the function given to {name} should contain a single element")
 
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

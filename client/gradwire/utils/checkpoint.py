@@ -6,8 +6,9 @@ its commands make the same values again on the server, with the random numbers o
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from gradwire import _commands
@@ -19,7 +20,12 @@ from gradwire._sessions import current_session
 from gradwire._wire import Value
 from gradwire.v1 import hooks_pb2, service_pb2
 
-__all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn"]
+__all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_early_stop"]
+
+_EXPLICITLY = (
+    "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is what "
+    "happens here, whatever it says."
+)
 
 _Context = AbstractContextManager[Any]
 
@@ -46,6 +52,8 @@ def checkpoint(
     makes a context for each of the two calls. Raises RuntimeError in backward if the second call does not make the same
     nodes.
     """
+    if use_reentrant is None:
+        warnings.warn(_EXPLICITLY, UserWarning, stacklevel=2)
     first, again = context_fn()
     if not is_grad_enabled():
         with first:
@@ -76,10 +84,19 @@ def checkpoint(
         raise
 
 
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """For programs that switch stopping early off, which never happens here: nothing."""
+    yield
+
+
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
     """Call functions, or a Sequential's modules, in a row; each of so many segments but the last is a checkpoint."""
+    if use_reentrant is None:
+        warnings.warn(_EXPLICITLY, UserWarning, stacklevel=2)
+        use_reentrant = False
     steps = list(functions.children()) if hasattr(functions, "children") else list(functions)
     size = len(steps) // segments
 

@@ -36,6 +36,7 @@ class ViewOrigin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     VIEW_ORIGIN_MULTIPLE: _ClassVar[ViewOrigin]
     VIEW_ORIGIN_NO_GRAD: _ClassVar[ViewOrigin]
     VIEW_ORIGIN_INFERENCE: _ClassVar[ViewOrigin]
+    VIEW_ORIGIN_FUNCTION: _ClassVar[ViewOrigin]
 
 class HookKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -67,6 +68,7 @@ VIEW_ORIGIN_UNSPECIFIED: ViewOrigin
 VIEW_ORIGIN_MULTIPLE: ViewOrigin
 VIEW_ORIGIN_NO_GRAD: ViewOrigin
 VIEW_ORIGIN_INFERENCE: ViewOrigin
+VIEW_ORIGIN_FUNCTION: ViewOrigin
 HOOK_KIND_UNSPECIFIED: HookKind
 HOOK_KIND_TENSOR: HookKind
 HOOK_KIND_BEFORE: HookKind
@@ -76,7 +78,7 @@ HOOK_KIND_FUNCTION: HookKind
 HOOK_KIND_CHECKPOINT: HookKind
 
 class TensorSpec(_message.Message):
-    __slots__ = ("id", "dtype", "shape", "device", "requires_grad", "is_leaf", "grad_fn", "retains_grad", "strides", "is_view", "data_dependent", "version", "base", "view_origin", "inference", "outdated", "same_as")
+    __slots__ = ("id", "dtype", "shape", "device", "requires_grad", "is_leaf", "grad_fn", "retains_grad", "strides", "is_view", "data_dependent", "version", "base", "view_origin", "inference", "outdated", "same_as", "output_nr")
     ID_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +96,7 @@ class TensorSpec(_message.Message):
     INFERENCE_FIELD_NUMBER: _ClassVar[int]
     OUTDATED_FIELD_NUMBER: _ClassVar[int]
     SAME_AS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_NR_FIELD_NUMBER: _ClassVar[int]
     id: int
     dtype: Dtype
     shape: _containers.RepeatedScalarFieldContainer[int]
@@ -111,7 +114,8 @@ class TensorSpec(_message.Message):
     inference: bool
     outdated: bool
     same_as: int
-    def __init__(self, id: _Optional[int] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., is_leaf: bool = ..., grad_fn: _Optional[str] = ..., retains_grad: bool = ..., strides: _Optional[_Iterable[int]] = ..., is_view: bool = ..., data_dependent: bool = ..., version: _Optional[int] = ..., base: _Optional[int] = ..., view_origin: _Optional[_Union[ViewOrigin, str]] = ..., inference: bool = ..., outdated: bool = ..., same_as: _Optional[int] = ...) -> None: ...
+    output_nr: int
+    def __init__(self, id: _Optional[int] = ..., dtype: _Optional[_Union[Dtype, str]] = ..., shape: _Optional[_Iterable[int]] = ..., device: _Optional[str] = ..., requires_grad: bool = ..., is_leaf: bool = ..., grad_fn: _Optional[str] = ..., retains_grad: bool = ..., strides: _Optional[_Iterable[int]] = ..., is_view: bool = ..., data_dependent: bool = ..., version: _Optional[int] = ..., base: _Optional[int] = ..., view_origin: _Optional[_Union[ViewOrigin, str]] = ..., inference: bool = ..., outdated: bool = ..., same_as: _Optional[int] = ..., output_nr: _Optional[int] = ...) -> None: ...
 
 class Payload(_message.Message):
     __slots__ = ("dtype", "shape", "data")
