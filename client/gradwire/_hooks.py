@@ -88,7 +88,9 @@ def hook_accumulated(leaf: Handle, hook: Hook) -> RemovableHandle:
     def run(asked: Asked) -> None:
         answer = hook(asked.leaf)
         if answer is not None:
-            raise refuse("Tensor post accumulate grad hooks should return None.")
+            if isinstance(answer, Handle):
+                raise refuse("Tensor post accumulate grad hooks should return None.")
+            raise GradwireTypeError(f"expected Variable, but hook returned '{type(answer).__name__}'")
 
     return _register(leaf, _ACCUMULATED, run)
 

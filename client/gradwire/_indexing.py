@@ -7,6 +7,7 @@ tensors.
 from __future__ import annotations
 
 import operator
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,12 @@ from gradwire._errors import GradwireIndexError, GradwireTypeError, GradwireValu
 from gradwire._handle import Handle
 
 _INDEX_DTYPES = ("int64", "int32", "int16", "int8", "uint8", "bool")
+
+
+_SEQUENCE = (
+    "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of x[seq], or "
+    "an array index, x[torch.tensor(seq)], which is another thing."
+)
 
 
 class Index:
@@ -28,8 +35,19 @@ class Index:
 
 def make_index(tensor: Handle, key: object) -> Index:
     """The Index of tensor[key]. Raises IndexError, TypeError or ValueError for what PyTorch does not take either."""
+    if type(key) is list and _stands_for_a_tuple(key):
+        warnings.warn(_SEQUENCE, UserWarning, stacklevel=3)
+        key = tuple(key)
     items = key if isinstance(key, tuple) else (key,)
     return Index(tuple([_item(tensor, item) for item in items]))
+
+
+def _stands_for_a_tuple(key: list[Any]) -> bool:
+    """Whether PyTorch takes a list for several indices: one of less than 32 items that are not all numbers."""
+    return len(key) < 32 and any(
+        item is None or item is Ellipsis or isinstance(item, (Handle, list, tuple, range, slice, np.ndarray, str))
+        for item in key
+    )
 
 
 def _item(tensor: Handle, item: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -65,6 +66,14 @@ class _Mode:
     def __call__(self, function: _F) -> _F:
         """Decorate a function, generator function or coroutine function: its body runs in this mode."""
         flag = self._flag
+        if inspect.isclass(function):
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
+                "functions or methods. To preserve the current behavior of class decoration, you can directly decorate "
+                "the `__init__` method and nothing else.",
+                FutureWarning,
+                stacklevel=2,
+            )
         if inspect.isgeneratorfunction(function):
             return _decorate_generator(function, flag)  # type: ignore[return-value]
         if inspect.iscoroutinefunction(function):

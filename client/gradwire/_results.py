@@ -72,8 +72,16 @@ def new_result(session: Session, tensor_id: int, spec: Spec, edges: Sequence[Edg
         if source is not None:
             family = join(made, source)
             held = source.__dict__.get("_view")
-            made.__dict__["_view"] = ViewOf(source if held is None else held.base, family.version)
+            base = source if held is None else held.base
+            made.__dict__["_view"] = ViewOf(base, family.version)
+            if not recorded and spec.requires_grad is not base._spec.requires_grad and _may_require(spec):
+                made._spec = spec.with_requires_grad(base._spec.requires_grad)
     return made
+
+
+def _may_require(spec: Spec) -> bool:
+    """Whether tensors of this kind can require a gradient."""
+    return spec.is_leaf and not spec.inference and (spec.dtype.is_floating_point or spec.dtype.is_complex)
 
 
 def _borrows(args: Sequence[Any]) -> bool:

@@ -42,7 +42,7 @@ def record_function(
     """
     edges = tuple(None if item is None else edge_of(item) for item in inputs)
     made = [item for item in outputs if item is not None]
-    if not any(edge is not None for edge in edges):
+    if not any(item is not None and item.requires_grad for item in inputs):
         _mark_views(made, dirty, ())
         return None
     for item in dirty:

@@ -46,7 +46,8 @@ class Route:
 
     def copy(self, xp: Any, base: Array) -> Array:
         """A copy of a base, or of its gradient, that lies in memory as the base did: so that the ops make views."""
-        return base.copy(order="C") if self.geometry is None else laid_out(xp, base, self.geometry)
+        # A gradient without dimensions may be a scalar of NumPy's, which cannot be written to.
+        return xp.array(base, order="C") if self.geometry is None else laid_out(xp, base, self.geometry)
 
     def follow(self, base: Array) -> Array:
         """The part of such a copy that the view shows."""

@@ -117,6 +117,7 @@ def apply_op(
             spec = answer.outputs.add()
             fill_spec(spec, result, tensor_id, _flag(call, args))
             spec.same_as = same_as
+            spec.is_view = spec.is_view and _shows_a_base(session, result)
     else:
         bind_results(session, call, args, result, ids, answer)
 
@@ -140,9 +141,15 @@ def bind_results(
             spec = answer.outputs.add()
             fill_spec(spec, item, tensor_id, flag)
             spec.same_as = session.names.get(item, 0)
+            spec.is_view = spec.is_view and _shows_a_base(session, item)
         _check_answer(session, call.name, answer)
     for tensor_id, item in zip(names, result, strict=True):
         session.bind(tensor_id, item)
+
+
+def _shows_a_base(session: "Session", item: Tensor) -> bool:
+    """Whether the session knows what a view is a part of. Else an op made it on its way, and it is the view's alone."""
+    return item.view is not None and item.view.base in session.names
 
 
 def check_in_place(call: Call, outputs: Sequence[int], on_tensor: bool) -> None:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from gradwire import _commands
 from gradwire._errors import GradwireNotImplementedError, GradwireTypeError, refuse
 from gradwire._handle import Handle
+from gradwire._in_place import check_in_place
 from gradwire._memo import Spec, read_spec
 from gradwire._modes import is_grad_enabled, no_grad
 from gradwire._results import change
@@ -224,6 +225,7 @@ def _inputs_changed(dirty: Sequence[Any], tensors: Sequence[Any], results: Seque
                 "a leaf Variable that requires grad has been used in an in-place operation.",
                 errors_pb2.REASON_LEAF_IN_PLACE,
             )
+        check_in_place("", (each,), True, (each,))
         changed.append(each)
     return tuple(changed)
 

@@ -30,6 +30,7 @@ from gradwire_engine.ops.index import index_put
 from gradwire_engine.ops.join import cat
 from gradwire_engine.ops.precision import is_half, through_float32
 from gradwire_engine.ops.shape import contiguous, diagonal, reshape, select, slice_
+from gradwire_engine.tensor import Tensor
 
 # Replacing what a view shows.
 
@@ -216,7 +217,27 @@ def _product_grads(g: Any, input: Any, index: Any, src: Any, dim: int, own: bool
     share_src = gather(share, dim, index)
     by_input = where(some, share / factors, where(logical_and(only, none), share, 0))
     by_src = where(some_src, share_src / factors_src, where(logical_and(only_src, none_src), share_src, 0))
+    if isinstance(g, Tensor) and bool((missing.array > 1).any()):
+        # Where two factors are zero these gradients are zero, but not their derivatives by those factors.
+        by_input, by_src = _not_again(by_input), _not_again(by_src)
     return by_input, by_src
+
+
+@op(name="_not_again", node="Error")
+def _not_again(xp: Any, input: Array) -> Array:
+    """The same, which cannot be differentiated."""
+    return input
+
+
+def _refuse_again(g: Any) -> Any:
+    raise EngineError(
+        Reason.RUNTIME,
+        "scatter_reduce(), index_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered "
+        "to the same position in self",
+    )
+
+
+_not_again.grad(input=_refuse_again)
 
 
 _scatter_product.grad(
