@@ -134,7 +134,7 @@ class Function:
         tensors = [each if isinstance(each, Handle) else None for each in args]
         for each in tensors:
             if each is not None:
-                each._fresh()  # type: ignore[attr-defined]
+                each.is_leaf  # type: ignore[attr-defined] # noqa: B018 brings it up to date, or refuses a stale view
         needs = tuple(each is not None and each._spec.requires_grad for each in tensors)
         ctx.needs_input_grad = needs
         with no_grad():
