@@ -21,6 +21,8 @@ class GradwireError(Exception):
     reason: str = "RUNTIME"
     code: int = 2
     metadata: Mapping[str, str] = {}
+    #: Whether it is the refusal of an earlier command, that did not wait.
+    late = False
 
 
 class GradwireRuntimeError(GradwireError, RuntimeError):

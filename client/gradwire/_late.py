@@ -116,4 +116,6 @@ def _placed(error: pb.Error, where: str, why: str) -> GradwireError:
     shown = pb.Error()
     shown.CopyFrom(error)
     shown.message = f"{error.message}\n  {where}\n  ({why})"
-    return from_message(shown)
+    made = from_message(shown)
+    made.late = True
+    return made

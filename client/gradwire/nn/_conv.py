@@ -21,6 +21,11 @@ def _each(value: Ints, dims: int) -> tuple[int, ...]:
     return (value,) * dims if isinstance(value, int) else tuple(value)
 
 
+def _expected_by(channels: int, rank: int) -> str:
+    sizes = ", ".join("DHW"[3 - rank :] if rank > 1 else "L")
+    return f"(N, {channels}, {sizes}) or ({channels}, {sizes})"
+
+
 class _ConvNd(Module):
     """What all convolutions share: arguments, weights and their first values."""
 
@@ -67,6 +72,9 @@ class _ConvNd(Module):
         if self.bias is not None:
             bound = init.fan_in_bound(self.weight)
             init.uniform_(self.bias, -bound, bound)
+
+    def _expects(self) -> str:
+        return _expected_by(self.in_channels, len(self.kernel_size))
 
     def extra_repr(self) -> str:
         """As PyTorch prints it: what differs from the defaults, after channels, kernel and stride."""

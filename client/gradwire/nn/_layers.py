@@ -58,6 +58,9 @@ class Linear(Module):
         """See the class."""
         return F.linear(input, self.weight, self.bias)
 
+    def _expects(self) -> str:
+        return f"(*, {self.in_features})"
+
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
@@ -100,6 +103,9 @@ class Bilinear(Module):
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         """See the class."""
         return F.bilinear(input1, input2, self.weight, self.bias)
+
+    def _expects(self) -> str:
+        return f"(*, {self.in1_features}) and (*, {self.in2_features})"
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
@@ -180,6 +186,9 @@ class Embedding(Module):
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
         return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
+
+    def _expects(self) -> str:
+        return f"(*) of whole numbers below {self.num_embeddings}"
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""

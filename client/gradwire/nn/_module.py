@@ -19,6 +19,7 @@ from gradwire._hooks import RemovableHandle, kept_in
 from gradwire._modes import no_grad
 from gradwire._tensor import Tensor
 from gradwire.nn import _state
+from gradwire.nn._blame import blame
 from gradwire.nn._parameter import Parameter, set_owner
 
 M = TypeVar("M", bound="Module")
@@ -168,11 +169,16 @@ class Module:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward`, with the hooks around it."""
         if not (self._forward_pre_hooks or self._forward_hooks or self._backward_hooks or self._backward_pre_hooks):
-            return self.forward(*args, **kwargs)
+            try:
+                return self.forward(*args, **kwargs)
+            except Exception as error:
+                blame(self, error, args, kwargs)
+                raise
         ended: set[int] = set()
         try:
             return self._call_hooked(args, kwargs, ended)
-        except Exception:
+        except Exception as error:
+            blame(self, error, args, kwargs)
             # Those that are to see a failure too, unless they have run.
             for number in [each for each in self._always_called if each in self._forward_hooks and each not in ended]:
                 self._forward_hooks[number](self, args, None)
@@ -459,6 +465,10 @@ class Module:
         return _state.load(self, state_dict, strict, assign)
 
     # Showing.
+
+    def _expects(self) -> str:
+        """The shape that the input should have, for errors; "" where it may be any, or is not known."""
+        return ""
 
     def _get_name(self) -> str:
         return type(self).__name__

@@ -93,6 +93,9 @@ class _BatchNorm(Module):
             self.eps,
         )
 
+    def _expects(self) -> str:
+        return f"(N, {self.num_features}, …)"
+
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
         return (
@@ -218,6 +221,9 @@ class LayerNorm(Module):
         """See the class."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
+    def _expects(self) -> str:
+        return f"(*, {', '.join(map(str, self.normalized_shape))})"
+
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
         return (
@@ -269,6 +275,9 @@ class GroupNorm(Module):
         """See the class."""
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
+    def _expects(self) -> str:
+        return f"(N, {self.num_channels}, …)"
+
     def extra_repr(self) -> str:
         """As PyTorch prints it."""
         return (
@@ -307,6 +316,9 @@ class RMSNorm(Module):
     def forward(self, input: Tensor) -> Tensor:
         """See the class."""
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def _expects(self) -> str:
+        return f"(*, {', '.join(map(str, self.normalized_shape))})"
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""

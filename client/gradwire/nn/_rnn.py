@@ -18,7 +18,7 @@ from gradwire._tensor import Tensor
 from gradwire.nn import functional as F
 from gradwire.nn import init
 from gradwire.nn._module import Module
-from gradwire.nn._parameter import Parameter, qualified_name
+from gradwire.nn._parameter import Parameter
 from gradwire.nn.utils.rnn import PackedSequence
 
 Device = _dtypes.device | str | int | None
@@ -167,7 +167,7 @@ class RNNBase(Module):
         if sequence.shape[-1] != self.input_size:
             raise RuntimeError(
                 "input.size(-1) must be equal to input_size. "
-                f"Expected {self.input_size}, got {sequence.shape[-1]}{self._whose()}"
+                f"Expected {self.input_size}, got {sequence.shape[-1]}"
             )
         count = self.num_layers * self._directions
         widths = (self.proj_size or self.hidden_size, self.hidden_size)[: 2 if self.mode == "LSTM" else 1]
@@ -186,12 +186,8 @@ class RNNBase(Module):
             wanted = (count, sequence.shape[1], width)
             if tuple(state.shape) != wanted:
                 what = f"Expected hidden[{'hc'.index(letter)}] size" if self.mode == "LSTM" else "Expected hidden size"
-                raise RuntimeError(f"{what} {wanted}, got {list(state.shape)}{self._whose()}")
+                raise RuntimeError(f"{what} {wanted}, got {list(state.shape)}")
         return held
-
-    def _whose(self) -> str:
-        path = qualified_name(self)
-        return f" (in {path})" if path else ""
 
     def _walk(self, sequence: Tensor, first: State, sizes: list[int] | None = None) -> tuple[Tensor, State]:
         """All layers over (L, N, in), or over packed data (total, in) whose steps have these sizes."""
@@ -249,6 +245,10 @@ class RNNBase(Module):
                 _ops.cat([state[part], *(each[part] for each in reversed(ended))]) for part in range(len(first))
             )
         return _ops.cat(outputs[::-1] if backwards else outputs), state
+
+    def _expects(self) -> str:
+        first = "N, L" if self.batch_first else "L, N"
+        return f"({first}, {self.input_size}) or (L, {self.input_size})"
 
     def extra_repr(self) -> str:
         """As PyTorch prints it: the sizes, and what differs from the defaults."""
