@@ -33,6 +33,7 @@ if _TYPE_CHECKING:
     from gradwire._exchange import from_dlpack as from_dlpack
     from gradwire._exchange import from_torch as from_torch
     from gradwire._exchange import to_torch as to_torch
+    from gradwire._explain import explain as explain
     from gradwire._files import load as load
     from gradwire._files import save as save
     from gradwire._functions import nonzero as nonzero
@@ -56,6 +57,7 @@ if _TYPE_CHECKING:
     from gradwire.amp import GradScaler as GradScaler
     from gradwire.amp import autocast as autocast
     from gradwire.func import vmap as vmap
+    from gradwire.nn._summary import summary as summary
 
 _MODULES = (
     "accelerator", "amp", "autograd", "backends", "cuda", "distributions", "fft", "func", "linalg", "nn", "optim",
@@ -72,6 +74,8 @@ _NAMES = {
     "_tensor": "Tensor",
     "_nodes": "graph",
     "_compile": "compile",
+    "_explain": "explain",
+    "nn._summary": "summary",
     "_files": "load save",
     "func": "vmap",
     "_exchange": "from_dlpack from_torch to_torch",

@@ -45,6 +45,12 @@ class GraphNode:
     leaf: GraphLeaf | None
     saved_bytes: int
     freed: bool
+    #: Whether a tensor that it made keeps its gradient.
+    retains_grad: bool = False
+    #: What it keeps for backward, if that was asked for: "input float32 (3, 4)".
+    saved: tuple[str, ...] = ()
+    #: The line of the program that made it, where that is known.
+    made_at: str | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ _ROOT = _Look(fill="#4f56d3", line="#4f56d3", ink="#ffffff", faint="#d5d8ff")
 _OPERATION = _Look(fill="#f4f5ff", line="#7b83eb", ink="#1f2350", faint="#666c9e")
 _LEAF = _Look(fill="#e8f8f0", line="#2fa36b", ink="#0e3d27", faint="#3f7a5e", round=False)
 _FREED = _Look(fill="#f1f2f4", line="#9a9fab", ink="#5d6370", faint="#7b818d", dashed=True)
+_RETAINED = _Look(fill="#fff6e5", line="#d98e04", ink="#4a3103", faint="#86611a")
 _UNKNOWN = _Look(fill="#ffffff", line="#9a9fab", ink="#5d6370", faint="#7b818d", dashed=True)
 _EDGE = "#8a90a2"
 
@@ -78,7 +85,7 @@ class _Card:
     @property
     def size(self) -> tuple[float, float]:
         widths = [_text_width(line, 13.0 if i == 0 else 11.0, bold=i == 0) for i, line in enumerate(self.lines)]
-        return round(max(54.0, max(widths) + 34.0)), 30.0 if len(self.lines) == 1 else 44.0
+        return round(max(54.0, max(widths) + 34.0)), 16.0 + 14.0 * len(self.lines)
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,7 +176,7 @@ def _is_leaf(node: GraphNode) -> bool:
 
 
 def _card(node: GraphNode, is_root: bool) -> _Card:
-    hint = [node.name]
+    hint = [node.name, *([node.made_at] if node.made_at else [])]
     if node.leaf is not None:
         leaf = node.leaf
         spec = f"({', '.join(map(str, leaf.shape))}{',' if len(leaf.shape) == 1 else ''}) {leaf.dtype}"
@@ -182,9 +189,15 @@ def _card(node: GraphNode, is_root: bool) -> _Card:
         return _Card(
             (_shortened(node.name), "freed"), _FREED, f"{node.name}\nits saved values were freed by a backward"
         )
-    lines = (_shortened(node.name), *([f"saves {saved}"] if node.saved_bytes else []))
-    look = _LEAF if _is_leaf(node) else _ROOT if is_root else _OPERATION
-    return _Card(lines, look, f"{node.name}\nsaves {saved} for backward")
+    lines = [_shortened(node.name)]
+    if node.retains_grad:
+        lines.append("retains its gradient")
+    if node.saved:
+        lines.extend(_shortened(f"saves {each}") for each in node.saved)
+    elif node.saved_bytes:
+        lines.append(f"saves {saved}")
+    look = _LEAF if _is_leaf(node) else _RETAINED if node.retains_grad else _ROOT if is_root else _OPERATION
+    return _Card(tuple(lines), look, "\n".join([node.name, f"saves {saved} for backward", *hint[1:]]))
 
 
 def _bytes_text(count: int) -> str:

@@ -60,7 +60,7 @@ class LateErrors:
             (made, "made_by", "was made"),
             (needed if needed != made else 0, "node", "needs it"),
         ):
-            where = self._find(number)
+            where = self.find(number)
             if where is not None:
                 lines.append(f"\n  {told[name]} {what} here:\n  {where}")
         if not lines:
@@ -70,7 +70,8 @@ class LateErrors:
         shown.message += "".join(lines)
         return shown
 
-    def _find(self, number: int) -> str | None:
+    def find(self, number: int) -> str | None:
+        """Where the command of that number was issued, if it is one of ours and among the newest."""
         if not number or number >> WRITER_SHIFT != self._writer:
             return None
         seq = number & ((1 << WRITER_SHIFT) - 1)

@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gradwire import _dtypes
+from gradwire._errors import GradwireTypeError
 from gradwire._graph import Graph, GraphLeaf, GraphNode
 from gradwire._handle import Handle
 from gradwire._hooks import RemovableHandle, hook_after, hook_before
@@ -116,18 +118,23 @@ class _Nodes:
 def _nodes_of(root: Handle) -> _Nodes:
     held = root.__dict__.get("_nodes")
     if held is None or held[0] is not root._edge:
-        roots, nodes = _fetch(root._session, [root])
+        roots, nodes = fetch_nodes(root._session, [root])
         held = (root._edge, _Nodes(roots[0], {node.id: node for node in nodes}))
         root.__dict__["_nodes"] = held
     nodes_held: _Nodes = held[1]
     return nodes_held
 
 
-def _fetch(session: Session, tensors: Sequence[Handle]) -> tuple[list[int], list[commands_pb2.GraphNode]]:
+def fetch_nodes(
+    session: Session, tensors: Sequence[Handle], with_saved: bool = False
+) -> tuple[list[int], list[commands_pb2.GraphNode]]:
+    """The numbers of the tensors' nodes, 0 for one without, and the graph behind them, up to a limit of nodes."""
     nodes: list[commands_pb2.GraphNode] = []
     token = ""
     while True:
-        request = commands_pb2.GraphRequest(tensors=[each._id for each in tensors], page_token=token)
+        request = commands_pb2.GraphRequest(
+            tensors=[each._id for each in tensors], page_token=token, with_saved=with_saved
+        )
         page = session.wait(service_pb2.Command(graph=request)).graph
         nodes.extend(page.nodes)
         token = page.next_page_token
@@ -159,14 +166,17 @@ def grad_fn_of(tensor: Handle) -> Node | None:
     return node
 
 
-def graph(*tensors: Tensor, params: dict[str, Tensor] | None = None) -> Graph:
+def graph(*tensors: Tensor, params: dict[str, Tensor] | None = None, saved: bool = False) -> Graph:
     """The reverse graph behind tensors, to print (DOT), save (.svg, .dot) or show in a notebook.
 
-    `params` names leaves; a module's parameters are named by themselves.
+    `params` names leaves; a module's parameters are named by themselves. With `saved` each node tells what it keeps
+    for backward. Raises TypeError for what is no tensor.
     """
+    if not tensors or not all(isinstance(each, Handle) for each in tensors):
+        raise GradwireTypeError("graph() takes tensors, one or several")
     session = tensors[0]._session
     names = {tensor._id: name for name, tensor in (params or {}).items()}
-    roots, nodes = _fetch(session, tensors)
+    roots, nodes = fetch_nodes(session, tensors, saved)
     return Graph(
         nodes=tuple(
             GraphNode(
@@ -176,6 +186,11 @@ def graph(*tensors: Tensor, params: dict[str, Tensor] | None = None) -> Graph:
                 leaf=_leaf(session, node, names),
                 saved_bytes=node.saved_bytes,
                 freed=node.freed,
+                retains_grad=node.retains_grad,
+                saved=tuple(
+                    f"{each.name} {_dtypes.BY_CODE[each.dtype].name} {tuple(each.shape)}" for each in node.saved
+                ),
+                made_at=session.made_at(node.command),
             )
             for node in nodes
         ),

@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from sys import modules
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 from gradwire.v1 import errors_pb2 as pb
 
 if TYPE_CHECKING:
+    from gradwire._summary import Summary
     from gradwire._timings import timings
 
 #: Commands after which a batch goes without being asked for.
@@ -109,7 +110,7 @@ class Session:
         self.buffer: deque[tuple[bytes, Ticket | Entry | None, bool]] = deque()
         self.released: deque[int] = deque()
         self._numbers = itertools.count(1)
-        self.ids = itertools.count((answer.writer << _IDS_PER_WRITER) + 1)
+        self.ids: Iterator[int] = itertools.count((answer.writer << _IDS_PER_WRITER) + 1)
         #: Bytes of large commands in the buffer; small ones are not counted.
         self.buffered_bytes = 0
         self._writer = answer.writer
@@ -572,6 +573,23 @@ class Session:
         self.flush()  # the releases of dropped tensors, which would come after the question
         result = self.wait(service_pb2.Command(describe=commands_pb2.DescribeRequest()))
         return result.describe
+
+    def summary(self) -> Summary:
+        """The tensors that this program holds in the session, the bytes and graphs behind them, where each was made."""
+        from gradwire._summary import summarize
+
+        return summarize(self)
+
+    def remember_lines(self, most: int = 1 << 20) -> None:
+        """From now on note the program's line for each new tensor, for `summary()`; that of the newest `most`."""
+        from gradwire._summary import TrackedIds
+
+        if not isinstance(self.ids, TrackedIds):
+            self.ids = TrackedIds(self.ids, most)
+
+    def made_at(self, number: int) -> str | None:
+        """The line of this program that issued a command, by the server's number of it; None if it is not known."""
+        return self._late.find(number)
 
     def upload(self, data: memoryview) -> str:
         """Bring a large tensor's bytes to the server; the answer is the transfer's id."""

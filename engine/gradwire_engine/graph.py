@@ -198,6 +198,15 @@ class Node:
         """Bytes of the saved arrays."""
         return sum(value.array.nbytes for value in self.saved if isinstance(value, Saved))
 
+    def saved_values(self) -> list[tuple[str, Saved]]:
+        """The saved tensors with the names that the formulas have for them; lists of them one by one."""
+        found: list[tuple[str, Saved]] = []
+        for place, value in enumerate(self.saved):
+            name = self.plan.names[place] if place < len(self.plan.names) else f"saved {place}"
+            values = value if isinstance(value, (list, tuple)) else (value,)
+            found.extend((name, each) for each in values if isinstance(each, Saved))
+        return found
+
     def __repr__(self) -> str:
         return f"<{self.name} object at {id(self):#x}>"
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from gradwire.v1 import commands_pb2
 from gradwire_engine.graph import AccumulateGrad, Node
 from gradwire_server.errors import Refusal
+from gradwire_server.payload import TO_WIRE
 from gradwire_server.specs import fill_spec
 
 if TYPE_CHECKING:
@@ -97,14 +98,14 @@ def graph(session: "Session", request: commands_pb2.GraphRequest, answer: comman
         for reference in snapshot.nodes[place:end]:
             node = reference()
             if node is not None:
-                _fill(session, answer.nodes.add(), node)
+                _fill(session, answer.nodes.add(), node, request.with_saved)
         if end < len(snapshot.nodes):
             answer.next_page_token = f"{key}.{end}"
     if end >= len(snapshot.nodes):
         snapshots.held.pop(key, None)
 
 
-def _fill(session: "Session", message: commands_pb2.GraphNode, node: AnyNode) -> None:
+def _fill(session: "Session", message: commands_pb2.GraphNode, node: AnyNode, with_saved: bool) -> None:
     snapshots = session.snapshots
     message.id = snapshots.node_id(node)
     message.name = node.name
@@ -112,6 +113,13 @@ def _fill(session: "Session", message: commands_pb2.GraphNode, node: AnyNode) ->
     message.saved_bytes = node.saved_bytes()
     if isinstance(node, AccumulateGrad):
         fill_spec(message.leaf, node.variable, session.leaf_id(node))
+    else:
+        message.command = node.command
+        message.retains_grad = any(reference() is not None for reference in (node.retained or {}).values())
+        if with_saved:
+            for name, value in node.saved_values():
+                saved = message.saved.add(name=name, shape=value.array.shape)
+                saved.dtype = TO_WIRE[value.array.dtype]  # type: ignore[assignment]
     for edge in node.edges:
         target = message.edges.add()
         if edge is not None:

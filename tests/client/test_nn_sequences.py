@@ -191,7 +191,7 @@ def test_a_refused_input_is_told_with_the_path_of_the_layer():
             self.encoder = nn.ModuleDict({"words": nn.GRU(3, 4)})
 
     model = Model()
-    with pytest.raises(RuntimeError, match=r"Expected 3, got 5 \(in encoder.words\)"):
+    with pytest.raises(RuntimeError, match=r"Expected 3, got 5\n  in encoder.words \(GRU\)"):
         model.encoder["words"](gw.ones(2, 2, 5))
 
 

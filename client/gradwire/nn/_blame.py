@@ -12,10 +12,17 @@ if TYPE_CHECKING:
     from gradwire.nn._module import Module
 
 # Refusals that follow from what a module was given; others (a lost connection, a limit) are no module's.
-_GIVEN = frozenset(
-    "ARGUMENT_TYPE ARGUMENT_VALUE SHAPE DTYPE DIM_OUT_OF_RANGE INDEX_OUT_OF_RANGE DEVICE_MISMATCH NOT_SUPPORTED "
-    "RUNTIME".split()
-)
+_GIVEN = {
+    "ARGUMENT_TYPE",
+    "ARGUMENT_VALUE",
+    "DEVICE_MISMATCH",
+    "DIM_OUT_OF_RANGE",
+    "DTYPE",
+    "INDEX_OUT_OF_RANGE",
+    "NOT_SUPPORTED",
+    "RUNTIME",
+    "SHAPE",
+}
 
 
 def blame(module: Module, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

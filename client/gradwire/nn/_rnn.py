@@ -166,8 +166,7 @@ class RNNBase(Module):
             )
         if sequence.shape[-1] != self.input_size:
             raise RuntimeError(
-                "input.size(-1) must be equal to input_size. "
-                f"Expected {self.input_size}, got {sequence.shape[-1]}"
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {sequence.shape[-1]}"
             )
         count = self.num_layers * self._directions
         widths = (self.proj_size or self.hidden_size, self.hidden_size)[: 2 if self.mode == "LSTM" else 1]

@@ -314,16 +314,18 @@ class ReleaseResponse(_message.Message):
     def __init__(self, released: _Optional[int] = ...) -> None: ...
 
 class GraphRequest(_message.Message):
-    __slots__ = ("session_id", "tensors", "page_size", "page_token")
+    __slots__ = ("session_id", "tensors", "page_size", "page_token", "with_saved")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     TENSORS_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    WITH_SAVED_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     tensors: _containers.RepeatedScalarFieldContainer[int]
     page_size: int
     page_token: str
-    def __init__(self, session_id: _Optional[str] = ..., tensors: _Optional[_Iterable[int]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    with_saved: bool
+    def __init__(self, session_id: _Optional[str] = ..., tensors: _Optional[_Iterable[int]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., with_saved: bool = ...) -> None: ...
 
 class GraphResponse(_message.Message):
     __slots__ = ("nodes", "roots", "next_page_token")
@@ -336,20 +338,36 @@ class GraphResponse(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[GraphNode, _Mapping]]] = ..., roots: _Optional[_Iterable[int]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class GraphNode(_message.Message):
-    __slots__ = ("id", "name", "edges", "leaf", "saved_bytes", "freed")
+    __slots__ = ("id", "name", "edges", "leaf", "saved_bytes", "freed", "retains_grad", "command", "saved")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     EDGES_FIELD_NUMBER: _ClassVar[int]
     LEAF_FIELD_NUMBER: _ClassVar[int]
     SAVED_BYTES_FIELD_NUMBER: _ClassVar[int]
     FREED_FIELD_NUMBER: _ClassVar[int]
+    RETAINS_GRAD_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    SAVED_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     edges: _containers.RepeatedCompositeFieldContainer[GraphEdge]
     leaf: _types_pb2.TensorSpec
     saved_bytes: int
     freed: bool
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., edges: _Optional[_Iterable[_Union[GraphEdge, _Mapping]]] = ..., leaf: _Optional[_Union[_types_pb2.TensorSpec, _Mapping]] = ..., saved_bytes: _Optional[int] = ..., freed: bool = ...) -> None: ...
+    retains_grad: bool
+    command: int
+    saved: _containers.RepeatedCompositeFieldContainer[SavedValue]
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., edges: _Optional[_Iterable[_Union[GraphEdge, _Mapping]]] = ..., leaf: _Optional[_Union[_types_pb2.TensorSpec, _Mapping]] = ..., saved_bytes: _Optional[int] = ..., freed: bool = ..., retains_grad: bool = ..., command: _Optional[int] = ..., saved: _Optional[_Iterable[_Union[SavedValue, _Mapping]]] = ...) -> None: ...
+
+class SavedValue(_message.Message):
+    __slots__ = ("name", "shape", "dtype")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    dtype: _types_pb2.Dtype
+    def __init__(self, name: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., dtype: _Optional[_Union[_types_pb2.Dtype, str]] = ...) -> None: ...
 
 class GraphEdge(_message.Message):
     __slots__ = ("node", "output")

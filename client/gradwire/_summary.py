@@ -1,0 +1,171 @@
+"""What a session holds, as a table: its tensors, their bytes, the graph behind them, and where each was made.
+
+The lines of what has a graph come from the server, which numbers commands; those of all else are known only from
+`Session.remember_lines()` on, so that nobody pays for them unasked.
+"""
+
+from __future__ import annotations
+
+import gc
+import html
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from gradwire._graph import _bytes_text
+from gradwire._handle import Handle
+from gradwire._nodes import fetch_nodes
+from gradwire._place import describe_place, find_place
+
+if TYPE_CHECKING:
+    from gradwire._session import Session
+
+_MOST_ROWS = 30
+_HEADINGS = ("count", "shape", "dtype", "bytes", "what", "made at")
+
+
+class TrackedIds:
+    """A session's numbers for new tensors, with the place in the program where each was taken; the newest `most`."""
+
+    def __init__(self, numbers: Iterator[int], most: int) -> None:
+        self._numbers = numbers
+        self._most = most
+        self.places: OrderedDict[int, tuple[CodeType, int]] = OrderedDict()
+
+    def __iter__(self) -> TrackedIds:
+        return self
+
+    def __next__(self) -> int:
+        number = next(self._numbers)
+        self.places[number] = find_place()
+        if len(self.places) > self._most:
+            self.places.popitem(last=False)
+        return number
+
+
+@dataclass(frozen=True)
+class Row:
+    """Tensors of one kind made at one place."""
+
+    count: int
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    what: str
+    made_at: str
+
+
+@dataclass(frozen=True, repr=False)
+class Summary:
+    """What Session.summary() answers. `rows` are the tensors that this program holds, the largest first.
+
+    `tensors` and `bytes` are the session's, on the server: with gradients, and with what is saved for backward.
+    """
+
+    tensors: int
+    bytes: int
+    nodes: int
+    saved_bytes: int
+    rows: tuple[Row, ...]
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                str(row.count),
+                "×".join(map(str, row.shape)) or "scalar",
+                row.dtype,
+                _bytes_text(row.bytes),
+                row.what,
+                row.made_at,
+            )
+            for row in self.rows[:_MOST_ROWS]
+        ]
+
+    @property
+    def _head(self) -> str:
+        return (
+            f"{self.tensors} tensors, {_bytes_text(self.bytes)} on the server; "
+            f"graph: {self.nodes} nodes that save {_bytes_text(self.saved_bytes)}"
+        )
+
+    def __repr__(self) -> str:
+        cells = [_HEADINGS, *self._cells()]
+        widths = [max(len(row[place]) for row in cells) for place in range(len(_HEADINGS))]
+        lines = [
+            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells
+        ]
+        left = len(self.rows) - _MOST_ROWS
+        return "\n".join([self._head, *lines, *([f"and {left} rows more"] if left > 0 else [])])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th style='text-align:left;padding:1px 8px'>{text}</th>" for text in _HEADINGS)
+        rows = "".join(
+            "<tr>"
+            + "".join(f"<td style='text-align:left;padding:1px 8px'>{html.escape(text)}</td>" for text in row)
+            + "</tr>"
+            for row in self._cells()
+        )
+        return f"<div>{html.escape(self._head)}<table><tr>{head}</tr>{rows}</table></div>"
+
+
+def summarize(session: Session) -> Summary:
+    """See Session.summary."""
+    described = session.describe()
+    held = [each for each in gc.get_objects() if issubclass(type(each), Handle) and _is_of(each, session)]
+    with_graph = [each for each in held if each._spec.grad_fn]
+    roots, nodes = fetch_nodes(session, with_graph) if with_graph else ([], [])
+    by_id = {node.id: node for node in nodes}
+    places: dict[int, str] = {}
+    for each, root in zip(with_graph, roots, strict=True):
+        node = by_id.get(root)
+        where = session.made_at(node.command) if node is not None else None
+        if where is not None:
+            places[each._id] = _shortened(where)
+    tracked = session.ids.places if isinstance(session.ids, TrackedIds) else {}
+    groups: dict[tuple[Any, ...], int] = {}
+    for each in held:
+        spec = each._spec
+        where = places.get(each._id) or ""
+        if not where and each._id in tracked:
+            where = _shortened(describe_place(*tracked[each._id]))
+        key = (tuple(spec.shape), spec.dtype.name, spec.dtype.itemsize, _what(each), where)
+        groups[key] = groups.get(key, 0) + 1
+    rows = []
+    for (shape, dtype, itemsize, what, where), count in groups.items():
+        size = itemsize
+        for side in shape:
+            size *= side
+        rows.append(Row(count, shape, dtype, size * count, what, where))
+    rows.sort(key=lambda row: (-row.bytes, row.what))
+    return Summary(
+        tensors=described.tensor_count,
+        bytes=described.bytes,
+        nodes=len(nodes),
+        saved_bytes=sum(node.saved_bytes for node in nodes),
+        rows=tuple(rows),
+    )
+
+
+def _is_of(handle: Handle, session: Session) -> bool:
+    return getattr(handle, "_session", None) is session and getattr(handle, "_spec", None) is not None
+
+
+def _what(handle: Any) -> str:
+    spec = handle._spec
+    name = getattr(handle, "name", None)
+    kind = "parameter" if handle._is_parameter() else "leaf, requires grad" if spec.requires_grad else "no grad"
+    if spec.grad_fn:
+        kind = spec.grad_fn
+    if spec.is_view:
+        kind += ", a view"
+    return f"{name} ({kind})" if isinstance(name, str) else kind
+
+
+def _shortened(where: str) -> str:
+    """A place in one line: its file's name, the line's number and its text."""
+    first, _, text = where.partition("\n")
+    file, _, rest = first.removeprefix('File "').partition('", line ')
+    line = rest.partition(",")[0]
+    return f"{file.replace(chr(92), '/').rpartition('/')[2]}:{line} {text.strip()}".rstrip()
