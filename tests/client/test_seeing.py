@@ -108,9 +108,7 @@ def test_an_error_inside_a_module_names_it_what_it_expects_and_what_it_got():
         net(gw.ones(3, 4))
     assert "in 1.deep.0 (Linear): expected input of shape (*, 5), got (3, 4) float32" in str(caught.value)
     assert str(caught.value).count("  in ") == 1
-    with pytest.raises(
-        ValueError, match=r"expected 4D input.*\n.*in BatchNorm2d: expected input of shape \(N, 3, …\)"
-    ):
+    with pytest.raises(ValueError, match=r"expected 4D input.*\n.*in BatchNorm2d: expected input of shape \(N, 3, …\)"):
         nn.BatchNorm2d(3)(gw.ones(2, 3))
     with pytest.raises(RuntimeError, match=r"expected input.*\n.*Conv2d.*\(N, 3, H, W\)"):
         nn.Conv2d(3, 2, 3)(gw.ones(1, 4, 8, 8))
