@@ -29,6 +29,9 @@ test: $(VENV)/.installed-test ## run all tests
 fuzz: $(VENV)/.installed-test ## hold fresh random calls of the ops against PyTorch
 	GRADWIRE_FUZZ_SEED=fresh GRADWIRE_FUZZ_CALLS=40 $(BIN)/python -m pytest -n auto tests/parity/test_fuzz.py
 
+chaos: $(VENV)/.installed-test ## train through cut connections and a server that is killed every few seconds
+	$(BIN)/python -m tests.client.restarting
+
 check: $(VENV)/.installed-dev ## lint, type-check, and compare generated files with their sources
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check

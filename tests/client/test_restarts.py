@@ -1,0 +1,198 @@
+"""The server is killed, with kill -9, and started again on its state directory: with a log nothing that was answered is
+lost, without one a client that has seen more than the last snapshot is told so."""
+
+import threading
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradwire
+from tests.client.restarting import restarting, train
+
+STEPS = 60
+
+
+@cache
+def undisturbed(address: str) -> list[bytes]:
+    return train(address, STEPS)
+
+
+def test_weights_are_those_of_the_undisturbed_run_though_server_and_worker_are_killed(
+    server_address: str, tmp_path: Path
+) -> None:
+    """One seed of `make chaos`, and shorter."""
+    with restarting(tmp_path, "--durability=log", "--snapshot-every=0.5", seed=4, most_bytes=60_000) as server:
+
+        def disturb(step: int) -> None:
+            if step in (15, 40):
+                server.kill()
+                server.start()
+            elif step == 28:
+                server.kill_worker()
+
+        found = train(server.address, STEPS, disturb)
+    assert server.kills == 2
+    assert found == undisturbed(server_address)
+
+
+def test_sigterm_stores_sessions_and_ends_with_status_0(server_address: str, tmp_path: Path) -> None:
+    with restarting(tmp_path) as server:
+        statuses: list[int] = []
+
+        def disturb(step: int) -> None:
+            if step == 30:
+                statuses.append(server.terminate())
+                server.start()
+
+        found = train(server.address, STEPS, disturb)
+    assert statuses == [0]
+    assert found == undisturbed(server_address)
+
+
+def test_a_client_that_has_seen_more_than_the_last_snapshot_is_told(tmp_path: Path) -> None:
+    with restarting(tmp_path, "--snapshot-every=0") as server:
+        session = gradwire.connect(server.address)
+        x = gradwire.zeros(1)
+        session.save()
+        x += 1.0
+        assert x.item() == 1.0
+        server.kill()
+        server.start()
+        with pytest.raises(gradwire.GradwireError, match="no longer has this session") as caught:
+            x.item()
+        assert caught.value.reason == "EPOCH_MISMATCH"
+        session.close()
+
+
+def test_a_client_that_has_seen_no_more_than_the_last_snapshot_goes_on(tmp_path: Path) -> None:
+    with restarting(tmp_path, "--snapshot-every=0") as server:
+        session = gradwire.connect(server.address)
+        x = gradwire.zeros(1)
+        x += 1.0
+        session.save()
+        server.kill()
+        server.start()
+        x += 1.0
+        assert x.item() == 2.0
+        session.close()
+
+
+class Doubled(gradwire.autograd.Function):
+    """A custom function, whose Python lives here."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return grad * 2 + x * 0
+
+
+def test_everything_a_session_has_survives_a_crash(tmp_path: Path) -> None:
+    """Hooks, custom functions, programs, views, large tensors both ways, refusals, a second session."""
+    with restarting(tmp_path, "--durability=log", "--snapshot-every=0") as server:
+        session, other = gradwire.connect(server.address), gradwire.connect(server.address)
+        session.__enter__()
+        seen: list[Any] = []
+        x = gradwire.arange(4.0, requires_grad=True)
+        y = Doubled.apply(x)
+        y.register_hook(lambda g: seen.append(g.tolist()))
+        base = gradwire.zeros(2, 4)
+        base[1] = y
+        large = gradwire.from_numpy(np.arange(400_000, dtype=np.float64))
+        wrong = gradwire.ones(3)
+        with pytest.raises(RuntimeError):
+            gradwire.ones(2) @ wrong
+
+        @gradwire.compile
+        def step(value: Any) -> Any:
+            return (value * 2).sin()
+
+        before = [step(gradwire.ones(3) * turn).tolist() for turn in range(3)]
+        with other:
+            theirs = gradwire.ones(2) * 3
+            other.sync()
+        session.sync()
+        server.kill()
+        server.start()
+        base.sum().backward()
+        assert seen == [[1.0] * 4]
+        assert x.grad is not None
+        assert x.grad.tolist() == [2.0] * 4
+        assert large.numpy()[-1] == 399_999.0
+        assert [step(gradwire.ones(3) * turn).tolist() for turn in range(3)] == before
+        server.kill()
+        server.start()
+        assert (large[:3] + 1).tolist() == [1.0, 2.0, 3.0]
+        assert large.numpy()[-1] == 399_999.0
+        with other:
+            assert theirs.tolist() == [3.0, 3.0]
+        session.__exit__()
+        session.close()
+        other.close()
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.15])
+def test_killed_in_a_backward_or_a_snapshot_nothing_is_lost(tmp_path: Path, delay: float) -> None:
+    """The kill comes while a long backward and snapshots of 30 MB, one after the other, are under way."""
+    with restarting(tmp_path, "--durability=log", "--snapshot-every=0.05") as server:
+        session = gradwire.connect(server.address)
+        gradwire.manual_seed(0)
+        x = gradwire.rand(2000, 2000, requires_grad=True)
+        y = x
+        for _ in range(6):
+            y = (y * 1.01).tanh()
+        y.sum().backward()
+        session.flush()
+        killer = threading.Timer(delay, server.kill)
+        killer.start()
+        killer.join()
+        server.start()
+        assert x.grad is not None
+        found = x.grad.numpy()
+        session.close()
+        session = gradwire.connect(server.address)
+        gradwire.manual_seed(0)
+        x = gradwire.rand(2000, 2000, requires_grad=True)
+        y = x
+        for _ in range(6):
+            y = (y * 1.01).tanh()
+        y.sum().backward()
+        assert x.grad is not None
+        assert found.tobytes() == x.grad.numpy().tobytes()
+        session.close()
+
+
+def test_a_clock_that_jumps_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gradwire.v1 import snapshots_pb2
+    from gradwire_server import shelf, vault
+
+    def kept(jump: float) -> bool:
+        root = tmp_path / str(jump)
+        monkeypatch.undo()
+        one = shelf.Shelf(root, grace=100.0, max_snapshots=1, max_bytes=0)
+        one.open()
+        folder = one.home("a")
+        head = snapshots_pb2.SnapshotHead(session_digest=shelf.digest_of("a"), saved_unix_ms=int(time.time() * 1000))
+        writing = vault.Writing(folder, 1, head, snapshots_pb2.SessionState())
+        head.format = vault.FORMAT
+        for _ in writing.data([], None):
+            pass
+        writing.commit()
+        assert one.put("a")
+        now = time.time()
+        monkeypatch.setattr(shelf.time, "time", lambda: now + jump)
+        one.sweep()
+        found = one.find("a", "") is not None
+        one.close()
+        return found
+
+    assert kept(1e6)
+    assert kept(-1e6)
