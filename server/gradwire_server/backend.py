@@ -279,6 +279,10 @@ class Worker(ABC):
         """Stop a writer's commands up to a seq."""
 
     @abstractmethod
+    def name(self, entry: Entry) -> None:
+        """Tell what the log may show of a session, and whose it is."""
+
+    @abstractmethod
     async def numbers(self, first: int, last: int) -> dict[str, Any]:
         """What Host.numbers tells."""
 
@@ -377,6 +381,10 @@ class ThreadWorker(Worker):
         """Stop what the session computes."""
         self.host.close(entry.number, self.last_ticket)
 
+    def name(self, entry: Entry) -> None:
+        """Tell what the log may show of a session, and whose it is."""
+        self.host.name(entry.number, entry.shown, entry.owner)
+
     async def numbers(self, first: int, last: int) -> dict[str, Any]:
         """What the host holds and has counted."""
         return self.host.numbers(first, last)
@@ -447,6 +455,7 @@ class Backend:
         self._ops = b""
         for worker in workers:
             worker.load, worker.directory, worker.backend = self.load, self.directory, self
+        self.directory.entered = lambda entry: entry.worker.name(entry)
 
     async def keep_in(self, shelf: Shelf, logs: bool, every: float) -> None:
         """Before `start`: let sessions be stored in a directory. Raises OSError if it is not to be had."""

@@ -244,7 +244,7 @@ def _run_command(session: Session, writer: Writer, command: service_pb2.Command,
                 session.poison_ids(new_ids(which, getattr(command, which)), refusal, seq, writer.number)
     writer.applied = seq
     if session.meter is not None:
-        session.meter.applied(which, request, refusal)
+        session.meter.applied(which, getattr(command, which or "", None), refusal)
 
 
 @contextmanager

@@ -16,10 +16,11 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from gradwire.v1 import errors_pb2
+from gradwire_engine.context import CURRENT
 from gradwire_engine.errors import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from google.protobuf.message import Message
 
@@ -137,8 +138,11 @@ class Refusal(Exception):
             yield error_details_pb2.RetryInfo(retry_delay=delay)
 
 
-def refusal_of(error: BaseException, doing: str) -> Refusal:
-    """What to tell the client of an exception raised while `doing` something."""
+def refusal_of(error: BaseException, doing: str, about: "Mapping[str, Any] | None" = None) -> Refusal:
+    """What to tell the client of an exception raised while `doing` something.
+
+    `about` is for the log; without it the session's command that is being carried out here, if any, tells.
+    """
     if isinstance(error, Refusal):
         return error
     if isinstance(error, EngineError):
@@ -149,7 +153,10 @@ def refusal_of(error: BaseException, doing: str) -> Refusal:
         return Refusal("MEMORY_LIMIT", f"out of memory in {doing}: the server has not that much ({error})")
     if isinstance(error, DecodeError):
         return Refusal("MALFORMED", f"the message of {doing} cannot be parsed")
-    log.error("unexpected error in %s", doing, exc_info=error)
+    if about is None:
+        told = getattr(CURRENT.get().command, "told", None)
+        about = {} if told is None else told()
+    log.error("unexpected error in %s", doing, exc_info=error, extra=about)
     return Refusal("INTERNAL", f"internal error in {doing}; the server's log tells more")
 
 

@@ -62,6 +62,7 @@ class Host:
         self.rings = Rings(limits.max_shared_bytes)
         self.bytes = 0  # of all sessions, as of the last call of each: what is collected between calls `tidy` finds
         self.meter = Meter() if counts else None
+        self.names: dict[int, tuple[str, str]] = {}  # of sessions: what the log may show of the id, and the principal
         self._nobody = Session(0, limits, Brake())
         self._brakes: dict[int, Brake] = {}
         self._newest = 0  # the highest number of a session that was opened
@@ -103,6 +104,12 @@ class Host:
         if brake is not None:
             brake.closed = True
             brake.cancel_ticket = max(brake.cancel_ticket, ticket)
+
+    def name(self, number: int, shown: str, principal: str) -> None:
+        """What the log may show of a session, and whose it is."""
+        with self._lock:
+            if number > self._newest or number in self._brakes:  # else it has come and gone
+                self.names[number] = shown, principal
 
     def _brake(self, number: int) -> Brake | None:
         """A session's, also of one that is opened only after this; None of one that is gone."""
@@ -207,6 +214,7 @@ class Host:
                 self._newest = number
                 session = Session(number, self.limits, self._brakes.setdefault(number, Brake()))
                 session.meter = self.meter
+                session.command.names = self.names
                 self.sessions[number] = session
         return Pending(method, self.sessions.get(number, self._nobody), raw, ticket, deadline, sent)
 
@@ -238,7 +246,7 @@ class Host:
         except (Refusal, OutOfOrder):
             raise
         except Exception as error:  # noqa: BLE001 - a refusal too; the unforeseen is logged
-            raise refusal_of(error, call.method) from None
+            raise refusal_of(error, call.method, session.command.told()) from None
         finally:
             if session.account.bytes != held:
                 self._hold(session.account.bytes - held)
@@ -344,6 +352,7 @@ class Host:
         with self._lock:
             self.sessions.pop(session.key, None)
             self._brakes.pop(session.key, None)
+            self.names.pop(session.key, None)
         self.shares.tell(session, ended=True)
         session.place = 0
         return NUMBER.pack(max(0, held - session.account.bytes))

@@ -311,7 +311,7 @@ class Front:
         """End the call with the refusal as its status. Always raises, as gRPC's abort does."""
         if isinstance(error, grpc.aio.AbortError):
             raise error
-        refusal = refusal_of(error, method)
+        refusal = refusal_of(error, method, {"principal": CALLER.get().name})
         self.refusals[method, refusal.reason] += 1
         await abort(context, refusal)
 

@@ -6,7 +6,7 @@ whole by the control thread and only grow, and transfers' bytes. Leases and writ
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -140,6 +140,21 @@ class Brake:
         return Refusal("DEADLINE_EXCEEDED", f"{limit} passed before the work was done; no tensor has changed")
 
 
+class Doing(Command):
+    """The command that a session carries out, and whose it is, for the log."""
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+        self.names: Mapping[int, tuple[str, str]] = {}
+
+    def told(self) -> dict[str, Any]:
+        """As details of a line of the log; a command that came alone has no seq."""
+        session, principal = self.names.get(self.key, ("", ""))
+        writer, seq = divmod(self.number, 1 << _WRITER_SHIFT)
+        about = {"session": session, "principal": principal, "number": self.key}
+        return {**about, "writer": writer, "seq": seq} if seq else about
+
+
 class Session:
     """The state behind a session id. Ids map to engine tensors; several ids may name one tensor."""
 
@@ -182,7 +197,7 @@ class Session:
         self.alone = 0  # commands that came by unary calls
         self.computed = 0.0  # seconds
         self.inline_left = 0  # bytes of values that the response being made may still hold
-        self.command = Command()
+        self.command = Doing(key)
         self.recording = Context(
             account=self.account, generator=RandomGenerator(), cancelled=self.brake.stopping, command=self.command
         )

@@ -36,7 +36,7 @@ from gradwire_server.turns import Turns, work
 
 # Kinds of frames. To the worker on the first pipe: an index of METHODS. On the second, and back:
 RESULT, REFUSAL, READY, CANCEL, CANCEL_THROUGH, CLOSE, UPLOAD, APPEND, END_UPLOAD, CHUNK = range(256, 266)
-LEND, RETURN, TAKE, GIVE, EMPTIED, NUMBERS = range(266, 272)
+LEND, RETURN, TAKE, GIVE, EMPTIED, NUMBERS, NAME = range(266, 273)
 IN_SLOT = struct.Struct("<QQ")  # a slot, and how many bytes of it
 _LAST_SECONDS = 1.0
 
@@ -198,6 +198,9 @@ class Control:
             self.host.close(number, ticket)
         elif kind == CANCEL_THROUGH:
             self.host.cancel_through(number, int.from_bytes(body, "little"), ticket)
+        elif kind == NAME:
+            shown, _, principal = body.decode().partition(" ")
+            self.host.name(number, shown, principal)
         elif kind == APPEND:
             self._append(ticket, *IN_SLOT.unpack(body))
         elif kind == UPLOAD:

@@ -39,6 +39,7 @@ from gradwire_server.worker import (
     GIVE,
     IN_SLOT,
     LEND,
+    NAME,
     NUMBERS,
     READY,
     REFUSAL,
@@ -263,6 +264,11 @@ class ProcessWorker(Worker):
     def _next(self) -> int:
         self._ticket += 1
         return self._ticket
+
+    def name(self, entry: Entry) -> None:
+        """Tell what the log may show of a session, and whose it is."""
+        body = f"{entry.shown} {entry.owner}".encode()
+        self._control.send(head(len(body), NAME, entry.number), body)
 
     async def numbers(self, first: int, last: int) -> dict[str, Any]:
         """What the worker holds and has counted. Past whatever it computes."""
