@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
+import tempfile
 from pathlib import Path
 
 import jupytext
@@ -38,9 +39,18 @@ def cells_of(source: str) -> nbformat.NotebookNode:
 
 def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """The notebook with its outputs. Raises nbclient's CellExecutionError, which holds the traceback."""
-    client = NotebookClient(notebook, kernel_name="python3", timeout=_SECONDS_PER_CELL, record_timing=False)
-    client.create_kernel_manager().transport = "ipc"  # no port that another process may take
-    return client.execute()
+    client = NotebookClient(
+        notebook,
+        kernel_name="python3",
+        timeout=_SECONDS_PER_CELL,
+        record_timing=False,
+        coalesce_streams=True,  # what is printed arrives in pieces, at the whim of the clock
+    )
+    manager = client.create_kernel_manager()
+    with tempfile.TemporaryDirectory() as folder:
+        # Sockets that are files of this run: no port, and no other run's sockets, can be taken for them.
+        manager.transport, manager.ip = "ipc", f"{folder}/kernel"
+        return client.execute()
 
 
 def said(notebook: nbformat.NotebookNode) -> list[str]:
@@ -64,8 +74,8 @@ def main() -> int:
     kept = nbformat.read(TARGET, as_version=4)
     nbformat.validate(kept)
     difference = list(difflib.unified_diff(said(kept), said(fresh), "the notebook", "the script", lineterm=""))
-    print(*difference, sep="\n")
     if difference:
+        print(*difference, sep="\n")
         print(f"{TARGET.name} is not what {SOURCE.name} makes: run `make notebook`", file=sys.stderr)
     return 1 if difference else 0
 
