@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 
 from gradwire import _commands
 from gradwire._anomaly import checks_nan
-from gradwire._errors import GradwireTypeError, GradwireValueError, refuse
+from gradwire._errors import GradwireError, GradwireTypeError, GradwireValueError, refuse
 from gradwire._ghost import Reach
 from gradwire._handle import PRESENT, UNKNOWN, Handle
 from gradwire._memo import Spec, read_spec
 from gradwire._ops import stack
-from gradwire._results import mark_gradients, new_proxy
+from gradwire._results import after_backward, doubt_gradients, mark_gradients, new_proxy
 from gradwire._running import run_hooks
 from gradwire._session import Session
 from gradwire._tensor import Tensor
@@ -82,8 +82,16 @@ def backward(
     reach = Reach([root._edge for root in roots])
     values = [each._id for each in (*roots, *given, *targets)]
     if reach.known and not (create_graph or targets or check_nan or hooked):
-        _commands.run(session, "backward", (keep, *_spec_key(roots), *_spec_key(gradients)), values, build)
-        mark_gradients(reach.owners(), PRESENT)
+        # Wherever Ctrl-C falls until they are marked: which gradients there are is the server's to say.
+        before = doubt_gradients(reach.owners())
+        try:
+            _commands.run(session, "backward", (keep, *_spec_key(roots), *_spec_key(gradients)), values, build)
+        except GradwireError:
+            for owner, state in before:
+                owner._grad = state
+            raise
+        for owner, state in before:
+            owner._grad = after_backward(owner, state, PRESENT)
     else:
         answer: Any = session.wait(build(values)).backward
         if answer.HasField("due"):

@@ -117,11 +117,8 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
         return _repeat(session, entry, args, values, edges, op, result)
     tensor_id = next(session.ids)
     buffer = session.buffer
-    if entry.number:
-        buffer.append((entry.words(entry.number, *values, tensor_id), entry, True))
-    else:
-        session.post_op(entry, [*values, tensor_id])
     spec = entry.specs[0]
+    # Made before the command goes, so that its id is released wherever Ctrl-C falls.
     made = _new(TENSOR_CLASS[0])
     made._id = tensor_id
     made._session = session
@@ -130,6 +127,10 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
     made._retained = None
     made._family = None
     made._edge = edges if spec.requires_grad else None
+    if entry.number:
+        buffer.append((entry.words(entry.number, *values, tensor_id), entry, True))
+    else:
+        session.post_op(entry, [*values, tensor_id])
     if len(buffer) >= BATCH_COMMANDS:
         session.press()
     return made if result is None else arrange(op, (made,), result)

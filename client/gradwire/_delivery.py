@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire._errors import GradwireError, make_error
 from gradwire._link import Link, LinkBroken
-from gradwire._shield import shielded
+from gradwire._shield import Interrupted, interrupted, shielded
 from gradwire.v1 import errors_pb2 as pb
 from gradwire.v1 import service_pb2
 
@@ -30,6 +30,7 @@ PATIENCE_SECONDS = 30.0
 #: Batches under way at most.
 MOST_FLIGHTS = 8
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
+_LONGEST_NAP = 0.05  # until somebody looks for a Ctrl-C
 _LEAST_FAILURES = 3  # however long each of them took
 _STEADY_SECONDS = 5.0  # a link that held so long has shown that the server can be reached
 # Links of the parent, in a forked child: to finalize one there would wait for a lock of a thread that is not there.
@@ -124,12 +125,15 @@ class Delivery:
 
         To be followed by `settle`. Raises GradwireError when all is lost.
 
-        Whoever drops the link ends the wait, with WaitOver if `until`, by time.monotonic(), is over. Where the wait or
-        what follows it is interrupted, `drop` must be called: the answer comes again.
+        Whoever drops the link ends the wait, with WaitOver if `until`, by time.monotonic(), is over; a Ctrl-C that is
+        held back ends it with Interrupted. Where what follows is interrupted, `drop` must be called: the answer comes
+        again.
         """
         while True:
             if until is not None and time.monotonic() >= until:
                 raise WaitOver
+            if interrupted():
+                raise Interrupted
             link = self._link or self._open()
             try:
                 message = link.receive_batch()
@@ -170,10 +174,11 @@ class Delivery:
 
     def drop(self) -> None:
         """Give the link up; the next wait opens another."""
-        with self._lock:
-            link, self._link = self._link, None
-        if link is not None:
-            link.drop()
+        with shielded():
+            with self._lock:
+                link, self._link = self._link, None
+            if link is not None:
+                link.drop()
 
     def clear(self) -> None:
         """Forget all batches."""
@@ -194,6 +199,8 @@ class Delivery:
                 response = link.attach(self._session_id, self._writer, self._attempts, self._epoch, self.acknowledged)
             except LinkBroken as broken:
                 self._lost(broken.error)
+                if interrupted():
+                    raise Interrupted from None
                 continue
             except GradwireError as error:
                 raise self._gone(error) from None
@@ -241,5 +248,7 @@ class Delivery:
             and self._failures >= _LEAST_FAILURES
         ):
             raise make_error(pb.REASON_UNAVAILABLE, f"gave up after {failing:.0f} seconds: {error}", 14, error.metadata)
-        self._transport.pause(self._wait * random.uniform(0.7, 1.3))
+        ends = now + self._wait * random.uniform(0.7, 1.3)
+        while (left := ends - time.monotonic()) > 0 and not interrupted() and not self._transport.closed:
+            self._transport.pause(min(left, _LONGEST_NAP))
         self._wait = min(2 * self._wait, _LONGEST_WAIT)

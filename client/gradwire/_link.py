@@ -206,7 +206,8 @@ class _PublicCall:
 
     def take_event(self) -> None:
         try:
-            self._events.acquire()
+            with shielded(self.cancel):
+                self._events.acquire()
         except BaseException:
             self.cancel()
             raise
@@ -293,13 +294,16 @@ class Link:
     def push(self) -> None:
         """Wait until what was sent is off, but for the answers that whoever receives takes meanwhile."""
         call = self._call
-        if call.sending and self._reading.acquire(blocking=False):
-            try:
-                while call.sending and call.status is None:
-                    call.expect()  # or the server, which cannot answer, would not read
-                    call.take_event()
-            finally:
-                self._reading.release()
+        if not call.sending:
+            return
+        with shielded():  # else Ctrl-C might leave the lock taken
+            if self._reading.acquire(blocking=False):
+                try:
+                    while call.sending and call.status is None:
+                        call.expect()  # or the server, which cannot answer, would not read
+                        call.take_event()
+                finally:
+                    self._reading.release()
 
     def acknowledge(self, seq: int) -> None:
         """Tell that all answers through `seq` have come."""
@@ -334,11 +338,12 @@ class Link:
         """Give it up; whoever waits for it is woken."""
         with contextlib.suppress(ValueError, *_UNLIKE):  # it has ended
             self._call.cancel()
-        if self._reading.acquire(blocking=False):
-            try:
-                self._call.drain()
-            finally:
-                self._reading.release()
+        with shielded():
+            if self._reading.acquire(blocking=False):
+                try:
+                    self._call.drain()
+                finally:
+                    self._reading.release()
 
     def _why(self, code: grpc.StatusCode, details: str, trailers: Any) -> Exception:
         if code is grpc.StatusCode.OK:

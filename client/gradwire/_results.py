@@ -197,10 +197,21 @@ def mark_gradients(owners: Sequence[Any], state: Any) -> None:
     A leaf whose flag was taken back since the graph was made receives nothing.
     """
     for owner in owners:
-        before = owner._grad
-        if not owner._spec.requires_grad:
-            continue
-        if state is UNKNOWN or before is UNKNOWN:
-            owner._grad = UNKNOWN
-        elif before is None or not owner._spec.is_leaf:
-            owner._grad = state
+        owner._grad = after_backward(owner, owner._grad, state)
+
+
+def after_backward(owner: Any, before: Any, state: Any) -> Any:
+    """What stands for a tensor's gradient, where something else did before and a backward has come by."""
+    if not owner._spec.requires_grad:
+        return before
+    if state is UNKNOWN or before is UNKNOWN:
+        return UNKNOWN
+    return state if before is None or not owner._spec.is_leaf else before
+
+
+def doubt_gradients(owners: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Leave these tensors' gradients to the server to tell; what stood for them before."""
+    before = [(owner, owner._grad) for owner in owners]
+    for owner, _ in before:
+        owner._grad = UNKNOWN
+    return before

@@ -32,7 +32,7 @@ from gradwire._patience import PATIENCE, Alarm
 from gradwire._place import find_place
 from gradwire._recorder import Recorder
 from gradwire._running import Runner
-from gradwire._shield import shielded
+from gradwire._shield import Interrupted, interrupted, shielded
 from gradwire._snapshots import Snapshot, restore_on, restored_tensors, save_session
 from gradwire._tracing import traceparent
 from gradwire._transport import PROTOCOL, Transport, client_name
@@ -52,7 +52,10 @@ _MOST_RELEASES = 65_536
 _LAST_PATIENCE_SECONDS = 3.0  # with a server that cannot be reached, when closing
 # A release has eight bytes; a batch has this many besides its commands, at most.
 _BATCH_HEAD = 64
+# Commands that add to gradients.
+_ADDING = ("backward", "resume_backward", "gradients", "run_program")
 _NOTHING = service_pb2.RunResponse()
+_LONGEST_NAP = 0.05  # in a wait for another thread, until somebody looks for a Ctrl-C
 # What a call may bring along besides its words, where commands of another kind stand on its sides.
 _CALLS_HEAD = 16
 _IDS_PER_WRITER = 40
@@ -197,13 +200,15 @@ class Session:
     def flush(self, until: float | None = None) -> None:
         """Send what is buffered; waits only while so much is under way already that there is no room.
 
-        Raises WaitOver if that lasts beyond `until`, by time.monotonic().
+        Raises WaitOver if that lasts beyond `until`, by time.monotonic(). Under a shield it ends early for a Ctrl-C.
         """
         with self._send_lock:
             while self.buffer or self.released:
                 self._refuse_if_unusable()
                 while not self._has_room():
                     self._receive(until=until)
+                    if interrupted():
+                        return
                 self._delivery.push()
                 _find_room()
                 with shielded():
@@ -281,35 +286,49 @@ class Session:
             command.timeout_ms = max(1, int(patience * 1000))
             data = command.SerializeToString()
             command.ClearField("timeout_ms")
-        self.buffered_bytes += len(data)
-        self.buffer.append((_wire.framed(data), ticket, False))
-        try:
-            if patience is None:
-                self._await(ticket)
-            else:
-                with Alarm(patience, self._delivery.drop) as alarm:
-                    self._await(ticket, alarm.until)
-            assert ticket.result is not None
-            self._raise_refusal(ticket.result)
-        except BaseException as error:
-            self.released.extend(outputs)
-            if isinstance(error, KeyboardInterrupt | WaitOver):
-                self._stop(ticket)
-            if isinstance(error, WaitOver):
-                raise make_error(
-                    pb.REASON_DEADLINE_EXCEEDED,
-                    f"no answer within {patience} seconds, the limit set by gradwire.timeout",
-                    4,
-                ) from None
-            raise
+        with shielded() as shield:
+            try:
+                self.buffered_bytes += len(data)
+                self.buffer.append((_wire.framed(data), ticket, False))
+                if patience is None:
+                    self._await(ticket, shield)
+                else:
+                    with Alarm(patience, self._delivery.drop) as alarm:
+                        self._await(ticket, shield, alarm.until)
+                assert ticket.result is not None
+                self._raise_refusal(ticket.result)
+            except BaseException as error:
+                self._given_up(command, ticket, outputs, error)
+                if isinstance(error, WaitOver):
+                    raise make_error(
+                        pb.REASON_DEADLINE_EXCEEDED,
+                        f"no answer within {patience} seconds, the limit set by gradwire.timeout",
+                        4,
+                    ) from None
+                raise
         if recorder is not None:
             recorder.note(command, ticket.result)
         return ticket.result
 
-    def _await(self, ticket: Ticket, until: float | None = None) -> None:
-        self.flush(until)
-        while ticket.result is None:
-            self._receive(ticket, until)
+    def _await(self, ticket: Ticket, shield: shielded, until: float | None = None) -> None:
+        while True:
+            self.flush(until)
+            while ticket.result is None and not interrupted():
+                self._receive(ticket, until)
+            shield.handle()  # which raises, if Ctrl-C does what it does by default
+            if ticket.result is not None:
+                return
+
+    def _given_up(
+        self, command: service_pb2.Command, ticket: Ticket, outputs: tuple[int, ...], error: BaseException
+    ) -> None:
+        """Nobody will look at a command's answer: it was refused, or its wait has ended otherwise."""
+        self.released.extend(outputs)
+        if isinstance(error, GradwireError):
+            return
+        self._stop(ticket)
+        if command.WhichOneof("command") in _ADDING:
+            self._doubt_gradients(of_all=True)
 
     def _stop(self, ticket: Ticket) -> None:
         """Let the server not go on with a command that nobody waits for any more.
@@ -363,33 +382,45 @@ class Session:
     def _receive(self, ticket: Ticket | None = None, until: float | None = None) -> None:
         """Wait for the oldest batch and hand out its answers; not if another thread has answered `ticket` meanwhile.
 
-        Raises WaitOver when that lasts beyond `until`, by time.monotonic(), and somebody drops the link.
+        Ctrl-C ends the wait, and is handled when all is in order again: under a shield, at that one's end. Raises
+        WaitOver when that lasts beyond `until`, by time.monotonic(), and somebody drops the link.
         """
-        if not self._receive_lock.acquire(timeout=-1 if until is None else max(0.0, until - time.monotonic())):
-            raise WaitOver
-        try:
-            delivery = self._delivery
-            if not delivery.flights:
-                self._refuse_if_unusable()
-                return
-            if ticket is not None and ticket.result is not None:
+        with shielded():
+            if not self._take_receiving(until):
                 return
             try:
-                answered, response = delivery.receive(until)
-                with shielded():
+                delivery = self._delivery
+                if not delivery.flights:
+                    self._refuse_if_unusable()
+                    return
+                if ticket is not None and ticket.result is not None:
+                    return
+                try:
+                    answered, response = delivery.receive(until)
                     *silent, last = answered
                     for flight in silent:
                         self._hand_out(flight, _NOTHING)
                     self._hand_out(last, response)
                     delivery.settle(answered)
-            except GradwireError as error:
-                self._give_up(error)
-                self._refuse_if_unusable()
-            except BaseException:
-                delivery.drop()
-                raise
-        finally:
-            self._receive_lock.release()
+                except GradwireError as error:
+                    self._give_up(error)
+                    self._refuse_if_unusable()
+                except Interrupted:
+                    delivery.drop()
+                except BaseException:
+                    delivery.drop()
+                    raise
+            finally:
+                self._receive_lock.release()
+
+    def _take_receiving(self, until: float | None) -> bool:
+        """Take the lock of who receives; not where a Ctrl-C comes first. Raises WaitOver."""
+        while not self._receive_lock.acquire(timeout=_LONGEST_NAP):
+            if interrupted():
+                return False
+            if until is not None and time.monotonic() >= until:
+                raise WaitOver
+        return True
 
     def _hand_out(self, flight: Flight, response: service_pb2.RunResponse) -> None:
         self._late.remember(flight.first, [each.origin if type(each) is Ticket else each for each in flight.records])
@@ -416,10 +447,13 @@ class Session:
                     error=pb.Error(code=13, reason=pb.REASON_INTERNAL, message="the server did not answer a command")
                 )
 
-    def _doubt_gradients(self) -> None:
-        """A backward that nobody waited for was refused: what it was to add to is the server's to say."""
+    def _doubt_gradients(self, of_all: bool = False) -> None:
+        """How a backward went is not known: what it was to add to is the server's to say.
+
+        Where it was refused those that have none still have none; `of_all` is for where it may have been done.
+        """
         for owner in list(self.watched.values()):
-            if owner._grad is not None:
+            if of_all or owner._grad is not None:
                 owner._grad = UNKNOWN
 
     # The session's own life.

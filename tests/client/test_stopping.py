@@ -157,3 +157,65 @@ def test_a_refusal_that_nobody_was_told_is_shown_at_exit(server_address):
     assert code == 0
     assert "IndexError" in err
     assert "index_select" in err
+
+
+STORM = """
+    import gc, os, random, signal, threading, time
+    import gradwire
+
+    session = gradwire.current_session()
+    x = gradwire.tensor([1.0, 2.0], requires_grad=True)
+    raised, begin, enough = 0, threading.Event(), threading.Event()
+
+    def storm():
+        draw = random.Random(0)
+        begin.wait()
+        while not enough.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(draw.choice((0.0003, 0.001, 0.005, 0.02)))
+
+    def work():
+        y = x
+        for _ in range(20):
+            y = y * 1.5
+        y.sum().backward()
+        x.grad = None
+        assert (x * 3.0).tolist() == [3.0, 6.0]
+
+    thread = threading.Thread(target=storm)
+    thread.start()
+    work()
+    while raised < 40:
+        try:
+            begin.set()
+            work()
+        except KeyboardInterrupt:
+            raised += 1
+    while signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        except KeyboardInterrupt:
+            pass
+    enough.set()
+    thread.join()
+
+    x.grad = None
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+    found = []  # no lock was left taken
+    other = threading.Thread(target=lambda: found.append((x + 1.0).tolist()), daemon=True)
+    other.start()
+    other.join(30)
+    assert found == [[2.0, 3.0]]
+    gradwire.sync()
+    x.grad = None
+    gc.collect()
+    print(session.describe().tensor_count)
+"""
+
+
+@pytest.mark.parametrize("sync", ["0", "1"])
+def test_a_storm_of_ctrl_c_loses_nothing_and_the_session_goes_on(server_address, sync):
+    code, out, err = run(STORM, GRADWIRE_ADDRESS=server_address, GRADWIRE_SYNC=sync)
+    assert code == 0, err
+    assert int(out) <= 4, "tensors that nothing refers to were not released"
