@@ -8,6 +8,7 @@ traced: row-major, with gradients where they had some, sharing memory where they
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,6 +35,25 @@ _VIEWS = frozenset(
 _COPIED = 16 << 20
 
 
+# Elements of an array that take long to compute with, and calls of quick ones between two looks at the cancellation.
+_LONG = 1 << 16
+_BETWEEN_LOOKS = 64
+
+
+class _Look:
+    """A call among a plan's: end the run if the client does not want it any more."""
+
+    __slots__ = ("cancelled",)
+
+    def __init__(self) -> None:
+        self.cancelled: Callable[[], bool] | None = None
+
+    def __call__(self) -> None:
+        """Raises EngineError: CANCELLED."""
+        if self.cancelled is not None and self.cancelled():
+            raise EngineError(Reason.CANCELLED, "the program was cancelled")
+
+
 class Plan(Schedule):
     """A schedule with memory and calls, to be repeated. See the module's docstring."""
 
@@ -56,6 +76,7 @@ class Plan(Schedule):
         self.code: list[Code] = []
         self.steps: list[int] = []  # of the program, of each of these calls
         self.failed_step: int | None = None
+        self.look = _Look()
         self._dynamic: list[int] = []
 
     # Memory.
@@ -155,9 +176,18 @@ class Plan(Schedule):
             values[number] = memory
             static.add(number)
         self.steps = []
+        looked = 0
         for instr, kernel in zip(self.instrs, self.kernels, strict=True):
             self._translate(instr, kernel, static)
+            if self._is_long(instr) or len(self.code) >= looked + _BETWEEN_LOOKS:
+                self.code.append(self.look)
+                looked = len(self.code)
             self.steps.extend([instr.step] * (len(self.code) - len(self.steps)))
+
+    def _is_long(self, instr: Instr) -> bool:
+        """Whether it is worth asking after an instruction if the client still wants the rest."""
+        numbers = (*instr.reads(), *(out for out in instr.outs if out >= 0))
+        return any(math.prod(self.regs[number].shape) >= _LONG for number in numbers)
 
     def _bound_regs(self) -> list[int]:
         return [*self.input_regs, *self.looked_at.values()]
@@ -368,8 +398,8 @@ class Plan(Schedule):
 
     def run(self, inputs: Sequence[Tensor], numbers: Sequence[float], context: Context) -> list[Tensor]:
         """Run once; the outputs. `inputs` must fit. Raises EngineError as the ops do, MEMORY_LIMIT, CANCELLED."""
-        if context.cancelled is not None and context.cancelled():
-            raise EngineError(Reason.CANCELLED, "the program was cancelled")
+        self.look.cancelled = context.cancelled
+        self.look()
         if self.dynamic_bytes:
             context.account.admit(self.dynamic_bytes)
         arrays = [tensor.array for tensor in inputs]

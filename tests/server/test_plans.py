@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradwire.v1 import commands_pb2, programs_pb2, types_pb2
-from gradwire_engine import activate, tensor
+from gradwire_engine import EngineError, activate, tensor
 from gradwire_server import interpreter
 from gradwire_server.commands import HANDLERS
 from gradwire_server.errors import Refusal
@@ -270,6 +271,26 @@ def test_what_no_plan_does_is_done_step_by_step(what):
         b.backward(total, create_graph=what == "create_graph")
     outputs = [b.op("select", w, Int(0), Int(1))] if what == "view" else [total]
     compare(b, outputs, planned=False)
+
+
+def test_a_plan_stops_between_two_long_calls():
+    b, r = Builder(), rng()
+    x = b.input(r.standard_normal((256, 256)) / 256)
+    y = x
+    for _ in range(20):
+        y = b.op("matmul", y, x)
+    _, program, session = outcome(b, [y], 2, True)
+    (plan,) = program.plans
+    polls = iter([False] * 5 + [True])
+    context = replace(session.recording, cancelled=lambda: next(polls))
+    given = [tensor(array) for array, _ in b.arrays]
+    with activate(context), pytest.raises(EngineError) as refusal:
+        plan.run(given, [], context)
+    assert refusal.value.reason.value == "CANCELLED"
+    assert plan.failed_step == 4  # of twenty
+    with activate(session.recording):
+        (again,) = plan.run(given, [], session.recording)
+    np.testing.assert_allclose(again.array, np.linalg.matrix_power(b.arrays[0][0], 21), rtol=1e-3, atol=1e-9)
 
 
 def test_targets_that_are_no_classes_are_refused_with_their_step():
