@@ -70,6 +70,27 @@ def test_digits_cnn_takes_the_same_steps(beside):
     assert scores[0] == scores[1]
 
 
+def test_digits_mlp_takes_the_same_steps(beside, monkeypatch):
+    for needed in ("sklearn", "matplotlib", "tqdm"):
+        pytest.importorskip(needed, reason=f"needs {needed}, of the extra [demo]")
+    ours, theirs = beside("digits_mlp")
+    models = [
+        module.nn.Sequential(module.nn.Linear(64, 8), module.nn.ReLU(), module.nn.Linear(8, 10))
+        for module in (ours, theirs)
+    ]
+    share_weights(*models)
+    rng = np.random.default_rng(0)
+    images, digits, order = rng.random((150, 64)), rng.integers(0, 10, 150), rng.permutation(150)
+    losses, scores = [], []
+    for module, model in zip((ours, theirs), models, strict=True):
+        monkeypatch.setattr(module.torch, "randperm", lambda n, t=module.torch: t.tensor(order))
+        X, y = module.torch.tensor(images), module.torch.tensor(digits)
+        losses.append(module.train(model, X, y, epochs=2)[0])
+        scores.append(module.accuracy(model, X, y))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-10)
+    assert scores[0] == scores[1]
+
+
 def test_char_transformer_takes_the_same_steps(beside):
     ours, theirs = beside("char_transformer")
     models = ours.Writer(20, layers=1), theirs.Writer(20, layers=1)
