@@ -5,12 +5,17 @@ ARG PYTHON_VERSION=3.12
 FROM python:${PYTHON_VERSION}-slim AS build
 ARG EXTRA=server
 WORKDIR /src
+RUN python -m venv /opt/gradwire /opt/build
+# What is installed is pinned by hashes (`make lock`), what builds it as well.
+COPY requirements requirements
+RUN /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements/build.lock
+RUN /opt/gradwire/bin/pip install --no-cache-dir --require-hashes -r requirements/${EXTRA}.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY client client
 COPY engine engine
 COPY server server
-RUN python -m venv /opt/gradwire
-RUN /opt/gradwire/bin/pip install --no-cache-dir ".[${EXTRA}]"
+RUN /opt/build/bin/python -m hatchling build --target wheel --directory /opt/build/dist
+RUN /opt/gradwire/bin/pip install --no-cache-dir --no-deps /opt/build/dist/*.whl
 
 FROM python:${PYTHON_VERSION}-slim
 RUN useradd --system --uid 10001 --home-dir /var/lib/gradwire --create-home gradwire

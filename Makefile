@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test fuzz check stubs generate freeze notebook docs bench bench-gate clean
+.PHONY: help demo test fuzz check stubs generate freeze lock notebook docs bench bench-gate clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -44,6 +44,9 @@ stubs: $(VENV)/.installed-test ## regenerate client/gradwire/v1 from proto/
 
 freeze: $(VENV)/.installed-test ## keep the contract of this version under tests/contract, when it is tagged
 	$(BIN)/python -m tools.freeze
+
+lock: $(VENV)/.installed-dev ## pin what the container images install, as new as it may be; needs a network
+	$(BIN)/python tools/lock.py --upgrade
 
 generate: $(VENV)/.installed-test ## regenerate the client's typed functions and docs/ops.md from the engine's ops
 	$(BIN)/python tools/generate.py

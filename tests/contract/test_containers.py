@@ -20,7 +20,7 @@ import yaml
 from gradwire_server.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
-IMAGE_PATHS = {"/opt/gradwire": "opt", "/var/lib/gradwire": "state"}
+IMAGE_PATHS = {"/opt/gradwire": "opt", "/opt/build": "build", "/var/lib/gradwire": "state"}
 
 
 def instructions() -> list[tuple[str, str]]:
