@@ -79,8 +79,8 @@ loss.backward()
 show(w=w, product=product, loss=loss, x=x, scaled=scaled)
 
 # %% [markdown]
-# Only `w` got a gradient. Backward also let go of the values it had kept: what is grey and dashed is freed, so a second
-# pass is refused.
+# Only `w` got a gradient; `torch.explain(product)` says in words why `product` got none. Backward also let go of the
+# values it had kept: what is grey and dashed is freed, so a second pass is refused.
 
 # %%
 draw("after", loss, w=w)
@@ -99,7 +99,9 @@ product.retain_grad()  # again: nothing new
 w.retain_grad()
 print(f"{product.retains_grad=} {w.retains_grad=}")
 refused(lambda: x.retain_grad())
-product.sum().backward()
+total = product.sum()
+draw("retained", total, w=w)  # the picture marks who keeps its gradient
+total.backward()
 show(product=product)
 
 # %% [markdown]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -22,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "examples" / "leaves.py"
 TARGET = SOURCE.with_suffix(".ipynb")
 _SECONDS_PER_CELL = 60
+_CELL_FILE = re.compile(r"[^\s\"'>]*ipykernel_\d+[/\\]\d+\.py")
 
 
 def cells_of(source: str) -> nbformat.NotebookNode:
@@ -53,6 +55,15 @@ def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         return client.execute()
 
 
+def without_paths(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """The notebook without the names of the files as which the kernel kept its cells."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            for kind, text in output.get("data", {}).items():
+                output.data[kind] = _CELL_FILE.sub("leaves.ipynb", text)
+    return notebook
+
+
 def said(notebook: nbformat.NotebookNode) -> list[str]:
     """What a reader sees, line by line, of a picture only that it is there."""
     lines: list[str] = []
@@ -69,7 +80,7 @@ def main() -> int:
     options = parser.parse_args()
     fresh = run(cells_of(SOURCE.read_text("utf-8")))
     if not options.check:
-        TARGET.write_text(nbformat.writes(fresh) + "\n", "utf-8")
+        TARGET.write_text(nbformat.writes(without_paths(fresh)) + "\n", "utf-8")
         return 0
     kept = nbformat.read(TARGET, as_version=4)
     nbformat.validate(kept)

@@ -85,7 +85,7 @@ def test_prints_what_pytorch_prints(name, tmp_path):
 def test_the_tutorial_draws(tmp_path):
     run(EXAMPLES / "leaves.py", folder=tmp_path)
     drawings = sorted((tmp_path / "demo-output").glob("leaves-*.svg"))
-    assert len(drawings) == 5
+    assert len(drawings) == 6
     assert all("<svg" in drawing.read_text("utf-8") for drawing in drawings)
 
 
