@@ -168,7 +168,10 @@ def reshaped(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def admit(shape: Sequence[int], dtype: DType) -> None:
-    """Refuse an array that would not fit the account, before it is allocated. Raises EngineError: MEMORY_LIMIT."""
+    """Refuse an array that would not fit the account, before it is allocated. Raises EngineError: MEMORY_LIMIT.
+
+    An empty one is asked for by its other sizes: what is done along them would take as long.
+    """
     for size in shape:
         if size < 0:
             raise EngineError(
@@ -177,7 +180,7 @@ def admit(shape: Sequence[int], dtype: DType) -> None:
                 "non-negative.",
                 shape=list(shape),
             )
-    count = math.prod(shape)
+    count = math.prod(size or 1 for size in shape)
     if count * dtype.itemsize >= MOST_ELEMENTS:
         raise EngineError(
             Reason.MEMORY_LIMIT, f"{list(shape)} is too large: {count} elements overflow what can be addressed"

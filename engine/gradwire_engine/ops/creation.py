@@ -283,9 +283,14 @@ def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device | None = None
 ) -> Array:
     """The positions on and below a diagonal, rows above columns (torch.tril_indices)."""
-    xp = place(device, (2, max(row, 0), max(col, 0)), dtype or dtypes.int64)
+    rows, columns = max(row, 0), max(col, 0)
+    xp = place(device, (2, rows, columns), dtype or dtypes.int64)
+    if not rows * columns:  # one of them may be as large as it likes
+        return made(device, lambda: xp.zeros((2, 0), dtype or dtypes.int64), False)
     return made(
-        device, lambda: xp.stack(xp.nonzero(xp.tri(row, col, offset, dtype=bool))).astype(dtype or dtypes.int64), False
+        device,
+        lambda: xp.stack(xp.nonzero(xp.tri(rows, columns, offset, dtype=bool))).astype(dtype or dtypes.int64),
+        False,
     )
 
 
@@ -294,9 +299,12 @@ def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Device | None = None
 ) -> Array:
     """The positions on and above a diagonal, rows above columns (torch.triu_indices)."""
-    xp = place(device, (2, max(row, 0), max(col, 0)), dtype or dtypes.int64)
+    rows, columns = max(row, 0), max(col, 0)
+    xp = place(device, (2, rows, columns), dtype or dtypes.int64)
+    if not rows * columns:  # one of them may be as large as it likes
+        return made(device, lambda: xp.zeros((2, 0), dtype or dtypes.int64), False)
     return made(
         device,
-        lambda: xp.stack(xp.nonzero(~xp.tri(row, col, offset - 1, dtype=bool))).astype(dtype or dtypes.int64),
+        lambda: xp.stack(xp.nonzero(~xp.tri(rows, columns, offset - 1, dtype=bool))).astype(dtype or dtypes.int64),
         False,
     )

@@ -11,6 +11,7 @@ from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import neg
+from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.precision import check_special, special, through_float32
 from gradwire_engine.ops.special import digamma, lgamma
 from gradwire_engine.ops.unary import exp, log
@@ -74,9 +75,14 @@ zeta.grad(
 )
 
 
+# The derivative of mvlgamma takes its dimensions one after the other: as long as so many elements each.
+_EACH = 64
+
+
 @op(name="_mvlgamma", promote="float", node="MvlgammaBackward0")
 @through_float32
 def _mvlgamma(xp: Any, input: Array, p: int) -> Array:
+    admit((input.size, p, _EACH), input.dtype)
     shifts = xp.arange(p, dtype=input.dtype) * -0.5
     constant = p * (p - 1) * 0.25 * math.log(math.pi)
     return (special(xp).gammaln(input[..., None] + shifts).sum(-1) + constant).astype(input.dtype, copy=False)

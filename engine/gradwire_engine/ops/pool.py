@@ -29,7 +29,7 @@ Ints = Any  # an int or several
 
 def _bytes_over(input: Array, size: Ints) -> int:
     """The bytes of a result with other spatial sizes."""
-    return int(math.prod(input.shape[: -len(size)]) * math.prod(size) * input.itemsize)
+    return int(math.prod(length or 1 for length in (*input.shape[: -len(size)], *size)) * input.itemsize)
 
 
 def _lowest(dtype: DType) -> Any:

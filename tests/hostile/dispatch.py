@@ -1,0 +1,109 @@
+"""Fuzzing of decoding and dispatch, in this process, with messages drawn; guided.py has atheris choose the bytes.
+
+Whatever comes, a call is answered or refused for a reason that is not INTERNAL, and the session goes on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradwire.v1 import errors_pb2, service_pb2
+from gradwire_server.batch import OutOfOrder
+from gradwire_server.commands import MESSAGES
+from gradwire_server.errors import Refusal
+from gradwire_server.host import OPENED, Host
+from gradwire_server.ledger import Ledger
+from gradwire_server.limits import MIB, Limits
+from tests.hostile.messages import Messages
+
+METHODS = ("Run", *sorted(MESSAGES))
+LIMITS = Limits(max_session_bytes=8 * MIB, max_bytes=64 * MIB, max_session_tensors=1000, max_tensor_bytes=MIB)
+_RENEWED = 1_000  # calls of a session before it is dropped for another
+
+
+class Wrong(AssertionError):
+    """What must never be: the call and what came of it."""
+
+
+def check_answer(method: str, raw: bytes, answer: bytes) -> None:
+    """No command of a batch was refused because of a mistake of the server's. Raises Wrong."""
+    if method == "Run":
+        for result in service_pb2.RunResponse.FromString(answer).results:
+            if result.error.reason == errors_pb2.REASON_INTERNAL:
+                raise Wrong(f"{method} {raw.hex()}: command {result.seq}: {result.error.message}")
+
+
+class Dispatch:
+    """A host whose one session takes calls; from time to time another one."""
+
+    def __init__(self) -> None:
+        self.host = Host(LIMITS.resolved(), Ledger(1))
+        self.number = 0
+        self.calls = 0
+        self.reasons: dict[str, int] = {}
+        self._renew()
+
+    def _renew(self) -> None:
+        if self.number:
+            self._run("Drop", b"")
+            if self.host.ledger.total():
+                raise Wrong(f"a dropped session left {self.host.ledger.total()} bytes")
+        self.number += 1
+        self._run("Open", OPENED.pack(0, 0))
+        for request in Messages(self.number).first():
+            if reason := self._run("Create", request.SerializeToString()):
+                raise Wrong(f"a tensor was refused: {reason}")
+
+    def take(self, method: str, raw: bytes) -> str:
+        """Carry out a call; the reason of its refusal, or "". Raises Wrong."""
+        self.calls += 1
+        if self.calls % _RENEWED == 0:
+            self._renew()
+        reason = self._run(method, raw)
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        return reason
+
+    @property
+    def next_seq(self) -> int:
+        """The number of the session's next command."""
+        return self.host.sessions[self.number].writers[1].applied + 1
+
+    def _run(self, method: str, raw: bytes) -> str:
+        call = self.host.begin(method, self.number, raw, 1 << 40, None)
+        steps = self.host.execute(call)
+        try:
+            while True:
+                next(steps)
+        except StopIteration as done:
+            check_answer(method, raw, done.value)
+            return ""
+        except OutOfOrder:
+            return "SEQUENCE_GAP"
+        except Refusal as refusal:
+            if refusal.reason == "INTERNAL":
+                raise Wrong(f"{method} {raw.hex()}: {refusal.message}") from refusal
+            return refusal.reason
+
+
+def drawn(seed: int, count: int) -> dict[str, int]:
+    """Carry out so many messages; how many were refused for which reason. Raises Wrong."""
+    dispatch, messages = Dispatch(), Messages(seed)
+    while count > 0:
+        messages.seq = dispatch.next_seq
+        method, raw = messages.draw()
+        if method in METHODS:
+            dispatch.take(method, raw)
+            count -= 1
+    dispatch._renew()
+    return dispatch.reasons
+
+
+def corpus(seed: int, count: int) -> list[bytes]:
+    """Inputs for atheris to begin with."""
+    messages = Messages(seed)
+    found: list[Any] = []
+    while len(found) < count:
+        method, raw = messages.draw()
+        if method in METHODS:
+            found.append(bytes((METHODS.index(method),)) + raw)
+    return found

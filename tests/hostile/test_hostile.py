@@ -1,0 +1,32 @@
+"""Short versions of what `make fuzz`, `make load` and `make soak` do for long."""
+
+import asyncio
+
+from tests.hostile.dispatch import drawn
+from tests.hostile.load import load
+from tests.hostile.over_socket import attack
+from tests.hostile.soak import soak
+
+
+def test_messages_drawn_and_changed_are_answered_or_refused_for_a_reason() -> None:
+    reasons = drawn(seed=1, count=3000)
+    assert reasons[""] > 500
+    assert len(reasons) > 15
+
+
+def test_two_thousand_changed_messages_over_a_socket_end_with_a_status_and_leave_nothing() -> None:
+    codes, before, after = attack(2000, seed=1, workers=1)
+    assert sum(codes.values()) == 2000
+    assert codes["OK"] > 200
+    assert after < before + 64
+
+
+def test_sessions_train_beside_one_that_floods_and_one_that_does_not_read() -> None:
+    told = asyncio.run(load(20, 2.0, 0.2, workers=1))
+    assert told["steps"] >= 18
+    assert told["after"] < told["before"] + 200
+
+
+def test_sessions_one_after_the_other_leave_no_memory_behind() -> None:
+    before, after = soak(120, warm=60, workers=1)
+    assert after <= 1.1 * before
