@@ -3,9 +3,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# How long the long tests are: make load SESSIONS=200 SECONDS_EACH=60
+MESSAGES ?= 1000000
+FUZZ_SECONDS ?= 300
+SESSIONS ?= 1000
+SECONDS_EACH ?= 300
+SOAKED ?= 10000
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test fuzz check stubs generate freeze lock notebook docs bench bench-gate clean
+.PHONY: help demo test fuzz load soak check stubs generate freeze lock notebook docs bench bench-gate clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -26,8 +32,16 @@ demo: $(VENV)/.installed-demo ## train a network on handwritten digits over gRPC
 test: $(VENV)/.installed-test ## run all tests
 	$(BIN)/python -m pytest -n auto
 
-fuzz: $(VENV)/.installed-test ## hold fresh random calls of the ops against PyTorch
+fuzz: $(VENV)/.installed-fuzz ## fresh random calls of the ops against PyTorch; a million changed messages against a server
 	GRADWIRE_FUZZ_SEED=fresh GRADWIRE_FUZZ_CALLS=40 $(BIN)/python -m pytest -n auto tests/parity/test_fuzz.py
+	$(BIN)/python -W ignore -m tests.hostile.guided -max_total_time=$(FUZZ_SECONDS)
+	$(BIN)/python -m tests.hostile.over_socket --messages $(MESSAGES)
+
+load: $(VENV)/.installed-test ## a thousand sessions at once, two of them hostile
+	$(BIN)/python -m tests.hostile.load --sessions $(SESSIONS) --seconds $(SECONDS_EACH)
+
+soak: $(VENV)/.installed-test ## ten thousand sessions one after the other: memory stays
+	$(BIN)/python -m tests.hostile.soak --sessions $(SOAKED)
 
 chaos: $(VENV)/.installed-test ## train through cut connections and a server that is killed every few seconds
 	$(BIN)/python -m tests.client.restarting
