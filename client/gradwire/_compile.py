@@ -32,7 +32,8 @@ from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
 # After so many calls in a row that cannot be repeated, a function is no longer recorded.
 _PATIENCE = 4
 _here = threading.local()
-_recording_lock = threading.RLock()
+#: Held while a function is recorded: one at a time.
+RECORDING = threading.RLock()
 
 
 def compile(
@@ -171,7 +172,7 @@ class Compiled:
                 self._give_up(f"it was recorded {count} times, each time for other arguments or surroundings")
             return self._function(*args, **kwargs)
         key = call.key()
-        with _recording_lock:
+        with RECORDING:
             noted = _Noted(call, args, kwargs)
         if noted.obstacle is not None:
             self._fruitless += 1
@@ -330,9 +331,9 @@ class _Noted:
         self.recorder = recorder = Recorder(session)
         recorder.handles.update((feed._id, feed) for feed in feeds)
         recorder.handles.update(before.handles)
-        grads = _Grads(session)
+        grads = Gradients(session)
         try:
-            self.answer = _run_recorded(call.owner._function, args, kwargs, session, recorder)
+            self.answer = run_recorded(call.owner._function, args, kwargs, session, recorder)
         finally:
             self.entry_of = grads.leave(recorder)
         if recorder.refused is not None:
@@ -359,7 +360,7 @@ class _Noted:
         return None
 
 
-def _run_recorded(function: Callable[..., Any], args: Any, kwargs: Any, session: Session, recorder: Recorder) -> Any:
+def run_recorded(function: Callable[..., Any], args: Any, kwargs: Any, session: Session, recorder: Recorder) -> Any:
     """Call the function with every command waiting and noted."""
     memo, waits = session.memo, session.every_call_waits
     session.memo, session.every_call_waits = {}, True
@@ -376,7 +377,7 @@ def _run_recorded(function: Callable[..., Any], args: Any, kwargs: Any, session:
             session.memo = memo
 
 
-class _Grads:
+class Gradients:
     """The gradients of a session's leaves around a recorded call.
 
     Inside it nobody has asked for them by name yet, so that the program asks for those it uses itself; afterwards
@@ -516,26 +517,8 @@ class _Recording:
 
     def _run(self, key: tuple[Any, ...], values: list[Value], build: Callable[[Sequence[Value]], Any]) -> Any:
         session = self.session
-        if self.trace.hash in session.programs:
-            session.programs.move_to_end(self.trace.hash)
-        else:
-            self._register()
         read = _read_outputs if self._reads else None
-        try:
-            return _commands.run(session, "run_program", key, values, build, read)
-        except GradwireError as error:
-            if error.reason != "PROGRAM_UNKNOWN":
-                raise
-        self._register()
-        return _commands.run(session, "run_program", key, values, build, read)
-
-    def _register(self) -> None:
-        request = programs_pb2.RegisterProgramRequest(hash=self.trace.hash, program=self.trace.data)
-        session = self.session
-        session.wait(service_pb2.Command(register_program=request))
-        session.programs[self.trace.hash] = None
-        while len(session.programs) > session.limits.max_programs:
-            session.programs.popitem(last=False)
+        return run_program(session, self.trace, lambda: _commands.run(session, "run_program", key, values, build, read))
 
     def compare(self, other: _Recording) -> None:
         """Raise RuntimeError if another recording under the same key does something else."""
@@ -554,6 +537,29 @@ class _Recording:
             f"though its arguments and surroundings look the same:\n  {at}",
             9,
         )
+
+
+def run_program(session: Session, trace: Trace, send: Callable[[], Any]) -> Any:
+    """Send the command that runs a program; the server is told the program before, unless it knows it."""
+    if trace.hash in session.programs:
+        session.programs.move_to_end(trace.hash)
+    else:
+        _register(session, trace)
+    try:
+        return send()
+    except GradwireError as error:
+        if error.reason != "PROGRAM_UNKNOWN":
+            raise
+    _register(session, trace)
+    return send()
+
+
+def _register(session: Session, trace: Trace) -> None:
+    request = programs_pb2.RegisterProgramRequest(hash=trace.hash, program=trace.data)
+    session.wait(service_pb2.Command(register_program=request))
+    session.programs[trace.hash] = None
+    while len(session.programs) > session.limits.max_programs:
+        session.programs.popitem(last=False)
 
 
 def _read_outputs(result: service_pb2.Result) -> tuple[Spec, ...]:

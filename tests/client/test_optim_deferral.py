@@ -52,15 +52,15 @@ def test_a_scheduled_learning_rate_waits_for_nothing(deferring, monkeypatch):
         return wait(*args)
 
     monkeypatch.setattr(deferring, "wait", counted)
-    for step in range(5):
-        if step == 2:
+    for step in range(6):
+        if step == 3:
             counts.clear()
         optimizer.param_groups[0]["lr"] = 1.0 / (step + 2)
         w.sum().backward()
         optimizer.step()
         optimizer.zero_grad()
     assert counts == []
-    assert w.tolist() == pytest.approx([1 - sum(1 / (step + 2) for step in range(5))] * 3)
+    assert w.tolist() == pytest.approx([1 - sum(1 / (step + 2) for step in range(6))] * 3)
 
 
 @pytest.mark.filterwarnings("ignore:compile")
@@ -85,3 +85,67 @@ def test_a_compiled_step_goes_the_same_way(text, deferring):
             scheduler.step()
         ends.append([*w.tolist(), optimizer.state_dict()["state"][0]["step"].item()])
     assert ends[1] == pytest.approx(ends[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("text", OPTIMIZERS)
+def test_a_step_is_one_command_however_many_parameters(text, deferring, monkeypatch):
+    params = [gw.full((2, side), 0.5, requires_grad=True) for side in range(1, 12)]
+    optimizer = eval(text, {**vars(gw.optim), "params": params})
+    sent = []
+    for _ in range(6):
+        optimizer.zero_grad()
+        sum((param**2).sum() for param in params).backward()
+        deferring.sync()
+        append = deferring.buffer.append
+        counted = []
+
+        class Counted(type(deferring.buffer)):
+            def append(self, item, counted=counted):
+                counted.append(item)
+                super().append(item)
+
+        monkeypatch.setattr(deferring, "buffer", Counted())
+        optimizer.step()
+        sent.append(len(counted))
+        deferring.sync()
+        assert append is not None
+    assert sent[0] > len(params)
+    assert sent[-2:] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "text", ["SGD(params, lr=0.01, momentum=0.9)", "Adam(params, lr=0.1)", "RAdam(params, lr=0.1)"]
+)
+def test_what_is_changed_between_steps_is_not_missed(text, deferring):
+    """Options, state, gradients that are missing, frozen parameters, new groups: as in PyTorch, from any step on."""
+    torch = pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
+
+    def run(library):
+        params = [library.full((3,), 1.0 + k, dtype=library.float64, requires_grad=True) for k in range(3)]
+        optimizer = eval(text, {**vars(library.optim), "params": params})
+        ends = []
+        for step in range(30):
+            optimizer.zero_grad()
+            used = params[:2] if step in (8, 9, 10, 11) else params
+            sum((param**4).sum() for param in used).backward()
+            if step == 5:
+                optimizer.param_groups[0]["lr"] = 0.02
+            if step == 13:
+                optimizer.param_groups[0]["weight_decay"] = 0.1
+            if step == 16:
+                optimizer.load_state_dict(optimizer.state_dict())
+            if step == 19:
+                params[0].requires_grad_(False)
+                params[0].grad = None
+            if step == 22:
+                params[0].requires_grad_(True)
+                optimizer.add_param_group({"params": [library.ones(2, dtype=library.float64, requires_grad=True)]})
+            if step == 25:
+                params[1].grad = library.ones(3, dtype=library.float64)
+            optimizer.step()
+            ends.append([param.detach().tolist() for param in params])
+        return ends
+
+    expected, found = run(torch), run(gw)
+    for step, (one, other) in enumerate(zip(expected, found, strict=True)):
+        assert sum(other, []) == pytest.approx(sum(one, []), rel=1e-12), step

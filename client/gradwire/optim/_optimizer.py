@@ -19,6 +19,7 @@ from gradwire._hooks import RemovableHandle, kept_in
 from gradwire._modes import enable_grad, no_grad
 from gradwire._tensor import Tensor
 from gradwire.nn._module import clear_grad
+from gradwire.optim._steps import Steps
 
 Params: TypeAlias = "Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]"
 
@@ -68,6 +69,7 @@ class Optimizer:
             cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
+        self._steps = Steps()
         self._step_pre_hooks: dict[int, Any] = {}
         self._step_post_hooks: dict[int, Any] = {}
         if isinstance(params, Tensor):
@@ -150,9 +152,12 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         with no_grad():
-            for group in self.param_groups:
-                self._update(group)
+            self._steps.make(self, self._update_all)
         return loss
+
+    def _update_all(self) -> None:
+        for group in self.param_groups:
+            self._update(group)
 
     def _update(self, group: dict[str, Any]) -> None:
         """Change the parameters of a group."""

@@ -1,0 +1,181 @@
+"""Steps as programs: once two steps in a row found the same tensors and options, a step is one command.
+
+The first step runs op by op, and makes what the optimizer remembers. The second is noted while it runs (_recorder.py)
+and kept as a program; from then on a step sends the program's number and the numbers that change: learning rates, bias
+corrections. Before each step everything that the program stands on is looked at, so that what was changed from outside
+(a group's option, a state that was loaded, a gradient that is not there) is never missed: then that step runs op by op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradwire import _commands
+from gradwire._compile import RECORDING, Gradients, run_program, run_recorded
+from gradwire._handle import UNKNOWN, Handle
+from gradwire._recorder import Recorder, Trace
+from gradwire._session import Session
+from gradwire._wire import Value
+from gradwire.v1 import programs_pb2, service_pb2
+
+if TYPE_CHECKING:
+    from gradwire.optim._optimizer import Optimizer
+
+_PLAIN = (int, float, bool, str, type(None))
+# What schedulers change from step to step, and every optimizer hands on as a number of the program.
+_FREE = ("params", "param_names", "lr")
+# After so many steps that could not be kept, they run op by op.
+_PATIENCE = 2
+Look = tuple[Any, ...]
+
+
+class Steps:
+    """How an optimizer makes its steps."""
+
+    def __init__(self) -> None:
+        self._last: Look | None = None
+        self._kept: _Kept | None = None
+        self._fruitless = 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Steps:
+        return Steps()
+
+    def __guard__(self) -> None:
+        """None: a compiled function that makes steps does not depend on how."""
+
+    def __reduce__(self) -> Any:
+        return (Steps, ())
+
+    def make(self, optimizer: Optimizer, update: Callable[[], None]) -> None:
+        """One step: `update`, or the program that does the same."""
+        session = _session_of(optimizer)
+        if session is None or session.recorder is not None or session.every_call_waits or self._fruitless >= _PATIENCE:
+            update()
+            return
+        look = _look(optimizer)
+        if look is not None and self._kept is not None and self._kept.look == look:
+            self._kept.run()
+            return
+        if look is None or look != self._last:
+            update()
+            self._last = _look(optimizer)
+            return
+        self._kept = _record(session, optimizer, update, look)
+        self._fruitless += self._kept is None
+        self._last = None
+
+
+def _session_of(optimizer: Optimizer) -> Session | None:
+    """The session of all parameters; None where there are two, or a parameter is no leaf."""
+    found: Session | None = None
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            if found is None:
+                found = param._session
+            if param._session is not found or not param._spec.is_leaf:
+                return None
+    return found
+
+
+def _look(optimizer: Optimizer) -> Look | None:
+    """All that a step depends on, but for the values of tensors and the free numbers; None if it is not plain."""
+    seen: list[Any] = []
+    first_step: Any = None
+    state = optimizer.state
+    for group in optimizer.param_groups:
+        if type(group.get("lr")) not in (int, float):
+            return None
+        for name, option in group.items():
+            if name not in _FREE:
+                if not isinstance(option, _PLAIN) and not (
+                    type(option) in (tuple, list) and all(isinstance(each, _PLAIN) for each in option)
+                ):
+                    return None
+                seen.append(tuple(option) if type(option) is list else option)
+        for param in group["params"]:
+            if param._grad is UNKNOWN:
+                _ = param.grad
+            seen.append(param._id)
+            seen.append(param._spec)
+            seen.append(param._grad is None)
+            held = state.get(param)
+            if held is None:
+                continue
+            for name, value in held.items():
+                if isinstance(value, Handle):
+                    seen.append(value._id)
+                elif name == "step":
+                    # Parameters that are equally far share their numbers.
+                    first_step = value if first_step is None else first_step
+                    seen.append(value - first_step)
+                elif isinstance(value, _PLAIN):
+                    seen.append(name)
+                else:
+                    return None
+    return tuple(seen)
+
+
+def _record(session: Session, optimizer: Optimizer, update: Callable[[], None], look: Look) -> _Kept | None:
+    """Make a step and keep it as a program, if it may be one."""
+    with RECORDING:
+        recorder = Recorder(session)
+        held = [param for group in optimizer.param_groups for param in group["params"]]
+        held += [value for each in optimizer.state.values() for value in each.values() if isinstance(value, Handle)]
+        recorder.handles.update((handle._id, handle) for handle in held)
+        gradients = Gradients(session)
+        try:
+            run_recorded(update, (), {}, session, recorder)
+        finally:
+            gradients.leave(recorder)
+    known = {id(leaf._grad) for leaf in session.watched.values()}
+    if any(id(handle) not in known for handle in recorder.living()) or _look(optimizer) != look:
+        return None  # it makes what it remembers anew each time
+    trace = Trace(recorder, (), ())
+    limits = session.limits
+    if len(trace.data) > limits.max_program_bytes or len(trace.program.steps) > limits.max_program_steps:
+        return None
+    return _Kept(look, recorder, trace)
+
+
+class _Kept:
+    """A step that was noted."""
+
+    def __init__(self, look: Look, recorder: Recorder, trace: Trace) -> None:
+        self.look = look
+        self._session = recorder.session
+        self._trace = trace
+        self._numbers = recorder.numbers
+        self._counters = list(recorder.counters.values())
+        changed = {
+            command.op.args[0].tensor
+            for command, _ in recorder.steps
+            if command.WhichOneof("command") == "op" and command.op.op.endswith("_")
+        }
+        self._changed = [handle for handle in trace.captures if handle._id in changed]
+        captures = [handle._id for handle in trace.captures]
+
+        def build(values: Sequence[Value]) -> service_pb2.Command:
+            request = programs_pb2.RunProgramRequest(hash=trace.hash, inputs=captures, numbers=values, repeat=1)
+            return service_pb2.Command(run_program=request)
+
+        self._build = build
+        # Another recording of the same program has other tensors.
+        self._key = (self,)
+
+    def run(self) -> None:
+        """Make the step."""
+        for count in self._counters:
+            count(1)
+        numbers = [float(now(0)) for now in self._numbers]
+        run_program(self._session, self._trace, lambda: self._send(numbers))
+        for handle in self._changed:
+            family = handle._family
+            if family is not None:
+                family.version += 1
+                family.epoch += 1
+                handle._epoch = family.epoch
+        self._session.urge()
+
+    def _send(self, numbers: list[float]) -> None:
+        _commands.run(self._session, "run_program", self._key, numbers, self._build)
