@@ -92,7 +92,7 @@ _NAMES = {
     ),
     "_dtypes": (
         "Size bfloat16 bool complex128 complex64 device dtype finfo float16 float32 float64 get_default_dtype iinfo "
-        "int16 int32 int64 int8 set_default_dtype uint8"
+        "int16 int32 int64 int8 set_default_dtype uint16 uint32 uint64 uint8"
     ),
     "_legacy": (
         "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor "

@@ -141,7 +141,7 @@ def _as_array(data: Any, wanted: dtype | None) -> tuple[Array, dtype]:
         if found is None:
             raise GradwireTypeError(
                 f"can't convert np.ndarray of type {array.dtype}. The supported types are: float64, float32, float16, "
-                "complex64, complex128, int64, int32, int16, int8, uint8, and bool."
+                "complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool."
             )
     if found.numpy is None:
         return to_bfloat16(array), found

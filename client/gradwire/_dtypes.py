@@ -46,7 +46,7 @@ class dtype:
     @property
     def is_signed(self) -> builtins.bool:
         """Whether it has negative values."""
-        return self.name not in ("uint8", "bool")
+        return self.name != "bool" and not self.name.startswith("uint")
 
     def to_complex(self) -> dtype:
         """The complex dtype whose parts are of this one."""
@@ -66,11 +66,17 @@ int16 = dtype("int16", pb.DTYPE_INT16, "<i2", 2, "Short")
 int32 = dtype("int32", pb.DTYPE_INT32, "<i4", 4, "Int")
 int64 = dtype("int64", pb.DTYPE_INT64, "<i8", 8, "Long")
 uint8 = dtype("uint8", pb.DTYPE_UINT8, "<u1", 1, "Byte")
+uint16 = dtype("uint16", pb.DTYPE_UINT16, "<u2", 2, "UInt16")
+uint32 = dtype("uint32", pb.DTYPE_UINT32, "<u4", 4, "UInt32")
+uint64 = dtype("uint64", pb.DTYPE_UINT64, "<u8", 8, "UInt64")
 bool_ = bool = dtype("bool", pb.DTYPE_BOOL, "?", 1, "Bool")
 complex64 = dtype("complex64", pb.DTYPE_COMPLEX64, "<c8", 8, "ComplexFloat")
 complex128 = dtype("complex128", pb.DTYPE_COMPLEX128, "<c16", 16, "ComplexDouble")
 
-ALL = (float32, float64, float16, bfloat16, int8, int16, int32, int64, uint8, bool_, complex64, complex128)
+ALL = (
+    *(float32, float64, float16, bfloat16, int8, int16, int32, int64),
+    *(uint8, uint16, uint32, uint64, bool_, complex64, complex128),
+)
 BY_CODE = {item.code: item for item in ALL}
 BY_NAME = {item.name: item for item in ALL}
 BY_TITLE = {item.title: item for item in ALL}

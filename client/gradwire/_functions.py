@@ -9,6 +9,7 @@ from gradwire._call import _call
 from gradwire._dtypes import dtype
 from gradwire._errors import GradwireTypeError, refuse
 from gradwire._tensor import Tensor
+from gradwire.v1 import errors_pb2
 
 _BOOL, _INT, _FLOAT, _COMPLEX = range(4)
 _INTS = ("int8", "int16", "int32", "int64")
@@ -192,10 +193,16 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
 
 
 def _wider_int(one: dtype, other: dtype) -> dtype:
-    if _dtypes.uint8 in (one, other):
-        signed = other if one is _dtypes.uint8 else one
-        return _dtypes.int16 if signed is _dtypes.int8 else signed
-    return one if one.itemsize > other.itemsize else other
+    if one.is_signed == other.is_signed:
+        return one if one.itemsize > other.itemsize else other
+    signed, unsigned = (one, other) if one.is_signed else (other, one)
+    if unsigned is _dtypes.uint64:
+        raise refuse(
+            f"Promotion of UInt64 with signed integers is not supported, attempted to promote {one.title} and "
+            f"{other.title}: no integer type holds both",
+            errors_pb2.REASON_DTYPE,
+        )
+    return signed if signed.itemsize > unsigned.itemsize else _dtypes.BY_NAME[f"int{unsigned.itemsize * 16}"]
 
 
 def can_cast(from_: dtype, to: dtype) -> bool:

@@ -3,6 +3,7 @@
 NumPy's dtype objects are the engine's dtypes. What two of them give together is PyTorch's table, not
 NumPy's: an int never widens a float, and a tensor of zero dimensions or a Python number counts only
 where its category (bool < int < float < complex) is higher than that of the tensors with dimensions.
+PyTorch refuses to promote uint16, uint32 and uint64; here they go to the smallest integer type that holds both.
 """
 
 from functools import cache
@@ -19,6 +20,9 @@ Number: TypeAlias = "bool | int | float | complex"
 
 bool_ = np.dtype(np.bool_)
 uint8 = np.dtype(np.uint8)
+uint16 = np.dtype(np.uint16)
+uint32 = np.dtype(np.uint32)
+uint64 = np.dtype(np.uint64)
 int8 = np.dtype(np.int8)
 int16 = np.dtype(np.int16)
 int32 = np.dtype(np.int32)
@@ -33,6 +37,9 @@ complex128 = np.dtype(np.complex128)
 BY_NAME: dict[str, DType] = {
     "bool": bool_,
     "uint8": uint8,
+    "uint16": uint16,
+    "uint32": uint32,
+    "uint64": uint64,
     "int8": int8,
     "int16": int16,
     "int32": int32,
@@ -48,14 +55,15 @@ NAMES = {dtype: name for name, dtype in BY_NAME.items()}
 # PyTorch's names for messages that name a type ("result type Float").
 TITLES = {
     bool_: "Bool", uint8: "Byte", int8: "Char", int16: "Short", int32: "Int", int64: "Long", float16: "Half",
-    bfloat16: "BFloat16", float32: "Float", float64: "Double", complex64: "ComplexFloat", complex128: "ComplexDouble",
+    uint16: "UInt16", uint32: "UInt32", uint64: "UInt64", bfloat16: "BFloat16", float32: "Float", float64: "Double",
+    complex64: "ComplexFloat", complex128: "ComplexDouble",
 }  # fmt: skip
 BOOL, INT, FLOAT, COMPLEX = range(4)
 _CATEGORY = {
     dtype: BOOL if name == "bool" else FLOAT if "float" in name else COMPLEX if "complex" in name else INT
     for name, dtype in BY_NAME.items()
 }
-_SIGNED = (int8, int16, int32, int64)
+_SIGNED_OF_BYTES = {2: int16, 4: int32, 8: int64}
 _PARTS: dict[DType, DType] = {complex64: float32, complex128: float64}
 
 
@@ -102,10 +110,16 @@ def promote_types(a: DType, b: DType) -> DType:
 
 
 def _promote_ints(a: DType, b: DType) -> DType:
-    if uint8 not in (a, b):
+    if a.kind == b.kind:
         return a if a.itemsize > b.itemsize else b
-    signed = b if a == uint8 else a
-    return signed if signed.itemsize > 1 else int16
+    unsigned, signed = (a, b) if a.kind == "u" else (b, a)
+    if unsigned == uint64:
+        raise EngineError(
+            Reason.DTYPE,
+            f"Promotion of UInt64 with signed integers is not supported, attempted to promote {TITLES[a]} and "
+            f"{TITLES[b]}: no integer type holds both",
+        )
+    return signed if signed.itemsize > unsigned.itemsize else _SIGNED_OF_BYTES[unsigned.itemsize * 2]
 
 
 def default() -> DType:

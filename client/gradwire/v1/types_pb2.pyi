@@ -22,6 +22,9 @@ class Dtype(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DTYPE_BOOL: _ClassVar[Dtype]
     DTYPE_COMPLEX64: _ClassVar[Dtype]
     DTYPE_COMPLEX128: _ClassVar[Dtype]
+    DTYPE_UINT16: _ClassVar[Dtype]
+    DTYPE_UINT32: _ClassVar[Dtype]
+    DTYPE_UINT64: _ClassVar[Dtype]
 
 class GradMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -60,6 +63,9 @@ DTYPE_UINT8: Dtype
 DTYPE_BOOL: Dtype
 DTYPE_COMPLEX64: Dtype
 DTYPE_COMPLEX128: Dtype
+DTYPE_UINT16: Dtype
+DTYPE_UINT32: Dtype
+DTYPE_UINT64: Dtype
 GRAD_MODE_UNSPECIFIED: GradMode
 GRAD_MODE_ENABLED: GradMode
 GRAD_MODE_DISABLED: GradMode

@@ -19,7 +19,8 @@ MOST_ELEMENTS = 1 << 62
 MOST_RESULTS = 1 << 17
 # C++ names of element types, where PyTorch's message about numbers that do not fit has them.
 _C_NAMES = {
-    dtypes.uint8: "uint8_t", dtypes.int8: "int8_t", dtypes.int16: "int16_t", dtypes.int32: "int",
+    dtypes.uint8: "uint8_t", dtypes.uint16: "uint16_t", dtypes.uint32: "uint32_t", dtypes.uint64: "uint64_t",
+    dtypes.int8: "int8_t", dtypes.int16: "int16_t", dtypes.int32: "int",
     dtypes.int64: "int64_t", dtypes.float16: "c10::Half", dtypes.bfloat16: "c10::BFloat16", dtypes.float32: "float",
     dtypes.float64: "double",
 }  # fmt: skip

@@ -23,7 +23,8 @@ from gradwire_engine.tensor import Tensor
 Ints = tuple[int, ...]
 # C++ names of element types, which PyTorch's message about mixed matrices uses.
 _C_NAMES = {
-    dtypes.bool_: "bool", dtypes.uint8: "unsigned char", dtypes.int8: "signed char", dtypes.int16: "short",
+    dtypes.bool_: "bool", dtypes.uint8: "unsigned char", dtypes.uint16: "uint16_t", dtypes.uint32: "uint32_t",
+    dtypes.uint64: "uint64_t", dtypes.int8: "signed char", dtypes.int16: "short",
     dtypes.int32: "int", dtypes.int64: "long", dtypes.float16: "c10::Half", dtypes.bfloat16: "c10::BFloat16",
     dtypes.float32: "float", dtypes.float64: "double", dtypes.complex64: "c10::complex<float>",
     dtypes.complex128: "c10::complex<double>",
