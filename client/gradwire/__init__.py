@@ -10,6 +10,7 @@ from typing import Any as _Any
 if _TYPE_CHECKING:
     from gradwire import accelerator as accelerator
     from gradwire import amp as amp
+    from gradwire import array_api as array_api
     from gradwire import autograd as autograd
     from gradwire import backends as backends
     from gradwire import cuda as cuda
@@ -60,7 +61,7 @@ if _TYPE_CHECKING:
     from gradwire.nn._summary import summary as summary
 
 _MODULES = (
-    "accelerator", "amp", "autograd", "backends", "cuda", "distributions", "fft", "func", "linalg", "nn", "optim",
+    "accelerator", "amp", "array_api", "autograd", "backends", "cuda", "distributions", "fft", "func", "linalg", "nn", "optim",
     "special", "utils", "version",
 )  # fmt: skip
 _NAMES = {

@@ -405,6 +405,12 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         array: np.ndarray[Any, Any] = self.numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        """The namespace of the array API standard's functions on tensors. Raises ValueError for an unknown version."""
+        from gradwire.array_api._info import namespace
+
+        return namespace(api_version)
+
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:

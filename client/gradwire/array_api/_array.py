@@ -1,0 +1,268 @@
+"""Array: a Tensor whose operators and attributes are the standard's.
+
+PyTorch's Tensor is no array of the standard: `size` is a method, an array of zero dimensions is weak in arithmetic, a
+slice goes forward only. Those are promises of `Tensor`, so they stay; what the standard wants differently is this
+subclass. It is a proxy like any other: the same tensor on the server, the same graph, `backward()` and `.grad`. Functions
+of this namespace take either and give Arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gradwire import _dtypes
+from gradwire._call import _call
+from gradwire._create import as_operand, create, make_tensor
+from gradwire._dtypes import dtype
+from gradwire._errors import GradwireTypeError, GradwireValueError, refuse
+from gradwire._functions import promote_types
+from gradwire._tensor import Tensor
+from gradwire.array_api._dtypes import Scalar, default_of, with_number
+
+_INT64 = range(-(1 << 63), 1 << 63)
+_NUMBERS = (bool, int, float, complex)
+_NUMPY_NUMBERS = (np.number, np.bool_)
+
+
+# Calls.
+
+
+def call(op: str, *args: Any, **named: Any) -> Array:
+    """An op's one result as an Array."""
+    given = [pair for pair in named.items() if pair[1] is not None]
+    return as_array(_call(op, args, given), args)
+
+
+def as_array(made: Any, given: tuple[Any, ...] = ()) -> Array:
+    """A tensor that nobody else holds, as an Array; one that is among `given` stays what it is, and is seen by a view."""
+    if isinstance(made, Array):
+        return made
+    if any(made is one for one in given):
+        made = _call("view", (made, tuple(made.shape)))
+    if type(made) is Tensor:  # under vmap it stands for many, and is of that class
+        made.__class__ = Array
+    return made  # type: ignore[no-any-return]
+
+
+def binary(op: str, x1: Any, x2: Any, tensors: bool = False) -> Array:
+    """An op on two operands, promoted as the standard says. `tensors`: the op takes no numbers, so they become arrays."""
+    x1, x2 = operands(x1, x2)
+    if tensors:
+        x1, x2 = _filled(x1, x2), _filled(x2, x1)
+    return call(op, x1, x2)
+
+
+def operands(x1: Any, x2: Any) -> tuple[Any, Any]:
+    """Two operands such that PyTorch's promotion gives the standard's dtype. Raises TypeError unless one is an array."""
+    if isinstance(x1, Tensor) and isinstance(x2, Tensor):
+        first, second = x1.dtype, x2.dtype
+        if first is not second and (not x1.ndim or not x2.ndim):
+            joint = promote_types(first, second)
+            return cast(x1, joint), cast(x2, joint)
+        return x1, x2
+    if isinstance(x1, Tensor):
+        return x1, number(x2, x1)
+    if isinstance(x2, Tensor):
+        # Few ops take a number first.
+        return filled(x1, x2), x2
+    raise GradwireTypeError(
+        f"expected an array among the two operands, not {type(x1).__name__} and {type(x2).__name__}"
+    )
+
+
+def number(value: Any, beside: Tensor) -> Any:
+    """A Python number as it may travel beside an array: a whole number that no int64 holds becomes an array."""
+    if isinstance(value, _NUMPY_NUMBERS):
+        value = value.item()
+    if type(value) is int and value not in _INT64:
+        if beside.dtype.is_floating_point or beside.dtype.is_complex:
+            return float(value)
+        return filled(value, beside)
+    if not isinstance(value, _NUMBERS):
+        raise GradwireTypeError(f"expected an array or a Python number, not {type(value).__name__}")
+    return value
+
+
+def _filled(value: Any, beside: Any) -> Any:
+    return value if isinstance(value, Tensor) else filled(value, beside)
+
+
+def filled(value: Any, beside: Tensor) -> Tensor:
+    """A Python number as an array of zero dimensions beside another: of its session, its device, the joint dtype."""
+    if isinstance(value, _NUMPY_NUMBERS):
+        value = value.item()
+    return full((), value, with_number(value, beside.dtype), beside.device, beside._session)
+
+
+def full(shape: tuple[int, ...], value: Scalar, of: dtype | None, device: Any = None, session: Any = None) -> Array:
+    """An array of one value. Raises OverflowError for a whole number that the dtype does not hold."""
+    of = default_of(value) if of is None else of
+    if type(value) is int and value not in _INT64 and of.numpy is not None:
+        one = make_tensor(np.asarray(value, of.numpy), device=_dtypes.device_name(device), session=session)
+        return call("expand", one, shape).clone_array() if shape else as_array(one)
+    return as_array(create("full", (shape, value), {"dtype": of, "device": device}, session))
+
+
+def cast(x: Tensor, to: dtype) -> Tensor:
+    """The array in another dtype; itself if it has it."""
+    return x if x.dtype is to else call("to", x, dtype=to)
+
+
+# Axes.
+
+
+def axes_of(x: Tensor, axis: int | tuple[int, ...] | None) -> tuple[int, ...]:
+    """Axes counted from the front, each once; None means all. Raises IndexError, ValueError for one given twice."""
+    if axis is None:
+        return tuple(range(x.ndim))
+    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    found = tuple([one_axis(one, x.ndim) for one in given])
+    if len(set(found)) != len(found):
+        raise GradwireValueError(f"an axis is given twice: {given}")
+    return found
+
+
+def one_axis(axis: int, ndim: int) -> int:
+    """An axis counted from the front. Raises IndexError for one that an array of `ndim` axes does not have."""
+    if not -ndim <= axis < ndim:
+        from gradwire._errors import GradwireIndexError
+
+        raise GradwireIndexError(f"axis {axis} is out of range for an array of {ndim} axes")
+    return axis % ndim
+
+
+# The class.
+
+
+def _operator(op: str, tensors: bool = False) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any, /) -> Any:
+        return _arithmetic(op, self, other, tensors) if _taken(other) else NotImplemented
+
+    return method
+
+
+def _reflected(op: str, tensors: bool = False) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any, /) -> Any:
+        return _arithmetic(op, other, self, tensors) if _taken(other) else NotImplemented
+
+    return method
+
+
+def _in_place(op: str) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any, /) -> Any:
+        if not _taken(other):
+            return NotImplemented
+        return _call(op, (self, other if isinstance(other, Tensor) else number(other, self)))
+
+    return method
+
+
+def _taken(other: Any) -> bool:
+    return isinstance(other, (Tensor, *_NUMBERS, *_NUMPY_NUMBERS))
+
+
+def _arithmetic(op: str, x1: Any, x2: Any, tensors: bool) -> Array:
+    special = SPECIAL.get(op)
+    return binary(op, x1, x2, tensors) if special is None else special(x1, x2)
+
+
+#: Ops whose form in the standard differs from PyTorch's; `_arithmetic` registers them.
+SPECIAL: dict[str, Callable[[Any, Any], Array]] = {}
+
+
+class Array(Tensor):
+    """A tensor on a server with the standard's operators and attributes. The functions of this namespace make them."""
+
+    __slots__ = ()
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Refused: arrays are made by asarray, zeros and their kin."""
+        raise GradwireTypeError("arrays are made by gradwire.array_api.asarray, zeros, arange, …, not by Array()")
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """The number of elements."""
+        return math.prod(self._spec.shape)
+
+    @property
+    def T(self) -> Array:  # type: ignore[override]
+        """The matrix transposed. Raises ValueError unless there are two axes."""
+        if self.ndim != 2:
+            raise GradwireValueError(f".T is for two axes, not {self.ndim}: use .mT for stacks of matrices, permute_dims")
+        return call("T", self)
+
+    @property
+    def mT(self) -> Array:  # type: ignore[override]
+        """The last two axes exchanged. Raises ValueError if there are fewer."""
+        if self.ndim < 2:
+            raise GradwireValueError(f".mT is for two axes or more, not {self.ndim}")
+        return call("mT", self)
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
+        """The array on a device of its server; itself if it is there. Raises ValueError for a stream."""
+        if stream is not None:
+            raise GradwireValueError("to_device(stream=…): the server orders its own work, so there is no stream to name")
+        return as_array(self.to(_dtypes.device(device)), (self,))
+
+    def clone_array(self) -> Array:
+        """A copy with its own memory, in the same graph."""
+        return call("clone", self)
+
+    def __getitem__(self, key: Any, /) -> Array:
+        from gradwire.array_api._keys import forward, plain_key
+
+        items = plain_key(key)
+        cut, items = forward(self, items)
+        return as_array(Tensor.__getitem__(cut, items), (self,))
+
+    def __setitem__(self, key: Any, value: Any, /) -> None:
+        from gradwire.array_api._keys import assign
+
+        if isinstance(value, Tensor):
+            if value.is_complex() and not self.is_complex():
+                raise GradwireTypeError(f"cannot assign {value.dtype.name} to an array of {self.dtype.name}")
+            value = cast(value, self.dtype)
+        else:
+            value = number(as_operand(value, self), self)
+        assign(self, key, value)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (as_array(one) for one in Tensor.__iter__(self))
+
+    def __pos__(self) -> Array:
+        return call("positive", self)
+
+    def __neg__(self) -> Array:
+        return call("neg", self)
+
+    def __abs__(self) -> Array:
+        return call("abs", self)
+
+    def __invert__(self) -> Array:
+        return as_array(Tensor.__invert__(self))
+
+    def __index__(self) -> int:
+        if self.ndim:
+            raise refuse(f"only an array of zero dimensions can be an index, not one of shape {tuple(self.shape)}")
+        return Tensor.__index__(self)
+
+    __add__, __radd__, __iadd__ = _operator("add"), _reflected("add"), _in_place("add_")
+    __sub__, __rsub__, __isub__ = _operator("sub"), _reflected("sub"), _in_place("sub_")
+    __mul__, __rmul__, __imul__ = _operator("mul"), _reflected("mul"), _in_place("mul_")
+    __truediv__, __rtruediv__, __itruediv__ = _operator("div"), _reflected("div"), _in_place("div_")
+    __floordiv__, __rfloordiv__ = _operator("floor_divide"), _reflected("floor_divide")
+    __mod__, __rmod__ = _operator("remainder"), _reflected("remainder")
+    __pow__, __rpow__ = _operator("pow"), _reflected("pow")
+    __matmul__, __rmatmul__ = _operator("matmul"), _reflected("matmul")
+    __and__, __rand__, __iand__ = _operator("bitwise_and"), _reflected("bitwise_and"), _in_place("bitwise_and_")
+    __or__, __ror__, __ior__ = _operator("bitwise_or"), _reflected("bitwise_or"), _in_place("bitwise_or_")
+    __xor__, __rxor__, __ixor__ = _operator("bitwise_xor"), _reflected("bitwise_xor"), _in_place("bitwise_xor_")
+    __lshift__, __rlshift__ = _operator("bitwise_left_shift"), _reflected("bitwise_left_shift")
+    __rshift__, __rrshift__ = _operator("bitwise_right_shift"), _reflected("bitwise_right_shift")
+    __eq__, __ne__ = _operator("eq"), _operator("ne")  # type: ignore[assignment]
+    __lt__, __le__, __gt__, __ge__ = _operator("lt"), _operator("le"), _operator("gt"), _operator("ge")
+    __hash__ = Tensor.__hash__
