@@ -20,7 +20,7 @@ from gradwire.v1 import types_pb2 as pb
 
 _OPEN, _CLOSE = object(), object()
 _INT64 = range(-(1 << 63), 1 << 63)
-_SCALARS = (bool, int, str, complex, type(None))
+_SCALARS = (bool, int, str, type(None))
 
 
 class Operands:
@@ -54,6 +54,9 @@ class Operands:
             self.key.extend((slice, value.start, value.stop, value.step))
         elif isinstance(value, (dtype, device, type)) or value is Ellipsis:
             self.key.append(value)
+        elif kind is complex:
+            # Zeros of either sign are equal, and NaN equals nothing: the text tells values apart.
+            self.key.extend((complex, repr(value)))
         elif isinstance(value, (np.number, np.bool_)):
             self.add(op, value.item())
         else:

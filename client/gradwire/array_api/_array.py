@@ -161,17 +161,41 @@ def _in_place(op: str) -> Callable[[Any, Any], Any]:
     return method
 
 
+def _written(op: str) -> Callable[[Any, Any], Any]:
+    """In place, where the op's form here is put together of several: the result is copied over."""
+
+    def method(self: Any, other: Any, /) -> Any:
+        return _call("copy_", (self, _arithmetic(op, self, other, False))) if _taken(other) else NotImplemented
+
+    return method
+
+
 def _taken(other: Any) -> bool:
     return isinstance(other, (Tensor, *_NUMBERS, *_NUMPY_NUMBERS))
 
 
 def _arithmetic(op: str, x1: Any, x2: Any, tensors: bool) -> Array:
-    special = SPECIAL.get(op)
-    return binary(op, x1, x2, tensors) if special is None else special(x1, x2)
+    made = binary(op, x1, x2, tensors)
+    if op in _SPECIAL and made.is_floating_point():
+        return _SPECIAL[op](made, *operands(x1, x2))
+    return made
 
 
-#: Ops whose form in the standard differs from PyTorch's; `_arithmetic` registers them.
-SPECIAL: dict[str, Callable[[Any, Any], Array]] = {}
+def _quotient(made: Array, x1: Any, x2: Any) -> Array:
+    """The standard's floor_divide: where an operand is infinite, the quotient as it is; PyTorch's is NaN or -1 there."""
+    infinite = call("logical_or", *[call("isinf", _filled(a, b)) for a, b in ((x1, x2), (x2, x1))])
+    exact = call("div", *[one.detach() if isinstance(one, Tensor) else one for one in (x1, x2)])
+    return call("where", infinite, exact, made)
+
+
+def _remainder(made: Array, x1: Any, x2: Any) -> Array:
+    """The standard's remainder: a zero has the sign of x2; PyTorch's has that of x1."""
+    sign = call("copysign", call("ones_like", made.detach()), x2.detach() if isinstance(x2, Tensor) else float(x2))
+    # -0 + 0 is 0: so both zeros become that of the sign.
+    return call("mul", sign, call("add", call("mul", sign, made), 0.0))
+
+
+_SPECIAL = {"floor_divide": _quotient, "remainder": _remainder}
 
 
 class Array(Tensor):
@@ -192,7 +216,9 @@ class Array(Tensor):
     def T(self) -> Array:  # type: ignore[override]
         """The matrix transposed. Raises ValueError unless there are two axes."""
         if self.ndim != 2:
-            raise GradwireValueError(f".T is for two axes, not {self.ndim}: use .mT for stacks of matrices, permute_dims")
+            raise GradwireValueError(
+                f".T is for two axes, not {self.ndim}: use .mT for stacks of matrices, permute_dims"
+            )
         return call("T", self)
 
     @property
@@ -205,7 +231,9 @@ class Array(Tensor):
     def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
         """The array on a device of its server; itself if it is there. Raises ValueError for a stream."""
         if stream is not None:
-            raise GradwireValueError("to_device(stream=…): the server orders its own work, so there is no stream to name")
+            raise GradwireValueError(
+                "to_device(stream=…): the server orders its own work, so there is no stream to name"
+            )
         return as_array(self.to(_dtypes.device(device)), (self,))
 
     def clone_array(self) -> Array:
@@ -256,13 +284,15 @@ class Array(Tensor):
     __truediv__, __rtruediv__, __itruediv__ = _operator("div"), _reflected("div"), _in_place("div_")
     __floordiv__, __rfloordiv__ = _operator("floor_divide"), _reflected("floor_divide")
     __mod__, __rmod__ = _operator("remainder"), _reflected("remainder")
-    __pow__, __rpow__ = _operator("pow"), _reflected("pow")
+    __ifloordiv__, __imod__ = _written("floor_divide"), _written("remainder")
+    __pow__, __rpow__, __ipow__ = _operator("pow"), _reflected("pow"), _in_place("pow_")
     __matmul__, __rmatmul__ = _operator("matmul"), _reflected("matmul")
     __and__, __rand__, __iand__ = _operator("bitwise_and"), _reflected("bitwise_and"), _in_place("bitwise_and_")
     __or__, __ror__, __ior__ = _operator("bitwise_or"), _reflected("bitwise_or"), _in_place("bitwise_or_")
     __xor__, __rxor__, __ixor__ = _operator("bitwise_xor"), _reflected("bitwise_xor"), _in_place("bitwise_xor_")
     __lshift__, __rlshift__ = _operator("bitwise_left_shift"), _reflected("bitwise_left_shift")
     __rshift__, __rrshift__ = _operator("bitwise_right_shift"), _reflected("bitwise_right_shift")
+    __ilshift__, __irshift__ = _in_place("bitwise_left_shift_"), _in_place("bitwise_right_shift_")
     __eq__, __ne__ = _operator("eq"), _operator("ne")  # type: ignore[assignment]
     __lt__, __le__, __gt__, __ge__ = _operator("lt"), _operator("le"), _operator("gt"), _operator("ge")
     __hash__ = Tensor.__hash__

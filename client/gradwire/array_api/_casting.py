@@ -17,7 +17,9 @@ def astype(x: Tensor, dtype: dtype, /, *, copy: bool = True, device: Any = None)
     Raises TypeError for complex to real, which loses a part: use real, imag or abs.
     """
     if x.is_complex() and not dtype.is_complex and dtype is not _dtypes.bool_:
-        raise GradwireTypeError(f"astype(): {x.dtype} to {dtype} would lose the imaginary parts; use real(), imag(), abs()")
+        raise GradwireTypeError(
+            f"astype(): {x.dtype} to {dtype} would lose the imaginary parts; use real(), imag(), abs()"
+        )
     place = x.device if device is None else _dtypes.device(device)
     if dtype is x.dtype and place == x.device:
         return call("clone", x) if copy else as_array(x, (x,))

@@ -22,9 +22,7 @@ Shape: TypeAlias = "int | tuple[int, ...]"
 Device: TypeAlias = "_dtypes.device | str | None"
 
 
-def asarray(
-    obj: Any, /, *, dtype: dtype | None = None, device: Device = None, copy: Bool | None = None
-) -> Array:
+def asarray(obj: Any, /, *, dtype: dtype | None = None, device: Device = None, copy: Bool | None = None) -> Array:
     """An array of a number, nested sequences, a buffer, what speaks DLPack, or a tensor (whose graph goes on).
 
     `copy`: True for new memory, None for such where it is needed. Raises ValueError for False where a copy is needed,
@@ -51,7 +49,9 @@ def _of_tensor(x: Tensor, of: dtype | None, device: Device, copy: Bool | None) -
     if wanted is x.dtype and place == x.device:
         return call("clone", x) if copy else as_array(x, (x,))
     if copy is False:
-        raise GradwireValueError(f"asarray(copy=False): {wanted} on {place} is not what the array has, a copy is needed")
+        raise GradwireValueError(
+            f"asarray(copy=False): {wanted} on {place} is not what the array has, a copy is needed"
+        )
     return as_array(x.to(device=place, dtype=wanted), (x,))
 
 
@@ -79,7 +79,12 @@ def _as_numpy(obj: Any) -> Any:
 
 
 def from_dlpack(x: object, /, *, device: Device = None, copy: Bool | None = None) -> Array:
-    """An array of the values of what speaks DLPack; always a copy. Raises ValueError for copy=False."""
+    """An array of the values of what speaks DLPack, outside of any graph; of a tensor on the same memory.
+
+    Raises ValueError for copy=False where a copy is needed, as it is for all that is not on the server yet.
+    """
+    if isinstance(x, Tensor) and not copy:
+        return asarray(x.detach(), device=device, copy=copy)
     return as_array(_exchange.from_dlpack(x, device=device, copy=copy))
 
 
@@ -195,6 +200,7 @@ def eye(
     """Ones on the k-th diagonal, zeros elsewhere."""
     columns = n_rows if n_cols is None else n_cols
     of = _dtypes.get_default_dtype() if dtype is None else dtype
+    k = max(-n_rows, min(k, columns))  # further away there is nothing either
     if k == 0:
         return as_array(create("eye", (n_rows, columns), {"dtype": of, "device": device}))
     row = arange(n_rows, device=device)[:, None]

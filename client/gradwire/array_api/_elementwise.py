@@ -143,7 +143,11 @@ def exp(x: Tensor, /) -> Array:
 
 def expm1(x: Tensor, /) -> Array:
     """exp(x) - 1, exact near zero."""
-    return call("expm1", x)
+    made = call("expm1", x)
+    if x.is_complex():
+        # Of infinite parts PyTorch's is NaN; exp has C's answers there.
+        return call("where", call("isfinite", x), made, call("sub", call("exp", x), 1))
+    return made
 
 
 def floor(x: Tensor, /) -> Array:
@@ -354,7 +358,13 @@ def tan(x: Tensor, /) -> Array:
 
 def tanh(x: Tensor, /) -> Array:
     """The hyperbolic tangent."""
-    return call("tanh", x)
+    made = call("tanh", x)
+    if x.is_complex():
+        # Where the real part is infinite, the standard has a zero of the imaginary part's sign.
+        real, imag = (call(part, x.detach()) for part in ("real", "imag"))
+        limit = call("complex", call("sgn", real), call("copysign", call("zeros_like", imag), imag))
+        return call("where", call("isinf", real), limit, made)
+    return made
 
 
 def trunc(x: Tensor, /) -> Array:

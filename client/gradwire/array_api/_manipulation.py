@@ -136,5 +136,3 @@ def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: Axes | None = None
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Array:
     """The whole array so many times along each axis."""
     return call("tile", x, tuple(repetitions))
-
-

@@ -26,8 +26,8 @@ def reduced(op: str, x: Tensor, axis: Axes, keepdims: Bool, **named: Any) -> Arr
     if not axes:
         if x.ndim == 0:
             return call(op, x, **named)
-        return call(op, call("unsqueeze", x, -1), (x.ndim,), False, **named)
-    return call(op, x, axes, keepdims, **named)
+        return call(op, call("unsqueeze", x, -1), (x.ndim,), **named)
+    return call(op, x, axes, keepdim=keepdims, **named)
 
 
 def _accumulator(x: Tensor, wanted: dtype | None) -> dtype:
@@ -134,7 +134,5 @@ def diff(
     """The n-th differences along an axis, after the array was given more at its ends."""
     along = one_axis(axis, x.ndim)
     joint = result_type(x, *[one for one in (prepend, append) if one is not None])
-    ends = {
-        name: None if one is None else cast(one, joint) for name, one in (("prepend", prepend), ("append", append))
-    }
+    ends = {name: None if one is None else cast(one, joint) for name, one in (("prepend", prepend), ("append", append))}
     return call("diff", cast(x, joint), n, along, **ends)

@@ -99,5 +99,3 @@ def isin(x1: Tensor | Scalar, x2: Tensor | Scalar, /, *, invert: bool = False) -
     if not isinstance(second, Tensor):
         second = filled(second, first)
     return call("isin", first, second, invert=True if invert else None)
-
-

@@ -62,11 +62,19 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Array:
 
 
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Array:
-    """The cross product of vectors of three elements along an axis. Raises ValueError for another size."""
+    """The cross product of vectors of three elements along an axis, counted from the end; the others are broadcast.
+
+    Raises ValueError for another size than three.
+    """
+    if axis >= 0:
+        raise GradwireValueError(f"cross(): axis must be negative, not {axis}")
     for x in (x1, x2):
         if x.shape[one_axis(axis, x.ndim)] != 3:
             raise GradwireValueError(f"cross(): axis {axis} has size {x.shape[axis]}, not 3")
-    first, second = _alike(x1, x2)
+    rank = max(x1.ndim, x2.ndim)
+    first, second = (
+        call("reshape", x, (1,) * (rank - x.ndim) + tuple(x.shape)) if x.ndim < rank else x for x in _alike(x1, x2)
+    )
     return call("linalg.cross", first, second, dim=axis)
 
 
@@ -186,5 +194,3 @@ def vector_norm(
     if not axes:
         return call("abs", x)
     return call("linalg.vector_norm", x, ord, axes, keepdims)
-
-
