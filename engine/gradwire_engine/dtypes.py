@@ -63,7 +63,7 @@ _CATEGORY = {
     dtype: BOOL if name == "bool" else FLOAT if "float" in name else COMPLEX if "complex" in name else INT
     for name, dtype in BY_NAME.items()
 }
-_SIGNED_OF_BYTES = {2: int16, 4: int32, 8: int64}
+_SIGNED_OF_BYTES: dict[int, DType] = {2: int16, 4: int32, 8: int64}
 _PARTS: dict[DType, DType] = {complex64: float32, complex128: float64}
 
 

@@ -5,8 +5,20 @@ gradients flow through every function here.
 """
 
 from gradwire._dtypes import bool_ as bool
-from gradwire._dtypes import complex64, complex128, float32, float64, int8, int16, int32, int64
-from gradwire._dtypes import uint8, uint16, uint32, uint64
+from gradwire._dtypes import (
+    complex64,
+    complex128,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 from gradwire._version import __version__
 from gradwire.array_api import fft, linalg
 from gradwire.array_api._array import Array
@@ -68,9 +80,9 @@ from gradwire.array_api._elementwise import (
     less,
     less_equal,
     log,
-    log10,
     log1p,
     log2,
+    log10,
     logaddexp,
     logical_and,
     logical_not,

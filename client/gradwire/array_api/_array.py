@@ -2,8 +2,8 @@
 
 PyTorch's Tensor is no array of the standard: `size` is a method, an array of zero dimensions is weak in arithmetic, a
 slice goes forward only. Those are promises of `Tensor`, so they stay; what the standard wants differently is this
-subclass. It is a proxy like any other: the same tensor on the server, the same graph, `backward()` and `.grad`. Functions
-of this namespace take either and give Arrays.
+subclass. It is a proxy like any other: the same tensor on the server, the same graph, `backward()` and `.grad`.
+Functions of this namespace take either and give Arrays.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from gradwire._dtypes import dtype
 from gradwire._errors import GradwireTypeError, GradwireValueError, refuse
 from gradwire._functions import promote_types
 from gradwire._tensor import Tensor
-from gradwire.array_api._dtypes import Scalar, default_of, with_number
+from gradwire.array_api._dtypes import default_of, with_number
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _NUMBERS = (bool, int, float, complex)
+# float16 has the least of the greatest numbers.
+_LEAST_MAX = 65504.0
 _NUMPY_NUMBERS = (np.number, np.bool_)
 
 
@@ -38,7 +40,7 @@ def call(op: str, *args: Any, **named: Any) -> Array:
 
 
 def as_array(made: Any, given: tuple[Any, ...] = ()) -> Array:
-    """A tensor that nobody else holds, as an Array; one that is among `given` stays what it is, and is seen by a view."""
+    """A tensor that nobody else holds, as an Array; one that is among `given` stays what it is, and a view is made."""
     if isinstance(made, Array):
         return made
     if any(made is one for one in given):
@@ -49,7 +51,7 @@ def as_array(made: Any, given: tuple[Any, ...] = ()) -> Array:
 
 
 def binary(op: str, x1: Any, x2: Any, tensors: bool = False) -> Array:
-    """An op on two operands, promoted as the standard says. `tensors`: the op takes no numbers, so they become arrays."""
+    """An op on two operands, promoted as the standard says. `tensors`: it takes no numbers, so they become arrays."""
     x1, x2 = operands(x1, x2)
     if tensors:
         x1, x2 = _filled(x1, x2), _filled(x2, x1)
@@ -57,7 +59,7 @@ def binary(op: str, x1: Any, x2: Any, tensors: bool = False) -> Array:
 
 
 def operands(x1: Any, x2: Any) -> tuple[Any, Any]:
-    """Two operands such that PyTorch's promotion gives the standard's dtype. Raises TypeError unless one is an array."""
+    """Two operands that PyTorch promotes as the standard does. Raises TypeError unless one of them is an array."""
     if isinstance(x1, Tensor) and isinstance(x2, Tensor):
         first, second = x1.dtype, x2.dtype
         if first is not second and (not x1.ndim or not x2.ndim):
@@ -84,7 +86,15 @@ def number(value: Any, beside: Tensor) -> Any:
         return filled(value, beside)
     if not isinstance(value, _NUMBERS):
         raise GradwireTypeError(f"expected an array or a Python number, not {type(value).__name__}")
-    return value
+    return rounded(value, beside.dtype)
+
+
+def rounded(value: Any, of: dtype) -> Any:
+    """The number as a dtype has it: a float beyond its range is infinite, as rounding has it; PyTorch refuses it."""
+    if type(value) is not float or abs(value) <= _LEAST_MAX or math.isinf(value) or value != value:
+        return value
+    floating = of if of.is_floating_point or of.is_complex else _dtypes.get_default_dtype()
+    return math.copysign(math.inf, value) if abs(value) > _dtypes.finfo(floating).max else value
 
 
 def _filled(value: Any, beside: Any) -> Any:
@@ -98,12 +108,18 @@ def filled(value: Any, beside: Tensor) -> Tensor:
     return full((), value, with_number(value, beside.dtype), beside.device, beside._session)
 
 
-def full(shape: tuple[int, ...], value: Scalar, of: dtype | None, device: Any = None, session: Any = None) -> Array:
-    """An array of one value. Raises OverflowError for a whole number that the dtype does not hold."""
+def full(shape: tuple[int, ...], value: Any, of: dtype | None, device: Any = None, session: Any = None) -> Array:
+    """An array of one value, a number or an array of one. Raises OverflowError for an integer the dtype cannot hold."""
+    if isinstance(value, Tensor):
+        one = call("reshape", value.to(device=device, dtype=of), ())
+        return call("clone", call("expand", one, shape))
+    if isinstance(value, _NUMPY_NUMBERS):
+        value = value.item()
     of = default_of(value) if of is None else of
+    value = rounded(value, of)
     if type(value) is int and value not in _INT64 and of.numpy is not None:
-        one = make_tensor(np.asarray(value, of.numpy), device=_dtypes.device_name(device), session=session)
-        return call("expand", one, shape).clone_array() if shape else as_array(one)
+        made = make_tensor(np.asarray(value, of.numpy), device=_dtypes.device_name(device), session=session)
+        return call("clone", call("expand", made, shape)) if shape else as_array(made)
     return as_array(create("full", (shape, value), {"dtype": of, "device": device}, session))
 
 
@@ -182,7 +198,7 @@ def _arithmetic(op: str, x1: Any, x2: Any, tensors: bool) -> Array:
 
 
 def _quotient(made: Array, x1: Any, x2: Any) -> Array:
-    """The standard's floor_divide: where an operand is infinite, the quotient as it is; PyTorch's is NaN or -1 there."""
+    """The standard's floor_divide: where an operand is infinite the quotient as it is; PyTorch's is NaN or -1 there."""
     infinite = call("logical_or", *[call("isinf", _filled(a, b)) for a, b in ((x1, x2), (x2, x1))])
     exact = call("div", *[one.detach() if isinstance(one, Tensor) else one for one in (x1, x2)])
     return call("where", infinite, exact, made)
@@ -236,14 +252,10 @@ class Array(Tensor):
             )
         return as_array(self.to(_dtypes.device(device)), (self,))
 
-    def clone_array(self) -> Array:
-        """A copy with its own memory, in the same graph."""
-        return call("clone", self)
-
     def __getitem__(self, key: Any, /) -> Array:
         from gradwire.array_api._keys import forward, plain_key
 
-        items = plain_key(key)
+        items = plain_key(self, key)
         cut, items = forward(self, items)
         return as_array(Tensor.__getitem__(cut, items), (self,))
 
@@ -293,6 +305,6 @@ class Array(Tensor):
     __lshift__, __rlshift__ = _operator("bitwise_left_shift"), _reflected("bitwise_left_shift")
     __rshift__, __rrshift__ = _operator("bitwise_right_shift"), _reflected("bitwise_right_shift")
     __ilshift__, __irshift__ = _in_place("bitwise_left_shift_"), _in_place("bitwise_right_shift_")
-    __eq__, __ne__ = _operator("eq"), _operator("ne")  # type: ignore[assignment]
+    __eq__, __ne__ = _operator("eq"), _operator("ne")
     __lt__, __le__, __gt__, __ge__ = _operator("lt"), _operator("le"), _operator("gt"), _operator("ge")
     __hash__ = Tensor.__hash__

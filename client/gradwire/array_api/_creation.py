@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from builtins import bool as Bool
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -108,13 +109,16 @@ def empty(shape: Shape, *, dtype: dtype | None = None, device: Device = None) ->
     return _made("empty", (_sizes(shape),), dtype, device)
 
 
-def full(shape: Shape, fill_value: Scalar, *, dtype: dtype | None = None, device: Device = None) -> Array:
-    """One value everywhere, whose kind gives the dtype. Raises OverflowError for a whole number it does not hold."""
+def full(shape: Shape, fill_value: Scalar | Tensor, *, dtype: dtype | None = None, device: Device = None) -> Array:
+    """One value everywhere (a number, or an array of one), whose kind gives the dtype.
+
+    Raises OverflowError for a whole number that the dtype does not hold.
+    """
     return _array.full(_sizes(shape), fill_value, dtype, device)
 
 
 def _sizes(shape: Shape) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, int) else tuple(shape)
+    return tuple(operator.index(size) for size in (shape if isinstance(shape, Iterable) else (shape,)))
 
 
 def zeros_like(x: Tensor, /, *, dtype: dtype | None = None, device: Device = None) -> Array:
@@ -132,7 +136,7 @@ def empty_like(x: Tensor, /, *, dtype: dtype | None = None, device: Device = Non
     return _like("empty", x, dtype, device)
 
 
-def full_like(x: Tensor, /, fill_value: Scalar, *, dtype: dtype | None = None, device: Device = None) -> Array:
+def full_like(x: Tensor, /, fill_value: Scalar | Tensor, *, dtype: dtype | None = None, device: Device = None) -> Array:
     """One value in an array's shape, dtype and device. Raises OverflowError for a whole number it does not hold."""
     place = x.device if device is None else device
     return _array.full(tuple(x.shape), fill_value, x.dtype if dtype is None else dtype, place, x._session)
@@ -153,14 +157,17 @@ def arange(
     device: Device = None,
 ) -> Array:
     """Numbers from start (0, if there is no stop) to before stop, step by step. Whole numbers give int64."""
-    first, last = (0, start) if stop is None else (start, stop)
+    # Arrays of one value are waited for: how many numbers there are follows from them.
+    bounds: list[Any] = [one.item() if isinstance(one, (Tensor, np.generic)) else one for one in (start, stop, step)]
+    low, high, step = bounds
+    first, last = (0, low) if high is None else (low, high)
     if step == 0:
         raise GradwireValueError("arange(): step must not be zero")
-    if (last - first) / step <= 0:
-        last = first
     options: dict[str, Any] = {"dtype": dtype, "device": device}
     if dtype is None and any(isinstance(one, float) for one in (first, last, step)):
         options["dtype"] = _dtypes.get_default_dtype()
+    if (last - first) / step <= 0:
+        last = first  # PyTorch refuses bounds that the step leads away from
     return as_array(create("arange", (first, last, step), options))
 
 
@@ -174,7 +181,7 @@ def linspace(
     device: Device = None,
     endpoint: Bool = True,
 ) -> Array:
-    """So many numbers evenly from start to stop, which is the last of them or, without `endpoint`, would be the next."""
+    """So many numbers evenly from start to stop, which is the last of them or, without `endpoint`, the next."""
     if num < 0:
         raise GradwireValueError(f"linspace(): num must not be negative, not {num}")
     of = dtype

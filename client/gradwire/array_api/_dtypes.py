@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from builtins import bool as Bool
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from gradwire import _dtypes
 from gradwire._dtypes import bool_, dtype
@@ -64,7 +64,7 @@ def isdtype(dtype: dtype, kind: dtype | str | tuple[dtype | str, ...]) -> Bool:
     Raises ValueError for a kind the standard does not have, TypeError for anything else.
     """
     if isinstance(kind, tuple):
-        return any([isdtype(dtype, one) for one in kind])
+        return any(isdtype(dtype, one) for one in kind)
     if isinstance(kind, _dtypes.dtype):
         return dtype is kind
     if not isinstance(kind, str):

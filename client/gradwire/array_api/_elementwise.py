@@ -1,7 +1,7 @@
 """Functions of each element, on one array, or on two that are broadcast against each other.
 
-Where an op's special cases are PyTorch's and not the standard's (the sign of a complex number or of NaN, the rounding of
-complex numbers), the function is put together here.
+Where an op's special cases are PyTorch's and not the standard's (the sign of NaN, the rounding of complex numbers), the
+function is put together here.
 """
 
 from __future__ import annotations

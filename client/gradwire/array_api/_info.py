@@ -55,6 +55,6 @@ class Info:
         return tuple(device(one.name) for one in server_info().devices)
 
 
-def __array_namespace_info__() -> Info:
+def __array_namespace_info__() -> Info:  # noqa: N807
     """What the namespace can do."""
     return Info()

@@ -1,7 +1,7 @@
 """Index expressions of the standard: slices may go backward, and unsigned integers are positions, never masks.
 
 PyTorch's slices go forward only, and its uint8 tensors are masks. A backward slice here is a forward one of the same
-elements, flipped.
+elements, flipped. A mask may have size 0 where the array has another: it chooses nothing.
 """
 
 from __future__ import annotations
@@ -11,15 +11,20 @@ from typing import Any
 
 from gradwire import _dtypes
 from gradwire._call import _call
+from gradwire._create import create
 from gradwire._errors import GradwireIndexError, GradwireValueError
 from gradwire._tensor import Tensor
 
 _WHOLE = slice(None)
 
 
-def plain_key(key: Any) -> tuple[Any, ...]:
-    """A key as a tuple of items that a Tensor takes, but for backward slices. Raises IndexError for float arrays."""
+def plain_key(x: Tensor, key: Any) -> tuple[Any, ...]:
+    """A key as a tuple of items that a Tensor takes, but for backward slices."""
     items = key if isinstance(key, tuple) else (key,)
+    if len(items) == 1 and isinstance(key, Tensor) and key.dtype is _dtypes.bool_ and not key.numel():
+        sizes = tuple(x.shape[: key.ndim])
+        if len(sizes) == key.ndim and all(found in (0, size) for found, size in zip(key.shape, sizes, strict=True)):
+            return (create("zeros", (sizes,), {"dtype": _dtypes.bool_, "device": x.device}, x._session),)
     return tuple([_positions(item) if isinstance(item, Tensor) else item for item in items])
 
 
@@ -42,7 +47,7 @@ def forward(x: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]
 
 def assign(x: Tensor, key: Any, value: Any) -> None:
     """x[key] = value in place."""
-    items = plain_key(key)
+    items = plain_key(x, key)
     backward = _backward(x, items)
     if not backward:
         Tensor.__setitem__(x, items, value)

@@ -36,7 +36,7 @@ def count_nonzero(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, ke
 
 
 def nonzero(x: Tensor, /) -> tuple[Array, ...]:
-    """Where elements are not zero: a vector of places per axis. Waits for the server. Raises ValueError without axes."""
+    """Where elements are not zero: a vector of places per axis, waited for. Raises ValueError without axes."""
     if x.ndim == 0:
         raise GradwireValueError("nonzero() takes arrays of one axis or more")
     found = _call("nonzero", (x,), (("as_tuple", True),), "tuple")

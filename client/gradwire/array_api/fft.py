@@ -17,8 +17,20 @@ Norm = Literal["backward", "ortho", "forward"]
 Sizes = Sequence[int] | None
 
 __all__ = [
-    *("fft", "ifft", "fftn", "ifftn", "rfft", "irfft", "rfftn", "irfftn", "hfft", "ihfft"),
-    *("fftfreq", "rfftfreq", "fftshift", "ifftshift"),
+    "fft",
+    "ifft",
+    "fftn",
+    "ifftn",
+    "rfft",
+    "irfft",
+    "rfftn",
+    "irfftn",
+    "hfft",
+    "ihfft",
+    "fftfreq",
+    "rfftfreq",
+    "fftshift",
+    "ifftshift",
 ]
 
 
@@ -86,7 +98,8 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: dtype | None = None, device: De
     of = _frequency_dtype("fftfreq", n, dtype)
     half = (n - 1) // 2 + 1
     places = concat([arange(0, half, device=device), arange(-(n // 2), 0, device=device)])
-    return as_array(cast(places, of)) / (n * d)
+    made: Array = as_array(cast(places, of)) / (n * d)
+    return made
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: dtype | None = None, device: Device = None) -> Array:
