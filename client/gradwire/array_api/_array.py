@@ -244,6 +244,16 @@ class Array(Tensor):
             raise GradwireValueError(f".mT is for two axes or more, not {self.ndim}")
         return call("mT", self)
 
+    @property
+    def real(self) -> Array:  # type: ignore[override]
+        """The real parts; a real array itself."""
+        return call("real", self) if self.is_complex() else self
+
+    @property
+    def imag(self) -> Array:  # type: ignore[override]
+        """The imaginary parts; zeros for a real array."""
+        return call("imag" if self.is_complex() else "zeros_like", self)
+
     def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
         """The array on a device of its server; itself if it is there. Raises ValueError for a stream."""
         if stream is not None:

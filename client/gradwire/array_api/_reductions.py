@@ -129,9 +129,12 @@ def _cumulative(op: str, first: int, x: Tensor, axis: int | None, of: dtype | No
 
 
 def diff(
-    x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
+    x: Tensor, /, n: int = 1, *, axis: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Array:
-    """The n-th differences along an axis, after the array was given more at its ends."""
+    """The n-th differences along an axis, after the array was given more at its ends.
+
+    `n` may stand second, as in NumPy: scikit-learn calls it so.
+    """
     along = one_axis(axis, x.ndim)
     joint = result_type(x, *[one for one in (prepend, append) if one is not None])
     ends = {name: None if one is None else cast(one, joint) for name, one in (("prepend", prepend), ("append", append))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from gradwire import _dtypes
 from gradwire._call import _call
@@ -58,8 +58,13 @@ def searchsorted(
     return call("searchsorted", source, cast(wanted, joint), right=True if side == "right" else None)
 
 
-def where(condition: Tensor, x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Array:
-    """x1 where the condition holds, x2 elsewhere. Raises TypeError for two numbers, which give no dtype."""
+def where(condition: Tensor, x1: Tensor | Scalar | None = None, x2: Tensor | Scalar | None = None, /) -> Any:
+    """x1 where the condition holds, x2 elsewhere. Raises TypeError for two numbers, which give no dtype.
+
+    The condition alone answers as `nonzero`, as in NumPy: scikit-learn calls it so.
+    """
+    if x1 is None and x2 is None:
+        return nonzero(condition)
     first, second = operands(x1, x2)
     return call("where", cast(condition, _dtypes.bool_), first, second)
 

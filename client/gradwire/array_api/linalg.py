@@ -185,12 +185,11 @@ def slogdet(x: Tensor, /) -> SlogdetResult:
 def solve(x1: Tensor, x2: Tensor, /) -> Array:
     """What x1 times it is x2: a vector if x2 has one axis, else matrices, whose stacks are broadcast."""
     first, second = _alike(x1, x2)
-    if second.ndim == 1:
-        column = call("linalg.solve", first, call("unsqueeze", second, -1))
-        return call("squeeze", column, (-1,))
+    columns = call("unsqueeze", second, -1) if second.ndim == 1 else second
     # PyTorch takes an x2 of x1's shape without its last axis for a stack of vectors: so the stack is told.
-    batch = broadcast_shapes(tuple(first.shape[:-2]), tuple(second.shape[:-2]))
-    return call("linalg.solve", first, call("expand", second, (*batch, *second.shape[-2:])))
+    batch = broadcast_shapes(tuple(first.shape[:-2]), tuple(columns.shape[:-2]))
+    made = call("linalg.solve", first, call("expand", columns, (*batch, *columns.shape[-2:])))
+    return call("squeeze", made, (-1,)) if second.ndim == 1 else made
 
 
 def svd(x: Tensor, /, *, full_matrices: bool = True) -> SVDResult:
