@@ -61,8 +61,8 @@ if _TYPE_CHECKING:
     from gradwire.nn._summary import summary as summary
 
 _MODULES = (
-    "accelerator", "amp", "array_api", "autograd", "backends", "cuda", "distributions", "fft", "func", "linalg", "nn", "optim",
-    "special", "utils", "version",
+    "accelerator", "amp", "array_api", "autograd", "backends", "cuda", "distributions", "fft", "func", "linalg", "nn",
+    "optim", "special", "utils", "version",
 )  # fmt: skip
 _NAMES = {
     "_version": "__version__",

@@ -297,7 +297,7 @@ CASES["linalg.qr"] = lambda xp, d: (lambda f: (f.Q @ f.R, xp.abs(f.R)))(
 )
 CASES["linalg.slogdet"] = lambda xp, d: xp.linalg.slogdet(d.matrix("inexact"))
 CASES["linalg.solve"] = lambda xp, d: (
-    lambda a: xp.linalg.solve(a, xp.ones(d.choice((a.shape[-1],), (2, a.shape[-1], 3)), dtype=a.dtype))
+    lambda a: xp.linalg.solve(a, xp.ones(d.choice((a.shape[-1],), (a.shape[-1], 3), (*a.shape[:-1], 2)), dtype=a.dtype))
 )(d.matrix("inexact"))
 CASES["linalg.svd"] = lambda xp, d: xp.linalg.svd(d.matrix("inexact", False), full_matrices=False).S
 CASES["linalg.svdvals"] = lambda xp, d: xp.linalg.svdvals(d.matrix("inexact", False))
