@@ -107,6 +107,17 @@ def profile(options: argparse.Namespace) -> int:
     return 0
 
 
+def setting(options: argparse.Namespace) -> int:
+    """What a setting of the server costs, by CPU time: `setting --flag=--metrics=0`."""
+    from benchmarks import report
+    from benchmarks.setting import measure, told
+
+    flags = options.flag or ["--metrics=0"]
+    print(report.heading(report.surroundings()))
+    print(told(flags, measure(flags, options.turns)))
+    return 0
+
+
 def gate(options: argparse.Namespace) -> int:
     """Compare ratios with the committed ones; fails where one has grown worse beyond tolerance."""
     from benchmarks import report
@@ -154,6 +165,10 @@ def parser() -> argparse.ArgumentParser:
     added.add_argument("workload", choices=("W1", "W2", "W2c", "W3", "W3c", "RTT"), help="c is compiled")
     added.add_argument("--seconds", type=float, default=10.0, help="how long to sample")
     added.set_defaults(run=profile, threads=blas.cores())
+    added = commands.add_parser("setting", help=setting.__doc__)
+    added.add_argument("--flag", action="append", help="of `gradwire serve`, by default --metrics=0; may be repeated")
+    added.add_argument("--turns", type=int, default=40, help="pairs of turns")
+    added.set_defaults(run=setting, threads=1)
     return made
 
 

@@ -55,11 +55,10 @@ def hear(started: subprocess.Popen[str]) -> str:
 
 
 @contextmanager
-def served() -> Iterator[tuple[str, int]]:
+def served(*flags: str) -> Iterator[tuple[str, int]]:
     """`gradwire serve` on a free port of the loopback: its address and process id."""
-    with process(
-        "-m", "gradwire_server", "--port=0", "--log-format=json", "--log-level=warning", own_threads=True
-    ) as started:
+    line = ("-m", "gradwire_server", "--port=0", "--log-format=json", "--log-level=warning", *flags)
+    with process(*line, own_threads=True) as started:
         said: dict[str, Any] = json.loads(hear(started))
         yield str(said["address"]), started.pid
 

@@ -43,8 +43,8 @@ def _options(command: Any) -> Any:
             default, option = field.default, {}
         elif kind is ByteSize:
             option = {"type": str, "metavar": "BYTES"}
-        elif "FILE" in field.metadata:
-            option["metavar"] = "FILE"
+        else:
+            option["metavar"] = next((each for each in field.metadata if isinstance(each, str)), None)
         command = click.option(
             told, name, default=default, show_default=bool(default), help=field.description, **option
         )(command)
@@ -221,7 +221,11 @@ async def _serve(settings: Settings) -> None:
         await backend.keep_in(_shelf(settings), settings.durability == "log", settings.snapshot_every)
     server = Server(backend, tokens, tls, traces)
     address = await server.start(address_of(settings.host, settings.port))
-    metrics = _metrics(server, backend, settings) if settings.metrics else None
+    try:
+        metrics = _metrics(server, backend, settings) if settings.metrics else None
+    except OSError:
+        await server.drain(0)
+        raise
     announce(settings.log_format, address)
     await ended.wait()
     await server.drain(settings.grace_seconds)

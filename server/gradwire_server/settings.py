@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     Bytes: TypeAlias = int
 else:
     Bytes = Annotated[ByteSize, AfterValidator(int)]  # a number, or a text such as "8MiB"
+# What a text stands for, as the help says it.
 File = Annotated[str, "FILE"]
+Folder = Annotated[str, "DIRECTORY"]
+Address = Annotated[str, "HOST:PORT"]
+Url = Annotated[str, "URL"]
 
 
 class Settings(BaseSettings):
@@ -51,11 +55,11 @@ class Settings(BaseSettings):
     )
     log_format: Literal["plain", "json"] = Field("plain", description="How log lines look.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe lines to log.")
-    metrics: str = Field(
+    metrics: Address = Field(
         "",
         description="Where to answer Prometheus, HOST:PORT, or a port of 127.0.0.1; whoever reaches it may read.",
     )
-    traces: str = Field(
+    traces: Url = Field(
         "",
         description="URL of an OpenTelemetry collector, http://HOST:4318/v1/traces, for calls that belong to a trace.",
     )
@@ -199,7 +203,7 @@ class Settings(BaseSettings):
         description="How long a batch waits for one before it that has not arrived.",
     )
 
-    state_dir: str = Field(
+    state_dir: Folder = Field(
         "",
         description="Directory where sessions are stored, so that they outlive their lease and the server; without, "
         "they do not.",
@@ -214,7 +218,7 @@ class Settings(BaseSettings):
     state_grace: float = Field(
         604_800.0, ge=0, le=_LONGEST, description="How long a session that nobody uses is kept in --state-dir."
     )
-    snapshot_dir: str = Field(
+    snapshot_dir: Folder = Field(
         "", description="Directory of named snapshots, which several servers may share; default: in --state-dir."
     )
     max_principal_snapshots: int = Field(

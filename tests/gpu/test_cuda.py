@@ -153,3 +153,12 @@ def test_random_numbers_are_drawn_on_the_gpu_and_repeat_with_the_seed(name: str)
             drawn.append(engine.call(name, (size,), {"device": "cuda"}))
             assert drawn[-1].device == "cuda:0"
     np.testing.assert_array_equal(*(devices.host(each.array) for each in drawn))
+
+
+def test_what_a_gpus_pool_holds_is_told() -> None:
+    before, _ = devices.pools().get("cuda:0", (0, 0))
+    with activate(Context()):
+        held = engine.call("zeros", ((1024, 1024),), {"device": "cuda"})
+    used, total = devices.pools()["cuda:0"]
+    assert used - before >= held.array.nbytes
+    assert total >= used

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -177,6 +178,28 @@ def test_a_worker_that_ends_is_counted_and_its_counts_are_kept() -> None:
         told = page.samples()
         assert value(told, "commands_total", command="op", op="mul") == 4
         assert value(told, "sessions") == 1
+
+
+def test_bytes_on_a_gpu_are_those_of_its_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gradwire_server import host
+
+    monkeypatch.setattr(host, "pools", lambda: {"cuda:0": (1000, 4096)})
+    with measured() as (server, page):
+        server.open().create(np.ones(1000, np.float64), dtype="float64")
+        told = page.samples()
+        assert value(told, "bytes", device="cuda:0") == 1000
+        assert value(told, "bytes", device="cpu") == 7000
+        assert value(told, "gpu_pool_bytes", device="cuda:0") == 4096
+
+
+def test_a_port_for_metrics_that_is_taken_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with process("--port=0", "--workers=1", f"--metrics={port}") as started:
+            _, errors = started.communicate(timeout=60)
+    assert started.returncode == 1
+    assert f"cannot listen for metrics at {port}" in errors
+    assert "Traceback" not in errors
 
 
 def test_draining_is_told() -> None:
