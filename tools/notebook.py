@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "examples" / "leaves.py"
 TARGET = SOURCE.with_suffix(".ipynb")
 _SECONDS_PER_CELL = 60
-_CELL_FILE = re.compile(r"[^\s\"'>]*ipykernel_\d+[/\\]\d+\.py")
+_CELL_FILE = re.compile(r"[^\s\"'>;]*ipykernel_\d+[/\\]\d+\.py")
 
 
 def cells_of(source: str) -> nbformat.NotebookNode:
