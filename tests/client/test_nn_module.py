@@ -313,6 +313,7 @@ def test_refused_state_changes_nothing():
     assert "Error(s) in loading state_dict for Net:" in message
     assert 'Missing key(s) in state_dict: "first.bias"' in message
     assert 'Unexpected key(s) in state_dict: "unknown"' in message
+    assert message.index("Missing") < message.index("Unexpected") < message.index("size mismatch")
     assert (
         "size mismatch for rest.1.weight: copying a param with shape torch.Size([5, 5]) from checkpoint, "
         "the shape in current model is torch.Size([2, 4])" in message

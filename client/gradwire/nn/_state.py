@@ -65,10 +65,10 @@ def load(module: Module, state: Any, strict: bool, assign: bool) -> Incompatible
     unexpected = [path for path in state if path not in paths]
     found = [(path, holder, name, state[path]) for path, holder, name in places if path in state]
     problems = [problem for path, holder, name, value in found if (problem := _mismatch(path, holder, name, value))]
-    if strict and missing:
-        problems.insert(0, "Missing key(s) in state_dict: " + ", ".join(f'"{key}"' for key in missing) + ".")
     if strict and unexpected:
         problems.insert(0, "Unexpected key(s) in state_dict: " + ", ".join(f'"{key}"' for key in unexpected) + ".")
+    if strict and missing:
+        problems.insert(0, "Missing key(s) in state_dict: " + ", ".join(f'"{key}"' for key in missing) + ".")
     if problems:
         raise RuntimeError(f"Error(s) in loading state_dict for {module._get_name()}:\n\t" + "\n\t".join(problems))
     with no_grad():
