@@ -26,7 +26,7 @@ from gradwire.v1 import service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_engine.graph import go_on_from, next_seq
 from gradwire_server import __version__, vault
-from gradwire_server.batch import run_batch, run_unary
+from gradwire_server.batch import OutOfOrder, run_batch, run_unary
 from gradwire_server.errors import Refusal, refusal_of
 from gradwire_server.freezing import Freezer
 from gradwire_server.journal import Journal, Log, Notes, ReplayBrake, read
@@ -152,11 +152,22 @@ class Keeper:
         kept = session.kept
         if kept is None:
             raise Refusal("NOT_SUPPORTED", "the server keeps no sessions: it has no --state-dir")
-        if kept.saving or (kept.generation and kept.mark == _mark(session)):
-            if order.last and not kept.saving:
-                self._hold(call, lambda: _stopped(kept))
-            return _summary(kept.head, kept.bytes, len(session.store)).SerializeToString()
+        if kept.generation and kept.mark == _mark(session):
+            tensors = len(session.store)
+            self._hold(call, lambda: self._unchanged(kept, tensors, order.last))
+            return b""
+        if kept.saving and not order.request and not order.last:
+            return b""  # the next time will do
         return (yield from self._save(session, call, kept, kept.folder, kept.head, order))
+
+    @staticmethod
+    def _unchanged(kept: Kept, tensors: int, last: bool) -> bytes:
+        """On the keeper's thread, after the snapshots before: nothing was to be stored anew."""
+        if kept.mark is None:
+            raise Refusal("STORAGE", "the server cannot write its state directory")
+        if last:
+            _stopped(kept)
+        return _summary(kept.head, kept.bytes, tensors).SerializeToString()
 
     def _save(
         self,
@@ -171,10 +182,12 @@ class Keeper:
         """Store it in a folder; `kept` for a session's own."""
         mark = _mark(session)
         head = pb.SnapshotHead.FromString(raw_head)
+        if kept is not None and kept.log is not None:
+            kept.bytes = max(kept.bytes, kept.log.taken)  # should this fail, it is tried again when the log has grown
         freezer = Freezer(session)
         yield from freezer.steps()
         self._fill(session, head, freezer, request)
-        generation = 1 + max((kept.generation if kept is not None else 0, *vault.generations(folder, SESSION)))
+        generation = 1 + max((0 if kept is None else kept.generation, *vault.generations(folder, SESSION)))
         writing = Writing(folder, generation, head, freezer.state)
         try:
             yield from writing.data(freezer.memories, order.room)
@@ -186,7 +199,7 @@ class Keeper:
             writing.abandon()
             raise
         if kept is not None:
-            kept.saving, kept.generation, kept.mark = True, generation, mark
+            kept.saving, kept.generation, kept.mark = True, writing.generation, mark
             if self.logs:
                 self._rotate(session, kept)
         self._hold(call, lambda: self._commit(session, kept, writing, mark, order.last))
@@ -320,16 +333,23 @@ class Keeper:
         order = Order.unpack(call.raw)
         source = Path(order.folder)
         request = pb.RestoreSessionRequest.FromString(order.request) if order.request else None
-        found = vault.generations(source, SESSION)
-        if not found:
-            raise Refusal("SNAPSHOT_NOT_FOUND", "nothing of it is stored any more")
-        generation = found[-1]
+        generation = 0
         try:
-            head, state = vault.read_state(source, generation)
-            host.limit(session)
-            session.account.admit(head.memory_bytes)
-            memories = [reserve(each) for each in state.memories]
-            yield from vault.read_data(source, generation, state, memories)
+            while True:
+                found = vault.generations(source, SESSION)
+                if not found:
+                    raise Refusal("SNAPSHOT_NOT_FOUND", "nothing of it is stored any more")
+                generation = found[-1]
+                try:
+                    head, state = vault.read_state(source, generation)
+                    host.limit(session)
+                    session.account.admit(head.memory_bytes)
+                    memories = [reserve(each) for each in state.memories]
+                    yield from vault.read_data(source, generation, state, memories)
+                    break
+                except (Refusal, FileNotFoundError):
+                    if vault.generations(source, SESSION)[-1:] == [generation]:
+                        raise  # else another has taken its place meanwhile
             yield from Thawer(session, state, memories).fill()
             answer = self._restored(session, state, head, request)
             if request is None:
@@ -428,8 +448,11 @@ class _Replay:
         self.brake.follow(record)
         which = record.WhichOneof("record")
         if which == "batch":
-            for _ in run_batch(Pending("Run", session, record.batch, 1)):
-                pass
+            try:
+                for _ in run_batch(Pending("Run", session, record.batch, 1)):
+                    pass
+            except (Refusal, OutOfOrder) as refused:
+                raise Refusal("SNAPSHOT_DAMAGED", f"the session's log cannot be followed: {refused}") from None
         elif which == "call":
             if record.resumptions:
                 go_on_from(record.resumptions[0].node_seq)

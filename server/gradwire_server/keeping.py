@@ -39,6 +39,7 @@ class Keeping:
         self.logs = logs
         self.every = every
         self._tasks: list[asyncio.Task[None]] = []
+        self._names: dict[tuple[str, str], asyncio.Lock] = {}  # being written
         self._closing: set[asyncio.Task[None]] = set()
         backend.directory.revive = self.revive
 
@@ -154,7 +155,7 @@ class Keeping:
     async def _evict(self, entry: Entry) -> None:
         expires = entry.expires
         try:
-            stored = await self._save(entry, last=True)
+            stored = await self._save(entry, last=True) or self.logs
         finally:
             entry.saving = False
         directory = self.backend.directory
@@ -208,17 +209,28 @@ class Keeping:
 
     async def save(self, entry: Entry, request: pb.SaveSessionRequest, raw: bytes) -> bytes:
         """Answer SaveSession."""
-        order = Order(request=raw)
         if request.name:
-            order.room = await self._away(self.shelf.room, entry.owner, request.name)
-            most = int(self.shelf.max_ttl * 1000)
-            ttl = min(request.ttl_ms or most, most) if most else request.ttl_ms
-            head = pb.SnapshotHead(principal=entry.owner, client=entry.client, name=request.name, ttl_ms=ttl)
-            order.folder, order.head = str(self.shelf.named(entry.owner, request.name)), head.SerializeToString()
-        answer = await entry.worker.call(entry, "Save", order.pack())
-        if not request.name:
-            entry.stored = True
+            key = (entry.owner, request.name)
+            lock = self._names.setdefault(key, asyncio.Lock())
+            try:
+                async with lock:
+                    return await self._save_named(entry, request, raw)
+            finally:
+                if not lock.locked():
+                    self._names.pop(key, None)
+        answer = await entry.worker.call(entry, "Save", Order(request=raw).pack())
+        entry.stored = True
         return answer
+
+    async def _save_named(self, entry: Entry, request: pb.SaveSessionRequest, raw: bytes) -> bytes:
+        """One at a time under a name, so that quotas see those before."""
+        order = Order(request=raw)
+        order.room = await self._away(self.shelf.room, entry.owner, request.name)
+        most = int(self.shelf.max_ttl * 1000)
+        ttl = min(request.ttl_ms or most, most) if most else request.ttl_ms
+        head = pb.SnapshotHead(principal=entry.owner, client=entry.client, name=request.name, ttl_ms=ttl)
+        order.folder, order.head = str(self.shelf.named(entry.owner, request.name)), head.SerializeToString()
+        return await entry.worker.call(entry, "Save", order.pack())
 
     async def restore(self, request: pb.RestoreSessionRequest, raw: bytes) -> service_pb2.RestoreSessionResponse:
         """Answer RestoreSession: a new session that begins as a snapshot."""

@@ -236,6 +236,12 @@ class Settings(BaseSettings):
     )
 
     @model_validator(mode="after")
+    def _stores_somewhere(self) -> "Settings":
+        if self.durability == "log" and not self.state_dir:
+            raise ValueError("durability log needs state_dir")
+        return self
+
+    @model_validator(mode="after")
     def _tls_is_whole(self) -> "Settings":
         if bool(self.tls_cert) != bool(self.tls_key):
             raise ValueError("--tls-cert and --tls-key go together")

@@ -24,6 +24,7 @@ from gradwire_server import vault
 from gradwire_server.errors import Refusal
 
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+_UNFINISHED_SECONDS = 86_400.0  # after which nobody goes on writing a snapshot
 _LOCK_SECONDS = 30.0  # to wait for the workers of a server that was killed to end, too
 
 log = logging.getLogger("gradwire.server")
@@ -81,6 +82,8 @@ class Shelf:
             head = self._head(folder)
             if head is not None and head.session_digest.hex() == folder.name:
                 self._hold(folder, head)
+            elif not vault.generations(folder, vault.SESSION):  # nobody was told of it
+                vault.remove(folder)
 
     def close(self) -> None:
         """Let go of the directory; workers that have it still hold it."""
@@ -124,15 +127,19 @@ class Shelf:
         if head is None:
             return False
         self._hold(self.home(session_id), head)
-        own = [(digest, each) for digest, each in self.kept.items() if each.head.principal == head.principal]
+        if self.max_bytes:
+            self._make_room(head)
+        return True
+
+    def _make_room(self, newest: pb.SnapshotHead) -> None:
+        own = [(digest, each) for digest, each in self.kept.items() if each.head.principal == newest.principal]
         size = sum(each.head.bytes for _, each in own)
         for digest, each in own:
-            if len(own) <= 1 or not (self.max_bytes and size > self.max_bytes):
+            if size <= self.max_bytes or digest == newest.session_digest:
                 break
             size -= each.head.bytes
             log.warning("stored session makes room for a newer one", extra={"file": str(each.folder)})
             self._discard(digest)
-        return True
 
     def _discard(self, digest: bytes) -> None:
         kept = self.kept.pop(digest, None)
@@ -155,7 +162,9 @@ class Shelf:
             for owner in list(self.snapshots.iterdir()):
                 for folder in list(owner.iterdir()):
                     head = self._head(folder)
-                    if head is not None and self.left(folder, head) == 0.0:
+                    unfinished = not vault.generations(folder, vault.SESSION)
+                    abandoned = unfinished and time.time() - folder.stat().st_mtime > _UNFINISHED_SECONDS
+                    if abandoned or (head is not None and self.left(folder, head) == 0.0):
                         vault.remove(folder)
 
     # Named snapshots.

@@ -79,12 +79,26 @@ class Writing:
 
     def __init__(self, folder: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState) -> None:
         self.folder = folder
-        self.generation = generation
+        self.generation = generation  # or a later one, if there is something of that already
         self.head = head
         self.state = state
-        self._data_path = folder / f"{generation}{DATA}"
-        self._beside = folder / f"{generation}{SESSION}.new"
         self._data = -1
+
+    @property
+    def _data_path(self) -> Path:
+        return self.folder / f"{self.generation}{DATA}"
+
+    @property
+    def _beside(self) -> Path:
+        return self.folder / f"{self.generation}{SESSION}.new"
+
+    def _begin(self) -> int:
+        """A file for the bytes that nobody else writes, nor did before a crash."""
+        while True:
+            try:
+                return os.open(self._data_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                self.generation += 1
 
     def data(self, memories: list[Any], room: int | None) -> Iterator[None]:
         """Write the bytes, a piece before each yield. Raises OSError, Refusal: SNAPSHOT_LIMIT, STORAGE, before any."""
@@ -101,7 +115,7 @@ class Writing:
         if free.f_bavail * free.f_frsize < total + _SPARE:
             raise Refusal("STORAGE", f"the server's disk is too full for a snapshot of {total} bytes", bytes=total)
         self.head.bytes = total
-        self._data = os.open(self._data_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._data = self._begin()
         _write(self._data, header)
         for owner, message in zip(memories, state.memories, strict=True):
             view = flat(owner)
@@ -117,8 +131,6 @@ class Writing:
     def commit(self) -> int:
         """Make the generation exist and the ones before go. Takes as long as the disk. Raises OSError."""
         os.fsync(self._data)
-        os.close(self._data)
-        self._data = -1
         head, body = self.head.SerializeToString(), self.state.SerializeToString()
         target = self.folder / f"{self.generation}{SESSION}"
         descriptor = os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -133,14 +145,17 @@ class Writing:
         sync_folder(self.folder)
         os.replace(self._beside, target)
         sync_folder(self.folder)
+        os.close(self._data)
+        self._data = -1
         clear_before(self.folder, self.generation)
         return int(self.head.bytes)
 
     def abandon(self) -> None:
         """Leave nothing of it."""
-        if self._data >= 0:
-            os.close(self._data)
-            self._data = -1
+        if self._data < 0:
+            return
+        os.close(self._data)
+        self._data = -1
         for path in (self._data_path, self._beside):
             with contextlib.suppress(OSError):
                 path.unlink()
