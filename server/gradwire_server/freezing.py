@@ -203,6 +203,8 @@ class Freezer:
         number, new = self._arrays.of(array)
         if not new:
             return number
+        if isinstance(array, np.generic):
+            array = np.asarray(array)
         message = self.state.arrays.add(dtype=_dtype_name(array.dtype), shape=array.shape, strides=array.strides)
         if isinstance(array, np.ndarray):
             owner = owner_of(array)

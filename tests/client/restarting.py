@@ -175,8 +175,9 @@ def main() -> None:
             same = found == wanted
             wrong += not same
             print(
-                f"seed {seed}: {given.steps} steps in {time.monotonic() - began:.0f} s, {server.kills} kills, "
-                f"{server.proxy.cuts} connections cut, slowest start {server.slowest:.0f} s: weights {'equal bit for bit' if same else 'DIFFER'}",
+                f"seed {seed}: {given.steps} steps in {time.monotonic() - began:.0f} s, {server.kills} kills (slowest "
+                f"start {server.slowest:.0f} s), {server.proxy.cuts} connections cut: "
+                f"weights {'equal bit for bit' if same else 'DIFFER'}",
                 flush=True,
             )
     sys.exit(bool(wrong))

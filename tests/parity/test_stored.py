@@ -1,0 +1,100 @@
+"""The graph of every op of the tables is data: stored and made again it gives the same derivatives, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradwire_engine as engine
+from gradwire.v1 import snapshots_pb2
+from gradwire_engine import EngineError, activate
+from gradwire_server.freezing import Freezer, flat
+from gradwire_server.limits import Limits
+from gradwire_server.session import Brake, Session
+from gradwire_server.thawing import Thawer, reserve
+from tests.parity.harness import FLOAT64, Case, Sample, T, _Call
+from tests.parity.test_ops import CASES
+
+OPS = sorted({made.op for made in CASES})
+GROUPS = 12
+SAMPLES = 2  # of each case; in place the first
+
+
+@contextmanager
+def session() -> Iterator[Session]:
+    made = Session(1, Limits().resolved(), Brake())
+    made.account.limit = 0
+    made.attach(1)
+    with activate(made.recording):
+        yield made
+
+
+def through_storage(old: Session, new: Session) -> None:
+    """All of a session, by way of bytes."""
+    freezer = Freezer(old)
+    for _ in freezer.steps():
+        pass
+    state = snapshots_pb2.SessionState.FromString(freezer.state.SerializeToString())
+    memories = [reserve(each) for each in state.memories]
+    for source, target in zip(freezer.memories, memories, strict=True):
+        flat(target)[:] = flat(source)
+    for _ in Thawer(new, state, memories).fill():
+        pass
+
+
+def derivatives(leaves: list[Any], outputs: list[Any]) -> list[bytes]:
+    """Of a sum over the outputs by the leaves."""
+    roots = [each for each in outputs if each.requires_grad]
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    seeds = [engine.tensor(np.ones(each.shape, each.dtype)) for each in roots]
+    found, _ = engine.gradients(roots, wanted, seeds, allow_unused=True, retain_graph=True)
+    return [b"" if each is None else each.array.tobytes() for each in found]
+
+
+def check(made: Case, sample: Sample, in_place: bool) -> bool:
+    """Whether there was a derivative to compare."""
+    call = _Call(made, sample, FLOAT64 if FLOAT64 in sample.dtypes else sample.dtypes[0])
+    with session() as old:
+        leaves = call.ours()
+        try:
+            if in_place:
+                leaves = [engine.call("mul", [leaf, 1.0]) if leaf.requires_grad else leaf for leaf in leaves]
+            outputs = [each for each in call.call_ours(leaves, made.op + "_" * in_place) if type(each) is engine.Tensor]
+            seeds = [engine.tensor(np.ones(each.shape, each.dtype)) for each in outputs if each.requires_grad]
+            roots = [each for each in outputs if each.requires_grad]
+            wanted = [leaf for leaf in leaves if leaf.requires_grad]
+            if not roots or not wanted:
+                return False
+            if made.order > 1 and sample.order > 1 and not in_place:
+                first, _ = engine.gradients(roots, wanted, seeds, allow_unused=True, create_graph=True)
+                outputs += [each for each in first if each is not None]
+            before = derivatives(leaves, outputs)
+        except EngineError:
+            return False
+        for number, tensor in enumerate((*leaves, *outputs), 1):
+            old.bind(number, tensor)
+        with session() as new:
+            through_storage(old, new)
+            stored = [new.store[number] for number in range(1, len(leaves) + len(outputs) + 1)]
+            after = derivatives(stored[: len(leaves)], stored[len(leaves) :])
+            new.drop()
+        old.drop()
+    assert after == before, f"{made.op} {sample}"
+    return True
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_derivatives_of_a_stored_graph_are_those_of_the_graph(group: int) -> None:
+    compared = 0
+    for made in CASES:
+        if OPS.index(made.op) % GROUPS == group and made.order:
+            found = engine.REGISTRY[made.op]
+            for place, sample in enumerate(made.samples[:SAMPLES]):
+                twice = found.has_in_place and not place and bool(sample.args) and type(sample.args[0]) is T
+                for in_place in (False, True) if twice else (False,):
+                    compared += check(made, sample, in_place)
+    assert compared > 20
