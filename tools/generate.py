@@ -147,15 +147,32 @@ def takes_tensors_one_by_one(op: AnyOp, param: Param) -> bool:
     return param.kind is Kind.TENSORS and op.name in TENSORS_ONE_BY_ONE
 
 
-def parameter_text(param: Param) -> str:
+def numpy_names(op: AnyOp) -> dict[str, str]:
+    """PyTorch's names of parameters to NumPy's, which PyTorch takes too: x.sum(axis=0, keepdims=True).
+
+    None where a parameter without default stands behind `dim`, which then can have none either.
+    """
+    names = [param.name for param in op.params]
+    if "dim" not in names or "axis" in names:
+        return {}
+    behind = op.params[names.index("dim") + 1 :]
+    if any(param.default is REQUIRED for param in behind):
+        return {}
+    return {name: numpy for name, numpy in (("dim", "axis"), ("keepdim", "keepdims")) if name in names}
+
+
+def parameter_text(param: Param, may_be_left_out: bool = False) -> str:
     """One parameter as Python source."""
     optional = " | None" if param.optional else ""
     default = "" if param.default is REQUIRED else f" = {default_text(param.default)}"
+    if may_be_left_out and not default:
+        optional, default = " | None", " = None"  # the server refuses it, unless it comes under its other name
     return f"{param.name}: {ANNOTATIONS[param.kind]}{optional}{default}"
 
 
-def signature(op: AnyOp, method: bool) -> str:
-    """The parameter list as Python source."""
+def signature(op: AnyOp, method: bool, numpy: bool = True) -> str:
+    """The parameter list as Python source, with or without NumPy's names of what has two."""
+    seconds = numpy_names(op) if numpy else {}
     params = list(op.params)
     parts = ["self"] if method else []
     params = params[1:] if method else params
@@ -171,8 +188,10 @@ def signature(op: AnyOp, method: bool) -> str:
         if param.keyword_only and not star:
             parts.append("*")
             star = True
-        parts.append(parameter_text(param))
-    return ", ".join(parts)
+        parts.append(parameter_text(param, param.name in seconds))
+    if seconds and not star:
+        parts.append("*")
+    return ", ".join(parts + [f"{name}: Any = None" for name in seconds.values()])
 
 
 def call_text(op: AnyOp, name: str, method: bool, result: str) -> str:
@@ -203,6 +222,8 @@ def function_text(op: AnyOp, method: bool, in_place: bool = False) -> str:
         doc = f"See `gradwire.{op.name}`: {doc.splitlines()[0]}" if doc else ""
     body = textwrap.indent(f'"""{doc}"""\n' if "\n" not in doc else f'"""{doc}\n"""\n', "    ")
     head = f"def {name.replace('.', '_')}({signature(op, method)}) -> {annotation}:\n"
+    for own, numpy in numpy_names(op).items():
+        body += f"    if {numpy} is not None:\n        {own} = {numpy}\n"
     return head + body + f"    return {call_text(op, name, method, result)}\n"
 
 
@@ -294,7 +315,7 @@ def docs_page() -> str:
         for op in groups[group]:
             first = op.doc.splitlines()[0] if op.doc else ""
             shown = f"`{op.name}`" + (f", `{op.name}_`" if op.has_in_place else "")
-            parameters = signature(op, method=False).replace("|", "\\|").replace("_dtypes.", "")
+            parameters = signature(op, method=False, numpy=False).replace("|", "\\|").replace("_dtypes.", "")
             what = first.replace("|", "\\|")
             lines.append(f"| {shown} | `{parameters}` | {'∂' if op.differentiable else ''} | {what} |")
         lines.append("")

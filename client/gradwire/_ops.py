@@ -466,8 +466,12 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: 
     return _call("addr", (input, vec1, vec2), (("beta", beta), ("alpha", alpha),))
 
 
-def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
     """Whether all elements are nonzero, over dim or all of them (torch.all)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("all", (input, dim, keepdim))
 
 
@@ -481,18 +485,30 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tens
     return _call("alpha_dropout", (input, p, training))
 
 
-def amax(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False) -> Tensor:
+def amax(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
     """The largest values over dim, or all of them; ties share the gradient (torch.amax)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("amax", (input, dim, keepdim))
 
 
-def amin(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False) -> Tensor:
+def amin(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
     """The smallest values over dim, or all of them; ties share the gradient (torch.amin)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("amin", (input, dim, keepdim))
 
 
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, axis: Any = None, keepdims: Any = None) -> Any:
     """The smallest and the largest value, of all or along dim (torch.aminmax)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("aminmax", (input,), (("dim", dim), ("keepdim", keepdim),), ('min', 'max'))
 
 
@@ -501,8 +517,12 @@ def angle(input: Tensor) -> Tensor:
     return _call("angle", (input,))
 
 
-def any(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+def any(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
     """Whether any element is nonzero, over dim or all of them (torch.any)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("any", (input, dim, keepdim))
 
 
@@ -511,18 +531,28 @@ def arange(start: Number, end: Number | None = None, step: Number = 1, *, dtype:
     return _call("arange", (start, end, step), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
     """Where the largest value is, along dim or in the flattened tensor (torch.argmax)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("argmax", (input, dim, keepdim))
 
 
-def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
     """Where the smallest value is, along dim or in the flattened tensor (torch.argmin)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("argmin", (input, dim, keepdim))
 
 
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
     """Where the values in order along dim are (torch.argsort)."""
+    if axis is not None:
+        dim = axis
     return _call("argsort", (input, dim, descending, stable))
 
 
@@ -719,8 +749,10 @@ def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     return _call("cartesian_prod", (_tensors(tensors),))
 
 
-def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None) -> Tensor:
     """Tensors one after the other along dim (torch.cat)."""
+    if axis is not None:
+        dim = axis
     return _call("cat", (tensors, dim))
 
 
@@ -771,8 +803,10 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     return _call("cholesky_solve", (B, L, upper))
 
 
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """At most so many parts of equal size, the last maybe smaller (torch.chunk)."""
+    if axis is not None:
+        dim = axis
     return _call("chunk", (input, chunks, dim), (), "tuple")
 
 
@@ -911,16 +945,20 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
     return _call("cosine_embedding_loss", (input1, input2, target, margin, size_average, reduce, reduction))
 
 
-def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08, *, axis: Any = None) -> Tensor:
     """The cosine of the angle between vectors along dim (torch.nn.functional.cosine_similarity).
 
     x1, x2: shapes that broadcast; lengths count as eps at least. Raises EngineError: SHAPE.
     """
+    if axis is not None:
+        dim = axis
     return _call("cosine_similarity", (x1, x2, dim, eps))
 
 
-def count_nonzero(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+def count_nonzero(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
     """How many elements are nonzero, over dim or all of them (torch.count_nonzero)."""
+    if axis is not None:
+        dim = axis
     return _call("count_nonzero", (input, dim))
 
 
@@ -932,8 +970,10 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     return _call("cov", (input,), (("correction", correction), ("fweights", fweights), ("aweights", aweights),))
 
 
-def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+def cross(input: Tensor, other: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
     """The vectors perpendicular to two; dim is the first of size 3 unless given (torch.cross)."""
+    if axis is not None:
+        dim = axis
     return _call("cross", (input, other, dim))
 
 
@@ -955,28 +995,38 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_l
     return _call("ctc_loss", (log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity))
 
 
-def cummax(input: Tensor, dim: int) -> Any:
+def cummax(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Any:
     """The largest value so far along dim, and where it is (torch.cummax)."""
+    if axis is not None:
+        dim = axis
     return _call("cummax", (input, dim), (), ('values', 'indices'))
 
 
-def cummin(input: Tensor, dim: int) -> Any:
+def cummin(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Any:
     """The smallest value so far along dim, and where it is (torch.cummin)."""
+    if axis is not None:
+        dim = axis
     return _call("cummin", (input, dim), (), ('values', 'indices'))
 
 
-def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
+def cumprod(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
     """Products of the elements so far along dim (torch.cumprod)."""
+    if axis is not None:
+        dim = axis
     return _call("cumprod", (input, dim), (("dtype", dtype),))
 
 
-def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
+def cumsum(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
     """Sums of the elements so far along dim (torch.cumsum)."""
+    if axis is not None:
+        dim = axis
     return _call("cumsum", (input, dim), (("dtype", dtype),))
 
 
-def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1) -> Tensor:
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1, axis: Any = None) -> Tensor:
     """The area under the curve y up to each point along dim (torch.cumulative_trapezoid); see trapezoid."""
+    if axis is not None:
+        dim = axis
     return _call("cumulative_trapezoid", (y, x), (("dx", dx), ("dim", dim),))
 
 
@@ -1020,11 +1070,13 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     return _call("diagonal_scatter", (input, src, offset, dim1, dim2))
 
 
-def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, axis: Any = None) -> Tensor:
     """Each element less the one before it along dim, n times (torch.diff).
 
     prepend, append: what to put before and behind. Raises EngineError: RUNTIME, DIM_OUT_OF_RANGE.
     """
+    if axis is not None:
+        dim = axis
     return _call("diff", (input, n, dim, prepend, append))
 
 
@@ -1191,90 +1243,122 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False)
     return _call("feature_alpha_dropout", (input, p, training))
 
 
-def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None) -> Tensor:
     """The discrete Fourier transform along dim (torch.fft.fft).
 
     n: its length, to which the input is cut or filled with zeros; norm: "backward" (unscaled), "ortho", "forward".
     Real and whole numbers are taken as complex ones. Raises EngineError: RUNTIME for a length below 1 and half types.
     """
+    if axis is not None:
+        dim = axis
     return _call("fft.fft", (input, n, dim, norm))
 
 
-def fft_fft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+def fft_fft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None) -> Tensor:
     """The transform over two dimensions (torch.fft.fft2)."""
+    if axis is not None:
+        dim = axis
     return _call("fft.fft2", (input, s, dim, norm))
 
 
-def fft_fftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+def fft_fftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None) -> Tensor:
     """The transform over several dimensions, by default all or the last len(s) (torch.fft.fftn)."""
+    if axis is not None:
+        dim = axis
     return _call("fft.fftn", (input, s, dim, norm))
 
 
-def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
     """Frequencies in ascending order, zero in the middle (torch.fft.fftshift)."""
+    if axis is not None:
+        dim = axis
     return _call("fft.fftshift", (input, dim))
 
 
-def fft_hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+def fft_hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None) -> Tensor:
     """The transform of a Hermitian signal, given by its first half, to real numbers (torch.fft.hfft)."""
+    if axis is not None:
+        dim = axis
     return _call("fft.hfft", (input, n, dim, norm))
 
 
-def fft_ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+def fft_ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None) -> Tensor:
     """The inverse transform along dim, by default scaled by 1/n (torch.fft.ifft)."""
+    if axis is not None:
+        dim = axis
     return _call("fft.ifft", (input, n, dim, norm))
 
 
-def fft_ifft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+def fft_ifft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None) -> Tensor:
     """The inverse transform over two dimensions (torch.fft.ifft2)."""
+    if axis is not None:
+        dim = axis
     return _call("fft.ifft2", (input, s, dim, norm))
 
 
-def fft_ifftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+def fft_ifftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None) -> Tensor:
     """The inverse transform over several dimensions (torch.fft.ifftn)."""
+    if axis is not None:
+        dim = axis
     return _call("fft.ifftn", (input, s, dim, norm))
 
 
-def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
     """The inverse of fftshift (torch.fft.ifftshift)."""
+    if axis is not None:
+        dim = axis
     return _call("fft.ifftshift", (input, dim))
 
 
-def fft_ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+def fft_ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None) -> Tensor:
     """The inverse of hfft: of real numbers, the first half of a Hermitian signal (torch.fft.ihfft)."""
+    if axis is not None:
+        dim = axis
     return _call("fft.ihfft", (input, n, dim, norm))
 
 
-def fft_irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+def fft_irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None) -> Tensor:
     """The inverse of rfft: n real numbers, by default twice the input's length less 2 (torch.fft.irfft)."""
+    if axis is not None:
+        dim = axis
     return _call("fft.irfft", (input, n, dim, norm))
 
 
-def fft_irfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+def fft_irfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None) -> Tensor:
     """The inverse of rfft2, to real numbers (torch.fft.irfft2)."""
+    if axis is not None:
+        dim = axis
     return _call("fft.irfft2", (input, s, dim, norm))
 
 
-def fft_irfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+def fft_irfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None) -> Tensor:
     """The inverse of rfftn, to real numbers (torch.fft.irfftn)."""
+    if axis is not None:
+        dim = axis
     return _call("fft.irfftn", (input, s, dim, norm))
 
 
-def fft_rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+def fft_rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None) -> Tensor:
     """The transform of real numbers: the n // 2 + 1 values that determine the others (torch.fft.rfft).
 
     Raises EngineError: RUNTIME for complex input.
     """
+    if axis is not None:
+        dim = axis
     return _call("fft.rfft", (input, n, dim, norm))
 
 
-def fft_rfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None) -> Tensor:
+def fft_rfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None) -> Tensor:
     """The transform of real numbers over two dimensions, the last by half (torch.fft.rfft2)."""
+    if axis is not None:
+        dim = axis
     return _call("fft.rfft2", (input, s, dim, norm))
 
 
-def fft_rfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None) -> Tensor:
+def fft_rfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None) -> Tensor:
     """The transform of real numbers over several dimensions, the last by half (torch.fft.rfftn)."""
+    if axis is not None:
+        dim = axis
     return _call("fft.rfftn", (input, s, dim, norm))
 
 
@@ -1395,11 +1479,13 @@ def getitem(input: Tensor, index: Index) -> Tensor:
     return _call("getitem", (input, index))
 
 
-def glu(input: Tensor, dim: int = -1) -> Tensor:
+def glu(input: Tensor, dim: int = -1, *, axis: Any = None) -> Tensor:
     """The first half of a dimension times the sigmoid of the second (torch.nn.functional.glu).
 
     Raises EngineError: SHAPE if the dimension's size is odd.
     """
+    if axis is not None:
+        dim = axis
     return _call("glu", (input, dim))
 
 
@@ -1634,8 +1720,12 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     return _call("kron", (input, other))
 
 
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
     """The k-th smallest value along dim, and where it is (torch.kthvalue)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("kthvalue", (input, k, dim, keepdim), (), ('values', 'indices'))
 
 
@@ -1702,11 +1792,13 @@ def linalg_cond(A: Tensor, p: Number | str | None = None) -> Tensor:
     return _call("linalg.cond", (A, p))
 
 
-def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, axis: Any = None) -> Tensor:
     """The vectors perpendicular to two, along a dim of size 3 (torch.linalg.cross).
 
     input, other: of as many dimensions, the others broadcast. Raises EngineError: SHAPE.
     """
+    if axis is not None:
+        dim = axis
     return _call("linalg.cross", (input, other), (("dim", dim),))
 
 
@@ -1813,13 +1905,17 @@ def linalg_matrix_exp(A: Tensor) -> Tensor:
     return _call("linalg.matrix_exp", (A,))
 
 
-def linalg_matrix_norm(A: Tensor, ord: Number | str = 'fro', dim: int | Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+def linalg_matrix_norm(A: Tensor, ord: Number | str = 'fro', dim: int | Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
     """A norm of the matrices along two dims (torch.linalg.matrix_norm).
 
     ord: "fro", the root of the sum of squares; "nuc", the sum of the singular values; 2 or -2, the largest or smallest
     of them; 1 or -1, the largest or smallest sum of a column's sizes; inf or -inf, of a row's.
     Raises EngineError: RUNTIME for another order, SHAPE, DTYPE.
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("linalg.matrix_norm", (A, ord, dim, keepdim), (("dtype", dtype),))
 
 
@@ -1845,12 +1941,16 @@ def linalg_multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     return _call("linalg.multi_dot", (tensors,))
 
 
-def linalg_norm(A: Tensor, ord: Number | str | None = None, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+def linalg_norm(A: Tensor, ord: Number | str | None = None, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
     """A norm of vectors or matrices (torch.linalg.norm).
 
     Over one dim, or of a vector, `linalg.vector_norm`; over two, or of a matrix, `linalg.matrix_norm`; without `ord`
     the root of the sum of all squares. Raises EngineError: RUNTIME, SHAPE, DTYPE.
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("linalg.norm", (A, ord, dim, keepdim), (("dtype", dtype),))
 
 
@@ -1936,16 +2036,22 @@ def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
     return _call("linalg.vander", (x,), (("N", N),))
 
 
-def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1, axis: Any = None) -> Tensor:
     """The sums of conj(x) * y along dim (torch.linalg.vecdot).
 
     x, y: broadcast, of one floating or complex dtype. Raises EngineError: DTYPE, SHAPE, DIM_OUT_OF_RANGE.
     """
+    if axis is not None:
+        dim = axis
     return _call("linalg.vecdot", (x, y), (("dim", dim),))
 
 
-def linalg_vector_norm(x: Tensor, ord: Number = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+def linalg_vector_norm(x: Tensor, ord: Number = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
     """(sum |x|**ord)**(1/ord) over dim, or all of them; inf and 0 as limits (torch.linalg.vector_norm)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("linalg.vector_norm", (x, ord, dim, keepdim), (("dtype", dtype),))
 
 
@@ -1995,11 +2101,13 @@ def log_normal(input: Tensor, mean: float = 1.0, std: float = 2.0) -> Tensor:
     return _call("log_normal", (input, mean, std))
 
 
-def log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
+def log_softmax(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
     """log(softmax(input, dim)), without underflow (torch.log_softmax).
 
     dtype: what to cast the input to beforehand. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for whole numbers.
     """
+    if axis is not None:
+        dim = axis
     return _call("log_softmax", (input, dim), (("dtype", dtype),))
 
 
@@ -2013,8 +2121,10 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     return _call("logaddexp2", (input, other))
 
 
-def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+def logcumsumexp(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
     """log of the running sum of exp(input) along dim, without overflow (torch.logcumsumexp)."""
+    if axis is not None:
+        dim = axis
     return _call("logcumsumexp", (input, dim))
 
 
@@ -2058,8 +2168,12 @@ def logspace(start: Number, end: Number, steps: int, base: float = 10.0, *, dtyp
     return _call("logspace", (start, end, steps, base), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
+def logsumexp(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
     """log(sum(exp(input))) over dim, without overflow (torch.logsumexp)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("logsumexp", (input, dim, keepdim))
 
 
@@ -2132,8 +2246,12 @@ def matrix_exp(input: Tensor) -> Tensor:
     return _call("matrix_exp", (input,))
 
 
-def max(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
+def max(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None) -> Any:
     """The largest value; with a dim, the values and indices along it; with another tensor, `maximum` (torch.max)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("max", (input, dim, keepdim), (("other", other),), ('values', 'indices'))
 
 
@@ -2192,13 +2310,21 @@ def maximum(input: Tensor, other: Tensor) -> Tensor:
     return _call("maximum", (input, other))
 
 
-def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
     """The mean over dim, or all of them, of a floating or complex dtype (torch.mean)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("mean", (input, dim, keepdim), (("dtype", dtype),))
 
 
-def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
     """The lower of the two middle values; with a dim, values and indices along it (torch.median)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("median", (input, dim, keepdim), (), ('values', 'indices'))
 
 
@@ -2207,8 +2333,12 @@ def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -
     return _call("meshgrid", (_tensors(tensors),), (("indexing", indexing),), "tuple")
 
 
-def min(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
+def min(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None) -> Any:
     """The smallest value; with a dim, the values and indices along it; with another tensor, `minimum` (torch.min)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("min", (input, dim, keepdim), (("other", other),), ('values', 'indices'))
 
 
@@ -2230,8 +2360,12 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return _call("mm", (input, mat2))
 
 
-def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
     """The value that comes most often along dim, the smallest of several, and where it comes last (torch.mode)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("mode", (input, dim, keepdim), (), ('values', 'indices'))
 
 
@@ -2327,23 +2461,39 @@ def nan_to_num(input: Tensor, nan: float | None = None, posinf: float | None = N
     return _call("nan_to_num", (input, nan, posinf, neginf))
 
 
-def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
     """The mean over dim, or all of them, of what is not nan (torch.nanmean). Raises EngineError: RUNTIME for ints."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("nanmean", (input, dim, keepdim), (("dtype", dtype),))
 
 
-def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
     """The lower of the two middle values that are not nan, or values and indices along dim (torch.nanmedian)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("nanmedian", (input, dim, keepdim), (), ('values', 'indices'))
 
 
-def nanquantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear') -> Tensor:
+def nanquantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None) -> Tensor:
     """The q-th quantiles of what is not nan (torch.nanquantile). Takes what `quantile` takes."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("nanquantile", (input, q, dim, keepdim), (("interpolation", interpolation),))
 
 
-def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
     """The sum over dim, or all of them, of what is not nan (torch.nansum)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("nansum", (input, dim, keepdim), (("dtype", dtype),))
 
 
@@ -2409,12 +2559,16 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> tuple[Tensor, ...]:
     return _call("nonzero", (input,), (("as_tuple", as_tuple),), "tuple")
 
 
-def norm(input: Tensor, p: Number | str | None = 'fro', dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+def norm(input: Tensor, p: Number | str | None = 'fro', dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
     """The p-norm of the elements over dim, or all of them (torch.norm).
 
     p: a number; "fro" for 2; "nuc" for the sum of the singular values of the matrices along two dims.
     Raises EngineError: RUNTIME for another word, SHAPE, DTYPE.
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("norm", (input, p, dim, keepdim), (("dtype", dtype),))
 
 
@@ -2428,8 +2582,10 @@ def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     return _call("normal_", (input, mean, std))
 
 
-def normalize(input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12) -> Tensor:
+def normalize(input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, *, axis: Any = None) -> Tensor:
     """The input over its p-norm along dim, which counts as eps at least (torch.nn.functional.normalize)."""
+    if axis is not None:
+        dim = axis
     return _call("normalize", (input, p, dim, eps))
 
 
@@ -2538,8 +2694,12 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return _call("prelu", (input, weight))
 
 
-def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
     """The product over dim, or all of them (torch.prod)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("prod", (input, dim, keepdim), (("dtype", dtype),))
 
 
@@ -2551,12 +2711,16 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     return _call("put", (input, index, source, accumulate))
 
 
-def quantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear') -> Tensor:
+def quantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None) -> Tensor:
     """The q-th quantiles along dim, or of all elements; nan where there is one (torch.quantile).
 
     input: float32 or float64; q: a number, or a tensor of at most one dimension, which then comes first in the
     result; interpolation: "linear", "lower", "higher", "midpoint" or "nearest". Raises EngineError: RUNTIME.
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("quantile", (input, q, dim, keepdim), (("interpolation", interpolation),))
 
 
@@ -2648,8 +2812,10 @@ def repeat(input: Tensor, repeats: int | Sequence[int]) -> Tensor:
     return _call("repeat", (input, repeats))
 
 
-def repeat_interleave(input: Tensor, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+def repeat_interleave(input: Tensor, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None, axis: Any = None) -> Tensor:
     """Each element, or slice along dim, repeated in place (torch.repeat_interleave)."""
+    if axis is not None:
+        dim = axis
     return _call("repeat_interleave", (input, repeats, dim), (("output_size", output_size),))
 
 
@@ -2810,8 +2976,10 @@ def sinh(input: Tensor) -> Tensor:
     return _call("sinh", (input,))
 
 
-def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, axis: Any = None) -> Tensor:
     """The input with src at positions start to end along dim, every step-th (torch.slice_scatter)."""
+    if axis is not None:
+        dim = axis
     return _call("slice_scatter", (input, src, dim, start, end, step))
 
 
@@ -2836,16 +3004,20 @@ def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = 
     return _call("soft_margin_loss", (input, target, size_average, reduce, reduction))
 
 
-def softmax(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
+def softmax(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
     """exp(input) over its sum along a dimension (torch.softmax).
 
     dtype: what to cast the input to beforehand. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for whole numbers.
     """
+    if axis is not None:
+        dim = axis
     return _call("softmax", (input, dim), (("dtype", dtype),))
 
 
-def softmin(input: Tensor, dim: int, *, dtype: dtype | None = None) -> Tensor:
+def softmin(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
     """softmax(-input, dim) (torch.nn.functional.softmin)."""
+    if axis is not None:
+        dim = axis
     return _call("softmin", (input, dim), (("dtype", dtype),))
 
 
@@ -2864,8 +3036,10 @@ def softsign(input: Tensor) -> Tensor:
     return _call("softsign", (input,))
 
 
-def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Any:
     """Values in order along dim, and where they were (torch.sort); equal ones always keep their order."""
+    if axis is not None:
+        dim = axis
     return _call("sort", (input, dim, descending, stable), (), ('values', 'indices'))
 
 
@@ -2919,13 +3093,17 @@ def special_zeta(input: Tensor | Number, other: Tensor | Number) -> Tensor:
     return _call("special.zeta", (input, other))
 
 
-def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """Parts of a size, the last maybe smaller, or of the sizes given (torch.split); a tuple of views."""
+    if axis is not None:
+        dim = axis
     return _call("split", (tensor, split_size_or_sections, dim), (), "tuple")
 
 
-def split_with_sizes(input: Tensor, split_sizes: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+def split_with_sizes(input: Tensor, split_sizes: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """Parts of the sizes given, which add up to the dimension's (torch.split_with_sizes)."""
+    if axis is not None:
+        dim = axis
     return _call("split_with_sizes", (input, split_sizes, dim), (), "tuple")
 
 
@@ -2939,23 +3117,35 @@ def square(input: Tensor) -> Tensor:
     return _call("square", (input,))
 
 
-def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
     """Without dimensions of size 1: all of them, or those named that are (torch.squeeze)."""
+    if axis is not None:
+        dim = axis
     return _call("squeeze", (input, dim))
 
 
-def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None) -> Tensor:
     """Tensors of one shape along a new dimension (torch.stack)."""
+    if axis is not None:
+        dim = axis
     return _call("stack", (tensors, dim))
 
 
-def std(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Tensor:
+def std(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
     """The square root of the variance (torch.std)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("std", (input, dim, unbiased, keepdim), (("correction", correction),))
 
 
-def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
+def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Any:
     """The standard deviation and the mean (torch.std_mean)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("std_mean", (input, dim, unbiased, keepdim), (("correction", correction),), ('std', 'mean'))
 
 
@@ -2975,8 +3165,12 @@ def sub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1) ->
     return _call("sub", (input, other), (("alpha", alpha),))
 
 
-def sum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+def sum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
     """The sum over dim, or all of them; whole numbers add up to int64 (torch.sum)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("sum", (input, dim, keepdim), (("dtype", dtype),))
 
 
@@ -3005,8 +3199,10 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     return _call("take", (input, index))
 
 
-def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
     """gather, with input and indices broadcast but for dim; of the flattened tensor without (torch.take_along_dim)."""
+    if axis is not None:
+        dim = axis
     return _call("take_along_dim", (input, indices, dim))
 
 
@@ -3025,11 +3221,13 @@ def tanhshrink(input: Tensor) -> Tensor:
     return _call("tanhshrink", (input,))
 
 
-def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """So many parts, the first ones longer by one; or the parts between the places given (torch.tensor_split).
 
     Raises EngineError: RUNTIME for a tensor of no dimensions or fewer than one part.
     """
+    if axis is not None:
+        dim = axis
     return _call("tensor_split", (input, indices_or_sections, dim), (), "tuple")
 
 
@@ -3057,8 +3255,10 @@ def to(input: Tensor, dtype: dtype | None = None, device: device | str | None = 
     return _call("to", (input, dtype, device), (("non_blocking", non_blocking), ("copy", copy),))
 
 
-def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, axis: Any = None) -> Any:
     """The k largest (or smallest) values along dim in order, and where they are (torch.topk)."""
+    if axis is not None:
+        dim = axis
     return _call("topk", (input, k, dim, largest, sorted), (), ('values', 'indices'))
 
 
@@ -3072,11 +3272,13 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return _call("transpose", (input, dim0, dim1))
 
 
-def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1) -> Tensor:
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1, axis: Any = None) -> Tensor:
     """The area under the curve y along dim, by trapezoids between the points x or dx apart (torch.trapezoid).
 
     Raises EngineError: RUNTIME for bool, or an x of another size.
     """
+    if axis is not None:
+        dim = axis
     return _call("trapezoid", (y, x), (("dx", dx), ("dim", dim),))
 
 
@@ -3119,8 +3321,10 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
     return _call("type_as", (input, other))
 
 
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+def unbind(input: Tensor, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """All positions along a dimension, a tuple of views without it (torch.unbind)."""
+    if axis is not None:
+        dim = axis
     return _call("unbind", (input, dim), (), "tuple")
 
 
@@ -3139,36 +3343,50 @@ def uniform(input: Tensor, from_: float = 0.0, to: float = 1.0) -> Tensor:
     return _call("uniform", (input, from_, to))
 
 
-def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, axis: Any = None) -> Any:
     """The distinct elements, or slices along dim, always in order (torch.unique).
 
     return_inverse: also which of them each element is; return_counts: also how often each comes.
     Raises EngineError: NOT_SUPPORTED for complex numbers, DIM_OUT_OF_RANGE.
     """
+    if axis is not None:
+        dim = axis
     return _call("unique", (input, sorted, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
 
 
-def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, axis: Any = None) -> Any:
     """The first of each run of equal elements, or slices along dim (torch.unique_consecutive).
 
     return_inverse: also which run each element is in; return_counts: also how long each run is.
     Raises EngineError: NOT_SUPPORTED for complex numbers, DIM_OUT_OF_RANGE, RUNTIME.
     """
+    if axis is not None:
+        dim = axis
     return _call("unique_consecutive", (input, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
 
 
-def unsqueeze(input: Tensor, dim: int) -> Tensor:
+def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
     """With a dimension of size 1 put before `dim` (torch.unsqueeze)."""
+    if axis is not None:
+        dim = axis
     return _call("unsqueeze", (input, dim))
 
 
-def var(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Tensor:
+def var(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
     """The variance over dim, or all of them: squares divided by the count less the correction, 1 (torch.var)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("var", (input, dim, unbiased, keepdim), (("correction", correction),))
 
 
-def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
+def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Any:
     """The variance and the mean (torch.var_mean)."""
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _call("var_mean", (input, dim, unbiased, keepdim), (("correction", correction),), ('var', 'mean'))
 
 
@@ -3366,44 +3584,74 @@ class TensorMethods:
         """In-place form of `addr`."""
         return _call("addr_", (self, vec1, vec2), (("beta", beta), ("alpha", alpha),))
 
-    def all(self, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    def all(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.all`: Whether all elements are nonzero, over dim or all of them (torch.all)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("all", (self, dim, keepdim))
 
     def allclose(self, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
         """See `gradwire.allclose`: Whether all elements are close, a 0-d bool (torch.allclose)."""
         return _call("allclose", (self, other, rtol, atol, equal_nan), (), "bool")
 
-    def amax(self, dim: int | Sequence[int] = (), keepdim: bool = False) -> Tensor:
+    def amax(self, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.amax`: The largest values over dim, or all of them; ties share the gradient (torch.amax)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("amax", (self, dim, keepdim))
 
-    def amin(self, dim: int | Sequence[int] = (), keepdim: bool = False) -> Tensor:
+    def amin(self, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.amin`: The smallest values over dim, or all of them; ties share the gradient (torch.amin)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("amin", (self, dim, keepdim))
 
-    def aminmax(self, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    def aminmax(self, *, dim: int | None = None, keepdim: bool = False, axis: Any = None, keepdims: Any = None) -> Any:
         """See `gradwire.aminmax`: The smallest and the largest value, of all or along dim (torch.aminmax)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("aminmax", (self,), (("dim", dim), ("keepdim", keepdim),), ('min', 'max'))
 
     def angle(self) -> Tensor:
         """See `gradwire.angle`: The angle of complex numbers; 0 or pi for real ones, nan for nan (torch.angle)."""
         return _call("angle", (self,))
 
-    def any(self, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    def any(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.any`: Whether any element is nonzero, over dim or all of them (torch.any)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("any", (self, dim, keepdim))
 
-    def argmax(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    def argmax(self, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.argmax`: Where the largest value is, along dim or in the flattened tensor (torch.argmax)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("argmax", (self, dim, keepdim))
 
-    def argmin(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    def argmin(self, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.argmin`: Where the smallest value is, along dim or in the flattened tensor (torch.argmin)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("argmin", (self, dim, keepdim))
 
-    def argsort(self, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+    def argsort(self, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
         """See `gradwire.argsort`: Where the values in order along dim are (torch.argsort)."""
+        if axis is not None:
+            dim = axis
         return _call("argsort", (self, dim, descending, stable))
 
     def argwhere(self) -> Tensor:
@@ -3550,8 +3798,10 @@ class TensorMethods:
         """See `gradwire.cholesky_solve`: X with A @ X = B, given A's Cholesky factor (torch.cholesky_solve)."""
         return _call("cholesky_solve", (self, L, upper))
 
-    def chunk(self, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    def chunk(self, chunks: int, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
         """See `gradwire.chunk`: At most so many parts of equal size, the last maybe smaller (torch.chunk)."""
+        if axis is not None:
+            dim = axis
         return _call("chunk", (self, chunks, dim), (), "tuple")
 
     def clamp(self, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
@@ -3622,40 +3872,56 @@ class TensorMethods:
         """In-place form of `cosh`."""
         return _call("cosh_", (self,))
 
-    def count_nonzero(self, dim: int | Sequence[int] | None = None) -> Tensor:
+    def count_nonzero(self, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
         """See `gradwire.count_nonzero`: How many elements are nonzero, over dim or all of them (torch.count_nonzero)."""
+        if axis is not None:
+            dim = axis
         return _call("count_nonzero", (self, dim))
 
     def cov(self, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
         """See `gradwire.cov`: The covariances of variables, one a row (torch.cov). fweights: how often each column counts; aweights: how much."""
         return _call("cov", (self,), (("correction", correction), ("fweights", fweights), ("aweights", aweights),))
 
-    def cross(self, other: Tensor, dim: int | None = None) -> Tensor:
+    def cross(self, other: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
         """See `gradwire.cross`: The vectors perpendicular to two; dim is the first of size 3 unless given (torch.cross)."""
+        if axis is not None:
+            dim = axis
         return _call("cross", (self, other, dim))
 
-    def cummax(self, dim: int) -> Any:
+    def cummax(self, dim: int | None = None, *, axis: Any = None) -> Any:
         """See `gradwire.cummax`: The largest value so far along dim, and where it is (torch.cummax)."""
+        if axis is not None:
+            dim = axis
         return _call("cummax", (self, dim), (), ('values', 'indices'))
 
-    def cummin(self, dim: int) -> Any:
+    def cummin(self, dim: int | None = None, *, axis: Any = None) -> Any:
         """See `gradwire.cummin`: The smallest value so far along dim, and where it is (torch.cummin)."""
+        if axis is not None:
+            dim = axis
         return _call("cummin", (self, dim), (), ('values', 'indices'))
 
-    def cumprod(self, dim: int, *, dtype: dtype | None = None) -> Tensor:
+    def cumprod(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
         """See `gradwire.cumprod`: Products of the elements so far along dim (torch.cumprod)."""
+        if axis is not None:
+            dim = axis
         return _call("cumprod", (self, dim), (("dtype", dtype),))
 
-    def cumprod_(self, dim: int, *, dtype: dtype | None = None) -> Tensor:
+    def cumprod_(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
         """In-place form of `cumprod`."""
+        if axis is not None:
+            dim = axis
         return _call("cumprod_", (self, dim), (("dtype", dtype),))
 
-    def cumsum(self, dim: int, *, dtype: dtype | None = None) -> Tensor:
+    def cumsum(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
         """See `gradwire.cumsum`: Sums of the elements so far along dim (torch.cumsum)."""
+        if axis is not None:
+            dim = axis
         return _call("cumsum", (self, dim), (("dtype", dtype),))
 
-    def cumsum_(self, dim: int, *, dtype: dtype | None = None) -> Tensor:
+    def cumsum_(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
         """In-place form of `cumsum`."""
+        if axis is not None:
+            dim = axis
         return _call("cumsum_", (self, dim), (("dtype", dtype),))
 
     def deg2rad(self) -> Tensor:
@@ -3698,8 +3964,10 @@ class TensorMethods:
         """See `gradwire.diagonal_scatter`: The input with src on the diagonal of two dimensions (torch.diagonal_scatter)."""
         return _call("diagonal_scatter", (self, src, offset, dim1, dim2))
 
-    def diff(self, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+    def diff(self, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, axis: Any = None) -> Tensor:
         """See `gradwire.diff`: Each element less the one before it along dim, n times (torch.diff)."""
+        if axis is not None:
+            dim = axis
         return _call("diff", (self, n, dim, prepend, append))
 
     def digamma(self) -> Tensor:
@@ -4046,8 +4314,12 @@ class TensorMethods:
         """See `gradwire.kron`: Every element of input times the whole of other, laid out in blocks (torch.kron)."""
         return _call("kron", (self, other))
 
-    def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
         """See `gradwire.kthvalue`: The k-th smallest value along dim, and where it is (torch.kthvalue)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("kthvalue", (self, k, dim, keepdim), (), ('values', 'indices'))
 
     def lcm(self, other: Tensor) -> Tensor:
@@ -4126,8 +4398,10 @@ class TensorMethods:
         """In-place form of `log_normal`."""
         return _call("log_normal_", (self, mean, std))
 
-    def log_softmax(self, dim: int, *, dtype: dtype | None = None) -> Tensor:
+    def log_softmax(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
         """See `gradwire.log_softmax`: log(softmax(input, dim)), without underflow (torch.log_softmax)."""
+        if axis is not None:
+            dim = axis
         return _call("log_softmax", (self, dim), (("dtype", dtype),))
 
     def logaddexp(self, other: Tensor) -> Tensor:
@@ -4138,8 +4412,10 @@ class TensorMethods:
         """See `gradwire.logaddexp2`: log2(2**input + 2**other) (torch.logaddexp2)."""
         return _call("logaddexp2", (self, other))
 
-    def logcumsumexp(self, dim: int) -> Tensor:
+    def logcumsumexp(self, dim: int | None = None, *, axis: Any = None) -> Tensor:
         """See `gradwire.logcumsumexp`: log of the running sum of exp(input) along dim, without overflow (torch.logcumsumexp)."""
+        if axis is not None:
+            dim = axis
         return _call("logcumsumexp", (self, dim))
 
     def logdet(self) -> Tensor:
@@ -4186,8 +4462,12 @@ class TensorMethods:
         """In-place form of `logit`."""
         return _call("logit_", (self, eps))
 
-    def logsumexp(self, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
+    def logsumexp(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.logsumexp`: log(sum(exp(input))) over dim, without overflow (torch.logsumexp)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("logsumexp", (self, dim, keepdim))
 
     def lt(self, other: Tensor | Number) -> Tensor:
@@ -4234,24 +4514,40 @@ class TensorMethods:
         """See `gradwire.matrix_exp`: The exponentials of square matrices (torch.matrix_exp)."""
         return _call("matrix_exp", (self,))
 
-    def max(self, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
+    def max(self, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None) -> Any:
         """See `gradwire.max`: The largest value; with a dim, the values and indices along it; with another tensor, `maximum` (torch.max)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("max", (self, dim, keepdim), (("other", other),), ('values', 'indices'))
 
     def maximum(self, other: Tensor) -> Tensor:
         """See `gradwire.maximum`: The larger of two, nan if either is (torch.maximum)."""
         return _call("maximum", (self, other))
 
-    def mean(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+    def mean(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.mean`: The mean over dim, or all of them, of a floating or complex dtype (torch.mean)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("mean", (self, dim, keepdim), (("dtype", dtype),))
 
-    def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
+    def median(self, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
         """See `gradwire.median`: The lower of the two middle values; with a dim, values and indices along it (torch.median)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("median", (self, dim, keepdim), (), ('values', 'indices'))
 
-    def min(self, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
+    def min(self, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None) -> Any:
         """See `gradwire.min`: The smallest value; with a dim, the values and indices along it; with another tensor, `minimum` (torch.min)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("min", (self, dim, keepdim), (("other", other),), ('values', 'indices'))
 
     def minimum(self, other: Tensor) -> Tensor:
@@ -4262,8 +4558,12 @@ class TensorMethods:
         """See `gradwire.mm`: The product of two matrices (torch.mm)."""
         return _call("mm", (self, mat2))
 
-    def mode(self, dim: int = -1, keepdim: bool = False) -> Any:
+    def mode(self, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
         """See `gradwire.mode`: The value that comes most often along dim, the smallest of several, and where it comes last (torch.mode)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("mode", (self, dim, keepdim), (), ('values', 'indices'))
 
     def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
@@ -4310,20 +4610,36 @@ class TensorMethods:
         """In-place form of `nan_to_num`."""
         return _call("nan_to_num_", (self, nan, posinf, neginf))
 
-    def nanmean(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+    def nanmean(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.nanmean`: The mean over dim, or all of them, of what is not nan (torch.nanmean). Raises EngineError: RUNTIME for ints."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("nanmean", (self, dim, keepdim), (("dtype", dtype),))
 
-    def nanmedian(self, dim: int | None = None, keepdim: bool = False) -> Any:
+    def nanmedian(self, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
         """See `gradwire.nanmedian`: The lower of the two middle values that are not nan, or values and indices along dim (torch.nanmedian)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("nanmedian", (self, dim, keepdim), (), ('values', 'indices'))
 
-    def nanquantile(self, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear') -> Tensor:
+    def nanquantile(self, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.nanquantile`: The q-th quantiles of what is not nan (torch.nanquantile). Takes what `quantile` takes."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("nanquantile", (self, q, dim, keepdim), (("interpolation", interpolation),))
 
-    def nansum(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+    def nansum(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.nansum`: The sum over dim, or all of them, of what is not nan (torch.nansum)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("nansum", (self, dim, keepdim), (("dtype", dtype),))
 
     def narrow(self, dim: int, start: int, length: int) -> Tensor:
@@ -4374,8 +4690,12 @@ class TensorMethods:
         """See `gradwire.nonzero`: The positions of nonzero elements, one a row; or a tuple of one vector a dimension (torch.nonzero)."""
         return _call("nonzero", (self,), (("as_tuple", as_tuple),), "tuple")
 
-    def norm(self, p: Number | str | None = 'fro', dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+    def norm(self, p: Number | str | None = 'fro', dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.norm`: The p-norm of the elements over dim, or all of them (torch.norm)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("norm", (self, p, dim, keepdim), (("dtype", dtype),))
 
     def normal_(self, mean: float = 0.0, std: float = 1.0) -> Tensor:
@@ -4406,8 +4726,12 @@ class TensorMethods:
         """See `gradwire.prelu`: input where positive, weight * input elsewhere (torch.prelu)."""
         return _call("prelu", (self, weight))
 
-    def prod(self, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+    def prod(self, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.prod`: The product over dim, or all of them (torch.prod)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("prod", (self, dim, keepdim), (("dtype", dtype),))
 
     def put(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
@@ -4418,8 +4742,12 @@ class TensorMethods:
         """In-place form of `put`."""
         return _call("put_", (self, index, source, accumulate))
 
-    def quantile(self, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear') -> Tensor:
+    def quantile(self, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.quantile`: The q-th quantiles along dim, or of all elements; nan where there is one (torch.quantile)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("quantile", (self, q, dim, keepdim), (("interpolation", interpolation),))
 
     def rad2deg(self) -> Tensor:
@@ -4478,8 +4806,10 @@ class TensorMethods:
         """See `gradwire.repeat`: The tensor repeated along each dimension, leading ones added (torch.Tensor.repeat)."""
         return _call("repeat", (self, _sizes(repeats)))
 
-    def repeat_interleave(self, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+    def repeat_interleave(self, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None, axis: Any = None) -> Tensor:
         """See `gradwire.repeat_interleave`: Each element, or slice along dim, repeated in place (torch.repeat_interleave)."""
+        if axis is not None:
+            dim = axis
         return _call("repeat_interleave", (self, repeats, dim), (("output_size", output_size),))
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
@@ -4602,28 +4932,38 @@ class TensorMethods:
         """In-place form of `sinh`."""
         return _call("sinh_", (self,))
 
-    def slice_scatter(self, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+    def slice_scatter(self, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, axis: Any = None) -> Tensor:
         """See `gradwire.slice_scatter`: The input with src at positions start to end along dim, every step-th (torch.slice_scatter)."""
+        if axis is not None:
+            dim = axis
         return _call("slice_scatter", (self, src, dim, start, end, step))
 
     def slogdet(self) -> Any:
         """See `gradwire.slogdet`: The signs of determinants and the logarithms of their sizes (torch.slogdet)."""
         return _call("slogdet", (self,), (), ('sign', 'logabsdet'))
 
-    def softmax(self, dim: int, *, dtype: dtype | None = None) -> Tensor:
+    def softmax(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
         """See `gradwire.softmax`: exp(input) over its sum along a dimension (torch.softmax)."""
+        if axis is not None:
+            dim = axis
         return _call("softmax", (self, dim), (("dtype", dtype),))
 
-    def sort(self, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    def sort(self, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Any:
         """See `gradwire.sort`: Values in order along dim, and where they were (torch.sort); equal ones always keep their order."""
+        if axis is not None:
+            dim = axis
         return _call("sort", (self, dim, descending, stable), (), ('values', 'indices'))
 
-    def split(self, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    def split(self, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
         """See `gradwire.split`: Parts of a size, the last maybe smaller, or of the sizes given (torch.split); a tuple of views."""
+        if axis is not None:
+            dim = axis
         return _call("split", (self, split_size_or_sections, dim), (), "tuple")
 
-    def split_with_sizes(self, split_sizes: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    def split_with_sizes(self, split_sizes: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
         """See `gradwire.split_with_sizes`: Parts of the sizes given, which add up to the dimension's (torch.split_with_sizes)."""
+        if axis is not None:
+            dim = axis
         return _call("split_with_sizes", (self, split_sizes, dim), (), "tuple")
 
     def sqrt(self) -> Tensor:
@@ -4642,12 +4982,18 @@ class TensorMethods:
         """In-place form of `square`."""
         return _call("square_", (self,))
 
-    def squeeze(self, dim: int | Sequence[int] | None = None) -> Tensor:
+    def squeeze(self, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
         """See `gradwire.squeeze`: Without dimensions of size 1: all of them, or those named that are (torch.squeeze)."""
+        if axis is not None:
+            dim = axis
         return _call("squeeze", (self, dim))
 
-    def std(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Tensor:
+    def std(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.std`: The square root of the variance (torch.std)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("std", (self, dim, unbiased, keepdim), (("correction", correction),))
 
     def stft(self, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, pad_mode: str = 'reflect', normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None, align_to_window: bool | None = None) -> Tensor:
@@ -4662,8 +5008,12 @@ class TensorMethods:
         """In-place form of `sub`."""
         return _call("sub_", (self, other), (("alpha", alpha),))
 
-    def sum(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor:
+    def sum(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.sum`: The sum over dim, or all of them; whole numbers add up to int64 (torch.sum)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("sum", (self, dim, keepdim), (("dtype", dtype),))
 
     def sum_to_size(self, *size: int | Sequence[int]) -> Tensor:
@@ -4686,8 +5036,10 @@ class TensorMethods:
         """See `gradwire.take`: Elements of the flattened tensor (torch.take)."""
         return _call("take", (self, index))
 
-    def take_along_dim(self, indices: Tensor, dim: int | None = None) -> Tensor:
+    def take_along_dim(self, indices: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
         """See `gradwire.take_along_dim`: gather, with input and indices broadcast but for dim; of the flattened tensor without (torch.take_along_dim)."""
+        if axis is not None:
+            dim = axis
         return _call("take_along_dim", (self, indices, dim))
 
     def tan(self) -> Tensor:
@@ -4706,8 +5058,10 @@ class TensorMethods:
         """In-place form of `tanh`."""
         return _call("tanh_", (self,))
 
-    def tensor_split(self, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    def tensor_split(self, indices_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
         """See `gradwire.tensor_split`: So many parts, the first ones longer by one; or the parts between the places given (torch.tensor_split)."""
+        if axis is not None:
+            dim = axis
         return _call("tensor_split", (self, indices_or_sections, dim), (), "tuple")
 
     def tile(self, *dims: int | Sequence[int]) -> Tensor:
@@ -4718,8 +5072,10 @@ class TensorMethods:
         """See `gradwire.to`: The values in another dtype or on another device; the same tensor if nothing changes (torch.Tensor.to)."""
         return _call("to", (self, dtype, device), (("non_blocking", non_blocking), ("copy", copy),))
 
-    def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, axis: Any = None) -> Any:
         """See `gradwire.topk`: The k largest (or smallest) values along dim in order, and where they are (torch.topk)."""
+        if axis is not None:
+            dim = axis
         return _call("topk", (self, k, dim, largest, sorted), (), ('values', 'indices'))
 
     def trace(self) -> Tensor:
@@ -4758,8 +5114,10 @@ class TensorMethods:
         """See `gradwire.type_as`: The values in other's dtype (torch.Tensor.type_as)."""
         return _call("type_as", (self, other))
 
-    def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
+    def unbind(self, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
         """See `gradwire.unbind`: All positions along a dimension, a tuple of views without it (torch.unbind)."""
+        if axis is not None:
+            dim = axis
         return _call("unbind", (self, dim), (), "tuple")
 
     def unflatten(self, dim: int, sizes: int | Sequence[int]) -> Tensor:
@@ -4774,20 +5132,30 @@ class TensorMethods:
         """In-place form of `uniform`."""
         return _call("uniform_", (self, from_, to))
 
-    def unique(self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    def unique(self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, axis: Any = None) -> Any:
         """See `gradwire.unique`: The distinct elements, or slices along dim, always in order (torch.unique)."""
+        if axis is not None:
+            dim = axis
         return _call("unique", (self, sorted, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
 
-    def unique_consecutive(self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    def unique_consecutive(self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, axis: Any = None) -> Any:
         """See `gradwire.unique_consecutive`: The first of each run of equal elements, or slices along dim (torch.unique_consecutive)."""
+        if axis is not None:
+            dim = axis
         return _call("unique_consecutive", (self, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
 
-    def unsqueeze(self, dim: int) -> Tensor:
+    def unsqueeze(self, dim: int | None = None, *, axis: Any = None) -> Tensor:
         """See `gradwire.unsqueeze`: With a dimension of size 1 put before `dim` (torch.unsqueeze)."""
+        if axis is not None:
+            dim = axis
         return _call("unsqueeze", (self, dim))
 
-    def var(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Tensor:
+    def var(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.var`: The variance over dim, or all of them: squares divided by the count less the correction, 1 (torch.var)."""
+        if axis is not None:
+            dim = axis
+        if keepdims is not None:
+            keepdim = keepdims
         return _call("var", (self, dim, unbiased, keepdim), (("correction", correction),))
 
     def vdot(self, other: Tensor) -> Tensor:

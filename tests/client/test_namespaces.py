@@ -43,3 +43,18 @@ def test_the_accelerator_is_the_servers_gpu_or_none():
     if found is None:
         with pytest.raises(RuntimeError, match="no accelerator"):
             gradwire.accelerator.current_device_index()
+
+
+def test_dims_may_be_named_as_in_numpy():
+    def story(t):
+        x = t.arange(6.0).reshape(2, 3).requires_grad_()
+        y = x.softmax(axis=1) * x.sum(axis=0, keepdims=True) + t.cat([x, x], axis=1).cumsum(axis=1)[:, 3:]
+        y.amax(axis=(0, 1)).backward()
+        return y, x.grad, x.argmax(axis=0, keepdims=True), t.stack([x, x], axis=2).shape, x.unsqueeze(axis=0).shape
+
+    agree(story)
+
+
+def test_dim_that_is_needed_is_asked_for_by_name():
+    with pytest.raises(TypeError, match="dim"):
+        gradwire.ones(2).cumsum()
