@@ -11,7 +11,7 @@ SECONDS_EACH ?= 300
 SOAKED ?= 10000
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test fuzz load soak check stubs generate freeze lock notebook docs bench bench-gate clean
+.PHONY: help demo test fuzz load soak chaos check stubs generate freeze lock notebook docs bench bench-gate clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets

@@ -62,8 +62,10 @@ def soak(sessions: int, warm: int, workers: int) -> tuple[float, float]:
                 before = resident(front)
             with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
                 stub = service_pb2_grpc.AutogradServiceStub(channel)
-                session = Remote(channel, stub.OpenSession(s.OpenSessionRequest(lease_ms=_LEASE_MS)))
-                if number % 10 == 0:  # left to its lease, its connection cut in the middle of a call
+                abandoned = number % 10 == 0
+                request = s.OpenSessionRequest(lease_ms=_LEASE_MS if abandoned else 0)
+                session = Remote(channel, stub.OpenSession(request))
+                if abandoned:  # left to its lease, its connection cut in the middle of a call
                     stub.Run.future(session.batch(*(command(op("randn", [64, 64])) for _ in range(100))))
                 else:
                     live(session, number)
