@@ -432,3 +432,25 @@ def test_complex_outputs_need_a_gradient():
 
 def test_the_oracle_is_pytorch():
     assert torch.__name__ == "torch"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("relu", ()),
+        ("leaky_relu", ()),
+        ("hardtanh", ()),
+        ("relu6", ()),
+        ("threshold", (0.5, 0.0)),
+        ("hardshrink", ()),
+        ("softshrink", ()),
+    ],
+)
+def test_second_derivative_of_a_piecewise_linear_function_is_zero_and_not_absent(name, arguments):
+    def story(t):
+        x = t.tensor([-2.0, 0.25, 3.0], requires_grad=True)
+        (first,) = t.autograd.grad(getattr(t.nn.functional, name)(x, *arguments).sum(), x, create_graph=True)
+        (second,) = t.autograd.grad(first.sum(), x)
+        return first.detach(), first.requires_grad, second
+
+    agree(story)

@@ -21,7 +21,7 @@ from gradwire_engine.op import composite, op
 from gradwire_engine.ops.basic import neg
 from gradwire_engine.ops.blocked import BLOCK, elementwise, is_plain
 from gradwire_engine.ops.checks import needs_order
-from gradwire_engine.ops.fill import where
+from gradwire_engine.ops.fill import where, zeros
 from gradwire_engine.ops.matrix import fold
 from gradwire_engine.ops.precision import special, through_float32
 from gradwire_engine.ops.unary import abs as absolute
@@ -77,6 +77,15 @@ def masked(xp: Any, grad: Array, mask: Array) -> Array:
 masked.grad(grad=lambda g, mask: masked(g, mask))
 
 
+@op(name="_masked_by")
+def _masked_by(xp: Any, grad: Array, input: Array, mask: Array) -> Array:
+    """grad where the mask holds, else 0. The mask is read off `input`: its derivative by that is 0, and not none."""
+    return keep(xp, grad, mask)
+
+
+_masked_by.grad(grad=lambda g, input, mask: _masked_by(g, input, mask), input=lambda g: zeros(g))
+
+
 @op(in_place=True)
 def relu(xp: Any, input: Array) -> Array:
     """max(input, 0) (torch.nn.functional.relu). Its derivative at 0 is 0."""
@@ -93,7 +102,7 @@ def _threshold_backward(xp: Any, grad: Array, result: Array) -> Array:
 
 
 relu.grad(input=lambda g, out: _threshold_backward(g, out))
-_threshold_backward.grad(grad=lambda g, result: _threshold_backward(g, result))
+_threshold_backward.grad(grad=lambda g, result: _threshold_backward(g, result), result=lambda g: zeros(g))
 
 
 @op(in_place=True)
@@ -103,7 +112,7 @@ def threshold(xp: Any, input: Array, threshold: Number, value: Number) -> Array:
     return xp.where(input <= threshold, input.dtype.type(value), input)
 
 
-threshold.grad(input=lambda g, input, threshold: masked(g, ~(input <= threshold)))
+threshold.grad(input=lambda g, input, threshold: _masked_by(g, input, ~(input <= threshold)))
 
 
 @op(in_place=True)
@@ -120,7 +129,7 @@ def hardtanh(xp: Any, input: Array, min_val: float = -1.0, max_val: float = 1.0)
     return xp.clip(input, input.dtype.type(min_val), input.dtype.type(max_val))
 
 
-hardtanh.grad(input=lambda g, input, min_val, max_val: masked(g, ~((input <= min_val) | (input >= max_val))))
+hardtanh.grad(input=lambda g, input, min_val, max_val: _masked_by(g, input, ~((input <= min_val) | (input >= max_val))))
 
 
 @op(in_place=True, node="HardtanhBackward0")
@@ -133,7 +142,7 @@ def relu6(xp: Any, input: Array) -> Array:
     return xp.clip(input, input.dtype.type(0), input.dtype.type(6))
 
 
-relu6.grad(input=lambda g, input: masked(g, ~((input <= 0) | (input >= 6))))
+relu6.grad(input=lambda g, input: _masked_by(g, input, ~((input <= 0) | (input >= 6))))
 
 
 @op(name="_slope")
@@ -145,6 +154,9 @@ def _slope(xp: Any, input: Array, slope: float) -> Array:
         factor += input.dtype.type(slope)
         return factor
     return xp.where(input > 0, input.dtype.type(1), input.dtype.type(slope))
+
+
+_slope.grad(input=lambda g: zeros(g))
 
 
 @op(in_place=True)
@@ -487,7 +499,7 @@ def hardshrink(xp: Any, input: Array, lambd: float = 0.5) -> Array:
 
 
 def _shrink_backward(g: Any, input: Any, lambd: float) -> Any:
-    return masked(g, ~((input <= lambd) & (input >= -lambd)))
+    return _masked_by(g, input, ~((input <= lambd) & (input >= -lambd)))
 
 
 hardshrink.grad(input=lambda g, input, lambd: _shrink_backward(g, input, lambd))
