@@ -14,6 +14,7 @@ from gradwire_server import blas
 if TYPE_CHECKING:
     from benchmarks.measure import Result
 
+ONLY = "the suite's --only takes a part (torch, tcp, sessions, neighbour, memory) or rows (W1, W2 eager, W3, RTT, W4)"
 OUTPUT = Path("benchmarks/results")
 
 
@@ -51,7 +52,7 @@ def suite(options: argparse.Namespace) -> int:
         results.append(result)
         print(report.row(result), flush=True)
     if not results:
-        print(f"no part's name contains {options.only!r}; there are torch, tcp, sessions, neighbour and memory")
+        print(f"there is no {options.only!r}; {ONLY}")
         return 1
     report.save(options.json or OUTPUT / "suite.json", results, about)
     return 0
@@ -145,13 +146,14 @@ def gate(options: argparse.Namespace) -> int:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--only", default="", help="only rows (of the suite: parts) whose name contains this")
+    common.add_argument("--only", default="", help="only rows whose name contains this")
     common.add_argument("--turns", type=int, default=9, help="pairs of turns per row")
     common.add_argument("--threads", type=int, default=min(2, blas.cores()), help="threads of PyTorch and of BLAS")
     common.add_argument("--json", type=Path, help=f"where to write the results; else in {OUTPUT}")
     made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = made.add_subparsers(dest="command")
-    added = commands.add_parser("suite", parents=[common], help=suite.__doc__)
+    made.epilog = ONLY
+    added = commands.add_parser("suite", parents=[common], help=suite.__doc__, epilog=ONLY)
     added.add_argument("--address", help="a server that is running; else the embedded one")
     added.set_defaults(run=suite)
     commands.add_parser("ops", parents=[common], help=ops.__doc__).set_defaults(run=ops)

@@ -21,6 +21,12 @@ from gradwire._workloads import LARGE, SMALL, chain, round_trip, training
 
 Row = Result | Fact
 BULK = 64 << 20
+#: Rows that can be had without the others of their part.
+ROWS = {
+    "torch": ("W1 eager", "W2 eager", "W3 eager", "W2 compiled", "W3 compiled"),
+    "tcp": ("RTT", "W4"),
+}
+Wanted = Callable[[str], bool]
 STEPS = {"W2": 200, "W3": 10}
 
 
@@ -36,7 +42,7 @@ def uses_avx512() -> bool:
     return os.environ.get("OPENBLAS_CORETYPE", "").lower() in ("skylakex", "cooperlake", "sapphirerapids")
 
 
-def beside_torch(turns: int) -> Iterator[Row]:
+def beside_torch(turns: int, wanted: Wanted = lambda row: True) -> Iterator[Row]:
     """W1 to W3 over a connection to the embedded server (or the one that `--address` names), PyTorch in process."""
     import torch
 
@@ -47,7 +53,8 @@ def beside_torch(turns: int) -> Iterator[Row]:
         agree(name, ours, theirs)
         return compare(Result("suite", name, peer, bound), ours, theirs, per=per, turns=turns)
 
-    yield row("W1 eager: 1,000 ops + backward", Bound(2, 1), chain, chain(torch), "PyTorch", 1)
+    if wanted("W1 eager"):
+        yield row("W1 eager: 1,000 ops + backward", Bound(2, 1), chain, chain(torch), "PyTorch", 1)
     shapes = {"W2": (128, SMALL), "W3": (512, LARGE)}
     bounds = {
         ("W2", False): Bound(3, 1.5),
@@ -58,6 +65,8 @@ def beside_torch(turns: int) -> Iterator[Row]:
     for (name, compiled), bound in bounds.items():
         batch, sizes = shapes[name]
         steps, how = STEPS[name], "compiled" if compiled else "eager"
+        if not wanted(f"{name} {how}"):
+            continue
         title = f"{name} {how}: step of a {'-'.join(map(str, sizes))} MLP, batch {batch}"
         if compiled and not hasattr(gradwire, "compile"):
             yield Fact(title, "left out: there is no gradwire.compile in this version")
@@ -87,7 +96,7 @@ def connected(address: str, *, shared: bool) -> Iterator[None]:
             os.environ["GRADWIRE_SHARED_MEMORY"] = before
 
 
-def over_tcp(turns: int) -> Iterator[Row]:
+def over_tcp(turns: int, wanted: Wanted = lambda row: True) -> Iterator[Row]:
     """Round trips and bulk over the loopback, beside the same by bare gRPC between two processes; shared memory."""
     import gradwire
 
@@ -97,9 +106,12 @@ def over_tcp(turns: int) -> Iterator[Row]:
         if peer.upload(view) != BULK or peer.download(BULK) != BULK:
             raise SystemExit("W4: the bare peer lost bytes")
         with connected(address, shared=False):
-            trip = round_trip(gradwire)
-            result = Result("suite", "RTT: tiny op + read", "bare stream echo", Bound(1.5, 1.2), unit="µs")
-            yield compare(result, trip, peer.echo, turns=turns)
+            if wanted("RTT"):
+                trip = round_trip(gradwire)
+                result = Result("suite", "RTT: tiny op + read", "bare stream echo", Bound(1.5, 1.2), unit="µs")
+                yield compare(result, trip, peer.echo, turns=turns)
+            if not wanted("W4"):
+                return
             yield from bulk(
                 values,
                 "over TCP",
@@ -142,17 +154,18 @@ def bulk(values: np.ndarray, how: str, peer: str, theirs: dict[str, Run], bound:
 
 
 def measure(only: str, turns: int, with_torch: bool) -> Iterator[Row]:
-    """The rows of the parts whose name contains `only`, as they are measured."""
-    parts: dict[str, Callable[[int], Iterator[Row]]] = {
+    """The rows of the parts whose name contains `only`, or those of ROWS that it names, as they are measured."""
+    parts: dict[str, Callable[[int, Wanted], Iterator[Row]]] = {
         "torch": beside_torch,
         "tcp": over_tcp,
-        "sessions": sessions.at_once,
-        "neighbour": sessions.beside_a_busy_one,
-        "memory": lambda _: sessions.memory(),
+        "sessions": lambda turns, _: sessions.at_once(turns),
+        "neighbour": lambda turns, _: sessions.beside_a_busy_one(turns),
+        "memory": lambda _turns, _wanted: sessions.memory(),
     }
     for name, part in parts.items():
-        if only in name:
+        of_part = only in name
+        if of_part or any(only in row for row in ROWS.get(name, ())):
             if name == "torch" and not with_torch:
                 yield Fact("W1 to W3", "left out: PyTorch is not installed")
                 continue
-            yield from part(turns)
+            yield from part(turns, lambda row, all_of_it=of_part: all_of_it or only in row)
