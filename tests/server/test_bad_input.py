@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradwire.v1 import commands_pb2 as c
-from gradwire.v1 import errors_pb2, hooks_pb2, programs_pb2, service_pb2, types_pb2
+from gradwire.v1 import errors_pb2, hooks_pb2, programs_pb2, service_pb2, snapshots_pb2, types_pb2
 from tests.server.harness import Id, Remote, Running, argument, command, op, payload, refused
 
 NOWHERE = 999_999
@@ -68,6 +68,7 @@ REQUESTS: dict[str, Any] = {
     "ResumeBackward": hooks_pb2.ResumeBackwardRequest(),
     "RecordFunction": hooks_pb2.RecordFunctionRequest(),
     "Checkpoint": hooks_pb2.CheckpointRequest(),
+    "SaveSession": snapshots_pb2.SaveSessionRequest(),
 }
 
 
@@ -85,7 +86,10 @@ def send(session: Remote, method: str, request: Any, session_id: str) -> tuple[s
     return refused(call, sent)
 
 
-WITHOUT_SESSION = {"OpenSession", "CloseSession", "ServerInfo", "ListOps", "ListSessions", "EndSession"}
+WITHOUT_SESSION = {
+    "OpenSession", "CloseSession", "ServerInfo", "ListOps", "ListSessions", "EndSession", "RestoreSession",
+    "ListSnapshots", "DeleteSnapshot",
+}  # fmt: skip
 
 
 def test_the_table_covers_every_rpc_of_a_session() -> None:

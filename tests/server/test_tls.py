@@ -156,7 +156,7 @@ def test_health_is_asked_under_the_name_of_the_certificate(authority: Authority)
     ("arguments", "status", "told"),
     [
         (["--tls-cert=cert"], 2, "tls-key go together"),
-        (["--tls-client-ca=ca"], 2, "needs tls-cert"),
+        (["--tls-client-ca=ca"], 2, "needs --tls-cert"),
         (["--tls-cert=none", "--tls-key=none"], 1, "none"),
         (["--tls-cert=junk", "--tls-key=junk"], 1, "junk"),
     ],
