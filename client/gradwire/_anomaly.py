@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from gradwire._errors import GradwireError
 
 
 class _Anomaly:
@@ -19,6 +24,9 @@ _WARNING = (
 )
 
 
+_NO_PLACE = "No forward pass information is known of it: it was made too long ago, or by another client."
+
+
 def is_anomaly_enabled() -> bool:
     """Whether anomaly mode is on (torch.is_anomaly_enabled)."""
     return _STATE.enabled
@@ -32,6 +40,22 @@ def is_anomaly_check_nan_enabled() -> bool:
 def checks_nan() -> bool:
     """Whether a backward that begins now looks for nan."""
     return _STATE.enabled and _STATE.check_nan
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Where anomaly mode is on, warn of the node that a refused backward came to, as PyTorch does."""
+    try:
+        yield
+    except GradwireError as error:
+        node = error.metadata.get("node")
+        if _STATE.enabled and node:
+            text = f"Error detected in {node}. {str(error).partition(chr(10))[2].strip() or _NO_PLACE}"
+            try:
+                warnings.warn(text, UserWarning, stacklevel=4)
+            except UserWarning:  # where warnings are errors this one must not take the place of the refusal
+                sys.stderr.write(f"{text}\n")
+        raise
 
 
 class set_detect_anomaly:

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from gradwire import _commands
-from gradwire._anomaly import checks_nan
+from gradwire._anomaly import checks_nan, explained
+from gradwire._create import zeros_like
+from gradwire._edges import EdgeTensor, GradientEdge, tensor_at
 from gradwire._errors import GradwireError, GradwireTypeError, GradwireValueError, refuse
 from gradwire._ghost import Reach
 from gradwire._handle import PRESENT, UNKNOWN, Handle
@@ -21,7 +23,7 @@ from gradwire._tensor import Tensor
 from gradwire._wire import Value
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
 
-_Tensors: TypeAlias = "Tensor | Sequence[Tensor]"
+_Tensors: TypeAlias = "Tensor | GradientEdge | Sequence[Tensor | GradientEdge]"
 _Gradients: TypeAlias = "Tensor | Sequence[Tensor | None] | None"
 
 _CYCLE = (
@@ -55,6 +57,8 @@ def backward(
         raise refuse("`inputs` argument to `backward()` cannot be empty.")
     _check_inputs(targets)
     for target in targets:
+        if isinstance(target, EdgeTensor):
+            continue
         target.retain_grad()  # as PyTorch has it: a non-leaf receives its gradient by retaining it, from now on
     if create_graph and not _cycle_warned:
         _cycle_warned = True
@@ -93,9 +97,10 @@ def backward(
         for owner, state in before:
             owner._grad = after_backward(owner, state, PRESENT)
     else:
-        answer: Any = session.wait(build(values)).backward
-        if answer.HasField("due"):
-            answer = run_hooks(session, answer.due, create_graph)
+        with explained():
+            answer: Any = session.wait(build(values)).backward
+            if answer.HasField("due"):
+                answer = run_hooks(session, answer.due, create_graph)
         mark_gradients(_found(session, answer.accumulated, targets), UNKNOWN if create_graph else PRESENT)
     if not keep:
         reach.spend()
@@ -132,6 +137,9 @@ def grad(
     roots, targets = _as_list(outputs), _as_list(inputs)
     if not targets:
         raise refuse("`inputs` argument to `grad()` cannot be empty.")
+    if materialize_grads and any(isinstance(each, EdgeTensor) for each in targets):
+        found = grad(roots, targets, grad_outputs, retain_graph, create_graph, allow_unused=True)
+        return tuple(_materialized(each, target, create_graph) for each, target in zip(found, targets, strict=True))
     gradients = _gradients(roots, grad_outputs)
     _check_inputs(targets)
     given = [each for each in gradients if each is not None]
@@ -171,14 +179,24 @@ def grad(
         mark_gradients(retaining, UNKNOWN)
         made = tuple(new_proxy(session, one, spec) for one, spec in zip(ids, specs, strict=True))
     else:
-        answer: Any = session.wait(build(values), tuple(ids)).gradients
-        if answer.HasField("due"):
-            answer = run_hooks(session, answer.due, create_graph)
+        with explained():
+            answer: Any = session.wait(build(values), tuple(ids)).gradients
+            if answer.HasField("due"):
+                answer = run_hooks(session, answer.due, create_graph)
         mark_gradients(_found(session, answer.accumulated, ()), UNKNOWN)
         made = tuple(_proxy(session, message) for message in answer.gradients)
     if not keep:
         reach.spend()
     return made
+
+
+def _materialized(gradient: Any, target: Tensor, create_graph: bool) -> Any:
+    """Zeros for a gradient that is not there. Raises RuntimeError for that of an edge, whose tensor may be gone."""
+    if gradient is not None:
+        return gradient
+    if isinstance(target, EdgeTensor):
+        raise refuse("materialize_grads cannot be used when the given input is a GradientEdge")
+    return zeros_like(target, requires_grad=create_graph)
 
 
 def _batched(
@@ -245,7 +263,8 @@ def _found(session: Session, ids: Iterable[int], targets: Sequence[Handle]) -> l
 
 
 def _as_list(tensors: Any) -> list[Tensor]:
-    found = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    given = [tensors] if isinstance(tensors, (Tensor, GradientEdge)) else list(tensors)
+    found = [tensor_at(each) if isinstance(each, GradientEdge) else each for each in given]
     for each in found:
         if not isinstance(each, Tensor):
             raise GradwireTypeError(f"expected tensors, but got {type(each).__name__}")

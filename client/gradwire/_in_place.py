@@ -55,6 +55,11 @@ def refuse_origin(spec: Spec, what: str) -> GradwireError:
     if spec.grad_fn:
         name = spec.grad_fn.rpartition("Backward")[0]
         who = f"Output {spec.output_nr} of {name} is a view and {what} modified inplace."
+        if spec.origin in (types_pb2.VIEW_ORIGIN_NO_GRAD, types_pb2.VIEW_ORIGIN_INFERENCE):
+            who = (
+                f"Output {spec.output_nr} of {name} is a view of a view which was created in {mode} mode and {what} "
+                f"modified inplace {where}."
+            )
     if spec.origin == types_pb2.VIEW_ORIGIN_FUNCTION:
         return refuse(
             f"{who} This view was created inside a custom Function (or because an input was returned as-is) and the "

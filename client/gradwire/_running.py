@@ -6,7 +6,7 @@ The user's Python runs in the thread that called backward(), which waits anyway.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 # A backward inside a hook may come to a hook, and so on: so many of them share a stack, as in PyTorch.
 _LEVELS_PER_STACK = 30
 _DEPTH: ContextVar[int] = ContextVar("gradwire_hook_depth", default=0)
+
+
+class Pass:
+    """One backward, as the hooks that run in it know it, and what they have to call when it is through."""
+
+    def __init__(self) -> None:
+        self.at_end: list[Callable[[], None]] = []
+
+
+CURRENT_PASS: ContextVar[Pass | None] = ContextVar("gradwire_pass", default=None)
 
 
 class Asked:
@@ -50,8 +60,10 @@ def run_hooks(session: Session, call: types_pb2.HookCall, create_graph: bool) ->
 
     What a hook raises ends the backward, on the server too.
     """
+    this = Pass()
     while True:
         request = hooks_pb2.ResumeBackwardRequest(backward=call.backward)
+        token = CURRENT_PASS.set(this)
         try:
             made = _run(session, call, create_graph)
             if made is not None:
@@ -61,7 +73,11 @@ def run_hooks(session: Session, call: types_pb2.HookCall, create_graph: bool) ->
         except BaseException:
             session.abandon(hooks_pb2.ResumeBackwardRequest(backward=call.backward, abandon=True))
             raise
+        finally:
+            CURRENT_PASS.reset(token)
         if not answer.HasField("due"):
+            for call_at_end in this.at_end:
+                call_at_end()
             return answer
         call = answer.due
 

@@ -187,6 +187,11 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return grad_fn_of(self)
 
     @property
+    def output_nr(self) -> int:
+        """Which of its node's results it is; 0 for a leaf (torch.Tensor.output_nr)."""
+        return int(self._fresh().output_nr)
+
+    @property
     def _version(self) -> int:
         """How often its bytes were changed in place; views and detached tensors share the count."""
         if self._spec.inference:
@@ -659,8 +664,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def new(self, *args: Any) -> Tensor:
         """A tensor of this one's dtype and device: of sizes, or of values (torch.Tensor.new)."""
-        if all(type(arg) is int for arg in args):
-            return self.new_empty(args or (0,))
+        sizes = args[0] if len(args) == 1 and isinstance(args[0], Size) else args
+        if all(type(size) is int for size in sizes):
+            return self.new_empty(sizes if isinstance(sizes, Size) else args or (0,))
         return self.new_tensor(args[0])
 
     def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:

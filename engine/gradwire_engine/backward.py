@@ -24,7 +24,7 @@ from gradwire_engine.ops.basic import cast, copied, real, sum_to_size
 from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.shape import clone
 from gradwire_engine.refusals import REFUSED, check_writable, explain_backward
-from gradwire_engine.tensor import Tensor, edge_of, retain_grad
+from gradwire_engine.tensor import EdgeTensor, Tensor, edge_of, retain_grad
 
 AnyNode: TypeAlias = "Node | AccumulateGrad"
 Place: TypeAlias = "tuple[AnyNode, int]"
@@ -508,6 +508,8 @@ class Backward(_Passage):
         targets = None if inputs is None else _places(inputs)
         roots = _roots(tensors, gradients, create_graph)
         for item in inputs or ():
+            if type(item) is EdgeTensor:
+                continue
             retain_grad(item)  # a non-leaf receives its gradient by retaining it, from now on
         self.steps = self._run(roots, targets)
 
@@ -542,7 +544,7 @@ class Gradients(_Passage):
                 gradient = _own(gradient)
             elif gradient is None and materialize_grads:
                 admit(item.shape, item.dtype)
-                gradient = Tensor(module_for(item.device).zeros(item.shape, item.dtype))
+                gradient = Tensor(module_for(item.device).zeros(item.shape, item.dtype), self.create_graph)
             elif gradient is None and not allow_unused:
                 raise EngineError(
                     Reason.UNUSED_INPUT,

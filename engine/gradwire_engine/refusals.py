@@ -49,6 +49,11 @@ def refuse_origin(view: Tensor, origin: Origin, what: str) -> None:
     if view.node is not None:
         name = view.node.name.partition("Backward")[0]
         who = f"Output {view.index} of {name} is a view and {what} modified inplace."
+        if origin in (Origin.NO_GRAD, Origin.INFERENCE):
+            who = (
+                f"Output {view.index} of {name} is a view of a view which was created {mode} and {what} modified "
+                f"inplace {where}."
+            )
     if origin is Origin.FUNCTION:
         why = (
             "This view was created inside a custom Function (or because an input was returned as-is) and the autograd "

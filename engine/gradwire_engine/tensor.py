@@ -242,6 +242,22 @@ def tensor(array: Array, requires_grad: bool = False) -> Tensor:
     return Tensor(array, requires_grad)
 
 
+class EdgeTensor(Tensor):
+    """A place of the graph: the values of the tensor that was there, with the history it had. Retains no gradient."""
+
+    __slots__ = ()
+
+
+def at_edge(source: Tensor) -> EdgeTensor:
+    """The place of the graph where a tensor is now. Raises EngineError: REQUIRES_GRAD for a leaf."""
+    node = source.grad_fn
+    if node is None:
+        raise EngineError(Reason.REQUIRES_GRAD, "a leaf has no place of the graph but its own")
+    made = EdgeTensor(source.array, True, source.storage)
+    made.node, made.index = node, source.index
+    return made
+
+
 def detach(source: Tensor) -> Tensor:
     """A leaf on the same storage that requires no gradient and shares the version counter."""
     return Tensor(source.array, storage=source.storage)

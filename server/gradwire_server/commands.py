@@ -25,7 +25,15 @@ from gradwire_engine.device import canonical, selected, to_device
 from gradwire_server.arguments import CALLS, Call, call_of
 from gradwire_server.errors import Refusal
 from gradwire_server.graphs import graph
-from gradwire_server.hooks import checkpoint, pass_through, record, register_hook, remove_hook, resume_backward
+from gradwire_server.hooks import (
+    checkpoint,
+    name_edge,
+    pass_through,
+    record,
+    register_hook,
+    remove_hook,
+    resume_backward,
+)
 from gradwire_server.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, travelling
 from gradwire_server.programs import register_program
 from gradwire_server.specs import fill_spec
@@ -403,6 +411,7 @@ HANDLERS: dict[str, Handler] = {
     "resume_backward": resume_backward,
     "record_function": record,
     "checkpoint": checkpoint,
+    "name_edge": name_edge,
 }
 
 
@@ -413,6 +422,8 @@ def new_ids(which: str, request: Any) -> Sequence[int]:
         return () if call is not None and call.in_place else request.outputs
     if which in ("create", "grad"):
         return (request.id,)
+    if which == "name_edge":
+        return (request.edge,)
     if which == "run_program":
         return request.outputs  # type: ignore[no-any-return]
     return request.results if which == "gradients" else ()

@@ -17,6 +17,7 @@ from gradwire_engine import Backward, EngineError, Gradients, Tensor
 from gradwire_engine.checkpoints import Moment, Region
 from gradwire_engine.functions import record_function
 from gradwire_engine.hooks import Ask, Due, When, hook_accumulated, hook_tensor, hooks_of
+from gradwire_engine.tensor import at_edge
 from gradwire_server.errors import Refusal, refusal_of
 from gradwire_server.specs import fill_spec
 
@@ -221,6 +222,17 @@ def record(
         for tensor_id, item in zip(request.outputs, outputs, strict=True):
             if item is not None:
                 fill_spec(answer.outputs.add(), item, tensor_id)
+
+
+def name_edge(
+    session: "Session", request: hooks_pb2.NameEdgeRequest, answer: hooks_pb2.NameEdgeResponse | None
+) -> None:
+    """Name the place of the graph where a tensor is now."""
+    session.check_new(request.edge)
+    made = at_edge(session.tensor(request.tensor))
+    edge_id = session.bind(request.edge, made)
+    if answer is not None:
+        fill_spec(answer.edge, made, edge_id)
 
 
 def checkpoint(

@@ -98,6 +98,8 @@ class Function:
         )
 
     vjp = backward
+    #: PyTorch derives a rule for vmap where this is set; gradwire has none.
+    generate_vmap_rule = False
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:

@@ -130,3 +130,21 @@ class CheckpointRequest(_message.Message):
 class CheckpointResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class NameEdgeRequest(_message.Message):
+    __slots__ = ("session_id", "request_id", "tensor", "edge")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    EDGE_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    request_id: str
+    tensor: int
+    edge: int
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., tensor: _Optional[int] = ..., edge: _Optional[int] = ...) -> None: ...
+
+class NameEdgeResponse(_message.Message):
+    __slots__ = ("edge",)
+    EDGE_FIELD_NUMBER: _ClassVar[int]
+    edge: _types_pb2.TensorSpec
+    def __init__(self, edge: _Optional[_Union[_types_pb2.TensorSpec, _Mapping]] = ...) -> None: ...

@@ -184,6 +184,11 @@ class AutogradServiceStub(object):
                 request_serializer=gradwire_dot_v1_dot_hooks__pb2.CheckpointRequest.SerializeToString,
                 response_deserializer=gradwire_dot_v1_dot_hooks__pb2.CheckpointResponse.FromString,
                 _registered_method=True)
+        self.NameEdge = channel.unary_unary(
+                '/gradwire.v1.AutogradService/NameEdge',
+                request_serializer=gradwire_dot_v1_dot_hooks__pb2.NameEdgeRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_hooks__pb2.NameEdgeResponse.FromString,
+                _registered_method=True)
         self.Cancel = channel.unary_unary(
                 '/gradwire.v1.AutogradService/Cancel',
                 request_serializer=gradwire_dot_v1_dot_service__pb2.CancelRequest.SerializeToString,
@@ -445,6 +450,13 @@ class AutogradServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def NameEdge(self, request, context):
+        """Names the place of the graph where a tensor is now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Cancel(self, request, context):
         """Stops what a session is computing.
         """
@@ -655,6 +667,11 @@ def add_AutogradServiceServicer_to_server(servicer, server):
                     servicer.Checkpoint,
                     request_deserializer=gradwire_dot_v1_dot_hooks__pb2.CheckpointRequest.FromString,
                     response_serializer=gradwire_dot_v1_dot_hooks__pb2.CheckpointResponse.SerializeToString,
+            ),
+            'NameEdge': grpc.unary_unary_rpc_method_handler(
+                    servicer.NameEdge,
+                    request_deserializer=gradwire_dot_v1_dot_hooks__pb2.NameEdgeRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_hooks__pb2.NameEdgeResponse.SerializeToString,
             ),
             'Cancel': grpc.unary_unary_rpc_method_handler(
                     servicer.Cancel,
@@ -1486,6 +1503,33 @@ class AutogradService(object):
             '/gradwire.v1.AutogradService/Checkpoint',
             gradwire_dot_v1_dot_hooks__pb2.CheckpointRequest.SerializeToString,
             gradwire_dot_v1_dot_hooks__pb2.CheckpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def NameEdge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/NameEdge',
+            gradwire_dot_v1_dot_hooks__pb2.NameEdgeRequest.SerializeToString,
+            gradwire_dot_v1_dot_hooks__pb2.NameEdgeResponse.FromString,
             options,
             channel_credentials,
             insecure,
