@@ -11,7 +11,7 @@ from gradwire._memo import Entry, Spec, read_spec
 from gradwire._place import find_place
 from gradwire._session import Session
 from gradwire._wire import Build, Value, make_template
-from gradwire.v1 import commands_pb2, service_pb2
+from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 
 Read = Callable[[service_pb2.Result], tuple[Spec, ...]]
 
@@ -115,3 +115,12 @@ def name_grad(target: Handle, tensor_id: int, known: bool) -> Spec | None:
     else:
         found = read(target._session.wait(build([target._id, tensor_id]), (tensor_id,)))
     return found[0] if found else None
+
+
+def look(tensor: Handle) -> None:
+    """Let the server bring a view up to date: until somebody looks it may still leave the graph with its base."""
+    session = tensor._session
+    number = next(session.ids)
+    request = hooks_pb2.NameEdgeRequest(tensor=tensor._id, edge=number)
+    session.wait(service_pb2.Command(name_edge=request), (number,))
+    session.released.append(number)

@@ -29,23 +29,31 @@ UNKNOWN = Mark("UNKNOWN")
 
 
 class Family:
-    """What tensors on the same bytes share: how often those were changed in place, and how often anything changed."""
+    """What tensors on the same bytes share: how often those were changed in place, and how often anything changed.
 
-    __slots__ = ("epoch", "version")
+    `left`: whether their base has left the graph; where its views come from only the server knows then.
+    """
+
+    __slots__ = ("epoch", "left", "version")
 
     def __init__(self) -> None:
         self.epoch = 0
+        self.left = False
         self.version = 0
 
 
 class ViewOf:
-    """What a view is a part of, and which version of its bytes the view's node was made at."""
+    """What a view is a part of, and which version of its bytes the view's node was made at.
 
-    __slots__ = ("base", "version")
+    `written`: an item of it was written, and its `grad_fn` not looked at since.
+    """
+
+    __slots__ = ("base", "version", "written")
 
     def __init__(self, base: Handle, version: int) -> None:
         self.base = base
         self.version = version
+        self.written = False
 
 
 class Handle:

@@ -146,6 +146,8 @@ def refresh(stale: Handle) -> None:
     view: ViewOf | None = stale.__dict__.get("_view")
     if view is not None:
         _follow(stale, view, family)
+        if family.left and stale._spec.grad_fn:
+            stale._edge = unknown_node()
 
 
 def _follow(stale: Handle, view: ViewOf, family: Family) -> None:

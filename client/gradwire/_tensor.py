@@ -184,6 +184,10 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         """The node that made it; None for a leaf. Raises RuntimeError for a view that may not follow its base."""
         if self._fresh().outdated:
             raise refuse_origin(self._spec, "its base or another view of its base has been")
+        view = self.__dict__.get("_view")
+        if view is not None and view.written and not self._spec.is_leaf:
+            _commands.look(self)
+            view.written = False
         return grad_fn_of(self)
 
     @property
@@ -357,6 +361,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
                 _call("detach_", (self,))
             if self._family is not None:
                 self._family.version -= 1  # no values were changed, unlike by any other in-place op
+                self._family.left = True
             self._edge = self._retained = None
         return self
 
@@ -496,6 +501,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         from gradwire._create import as_operand
 
         _call("setitem_", (self, make_index(self, key), as_operand(value, self)))
+        view = self.__dict__.get("_view")
+        if view is not None:
+            view.written = True
 
     # Looks.
 

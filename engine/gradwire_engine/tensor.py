@@ -90,15 +90,18 @@ class ViewOf:
 
     `flagged`: requires_grad was set on the view itself, which then is a leaf of its own. Another one without a node
     requires grad when its base does, though nothing flows through it. `seen` is the storage's history it knows of.
+    `written`: an item of it was written, and nobody has looked at it since. As in PyTorch that was a change of another
+    view, the item: this one follows when it is looked at, and if its base has left the graph by then, so does it.
     """
 
-    __slots__ = ("base", "flagged", "last", "origin", "seen", "version")
+    __slots__ = ("base", "flagged", "last", "origin", "seen", "version", "written")
 
     def __init__(self, base: Tensor, last: Step, origin: Origin | None) -> None:
         self.base = base
         self.last = last
         self.origin = origin
         self.flagged = False
+        self.written = False
         self.version = base.storage.version
         self.seen = base.storage.history
 
@@ -305,7 +308,9 @@ def refresh(view: Tensor) -> None:
 
     held = view.view
     assert held is not None
-    if (view.node is not None or held.base.requires_grad) and held.version != view.storage.version:
+    late = held.written and held.base.node is None
+    held.written = False
+    if (view.node is not None or held.base.requires_grad) and (late or held.version != view.storage.version):
         if held.origin is not None:
             refuse_origin(view, held.origin, "its base or another view of its base has been")
         move_to(view, node_of_view(view, held), 0)
@@ -321,9 +326,9 @@ def outdated(view: Tensor, held: ViewOf) -> bool:
 
 
 def known_node(tensor: Tensor) -> Node | None:
-    """The node that made it, without a refusal: of a view that was left behind the one it had."""
+    """The node that made it, without a refusal: of a view that was left behind the one it had. Not a look at it."""
     held = tensor.view
-    if held is not None and outdated(tensor, held):
+    if held is not None and (outdated(tensor, held) or (held.written and held.base.node is not None)):
         note_flags(tensor)
         return tensor.node
     return tensor.grad_fn

@@ -368,6 +368,8 @@ class _SetItem(Composite):
             _put_in_place(_shown(target, basic), indices, value)
         else:
             _set_index.in_place((target, basic, indices, value))
+            if target.view is not None:
+                target.view.written, target.view.seen = True, -1
         return target
 
 

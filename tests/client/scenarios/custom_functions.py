@@ -367,3 +367,156 @@ def a_function_calls_backward_of_its_own(torch):
     x = leaf(torch)
     (Inner.apply(x) * 3).backward()
     return x.grad
+
+
+def _doubled_in_place(torch):
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, other):
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2, None
+
+    return Doubled.apply
+
+
+def a_view_that_is_changed_in_place_hands_its_gradient_through_the_function(torch):
+    x = leaf(torch)
+    base = x.clone()
+    view = base[:2]
+    out = _doubled_in_place(torch)(view, leaf(torch))
+    out.sum().backward()
+    return out, base, view._version, x.grad
+
+
+def a_sibling_that_was_looked_at_follows_a_change_in_a_function(torch):
+    x = leaf(torch)
+    base = x.clone()
+    view, sibling = base[:2], base[1:]
+    _doubled_in_place(torch)(view, leaf(torch))
+    (sibling * sibling).sum().backward()
+    return sibling, x.grad
+
+
+def a_view_made_and_changed_inside_a_function_keeps_its_derivative(torch):
+    class Part(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            view = x.clone()[:2]
+            view += 2
+            return view
+
+        @staticmethod
+        def backward(ctx, g):
+            return torch.cat([g * 5, g[:1] * 0])
+
+    x = leaf(torch)
+    y = Part.apply(x)
+    y.sum().backward()
+    return y, x.grad
+
+
+@refused(RuntimeError, "This view was created inside a custom Function")
+def a_view_that_a_function_answers_is_not_changed_in_place(torch):
+    class View(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    View.apply(leaf(torch).clone()).add_(1)
+
+
+@refused(RuntimeError, "cannot return more than one Tensor|must all be outputs")
+def a_function_that_changes_a_view_answers_one_tensor(torch):
+    class Two(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.mul_(2), x + 1
+
+        @staticmethod
+        def backward(ctx, g, h):
+            return g + h
+
+    Two.apply(leaf(torch).clone()[:2])
+
+
+@refused(RuntimeError, "marked as dirty during the forward method were not returned")
+def what_is_marked_dirty_is_answered(torch):
+    class Lost(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.mul_(2) + 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    Lost.apply(leaf(torch).clone())
+
+
+def defaults_of_forward_are_among_the_inputs_of_setup_context(torch):
+    class Power(torch.autograd.Function):
+        @staticmethod
+        def forward(x, y=3):
+            return x**y
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            x, ctx.y = inputs
+            ctx.save_for_backward(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * ctx.y * x ** (ctx.y - 1), None
+
+    x = leaf(torch)
+    Power.apply(x).sum().backward()
+    return x.grad
+
+
+@refused(RuntimeError, "Implementing both 'backward' and 'vjp'")
+def a_function_has_one_derivative(torch):
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g
+
+    Both.apply(leaf(torch)).sum().backward()
+
+
+def a_backward_in_a_backward_in_a_backward_and_so_on(torch):
+    class Down(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            with torch.enable_grad():
+                ctx.x = torch.autograd.Variable(x.detach(), requires_grad=True) - 1
+            return ctx.x.detach()
+
+        @staticmethod
+        def backward(ctx, g):
+            if ctx.x >= 0:
+                with torch.enable_grad():
+                    Down.apply(ctx.x).sum().backward()
+            return g
+
+    x = torch.tensor(120.0, requires_grad=True)
+    Down.apply(x).backward()
+    return x.grad

@@ -602,3 +602,71 @@ def writing_to_a_part_of_an_expanded_view_writes_to_all_of_it(torch):
     first = x.grad.clone(), w.grad.clone()
     (e * e).sum().backward()
     return first, y, e, x.grad, w.grad, y.grad_fn.name(), e.grad_fn.name()
+
+
+def a_list_of_lists_stands_for_several_indices(torch):
+    x = torch.arange(16.0).view(4, 4).requires_grad_()
+    y = x[[[0, 1], [1, 0]]]
+    z = x[[[0, 2]]]
+    (y.sum() + (z * 2).sum()).backward()
+    return y, z, x.grad
+
+
+def a_list_with_a_slice_stands_for_several_indices(torch):
+    x = torch.arange(16.0).view(4, 4)
+    x[[slice(None), [2, 3]]] = 7.0
+    return x
+
+
+def a_part_of_an_expanded_number_is_changed_in_place(torch):
+    x = leaf(torch)
+    part = x.sum().expand(2)[0]
+    part *= 1.5
+    (part * part).backward()
+    return part, x.grad
+
+
+def a_view_of_what_an_op_made_on_its_way_is_changed_in_place(torch):
+    x = torch.arange(12.0).view(1, 2, 6).requires_grad_()
+    y = torch.nn.functional.instance_norm(x)
+    y.mul_(2)
+    (y * y * y).sum().backward()
+    return y.is_leaf, x.is_leaf, x.grad
+
+
+def a_view_made_under_no_grad_of_a_leaf_that_left_the_graph(torch):
+    told = []
+    for leave in (False, True):
+        x = leaf(torch)
+        part = x[:2]
+        if leave:
+            x.detach_()
+        with torch.no_grad():
+            view = part[:1]
+        told.append(view.requires_grad)
+    return told
+
+
+def a_base_leaves_the_graph_after_a_part_of_its_view_was_written(torch):
+    x, w = leaf(torch), leaf(torch)
+    base = x.clone()
+    view = base[:2]
+    view[0] = w[1]
+    base.detach_()
+    y = view * 3
+    told = view.requires_grad, base.requires_grad, y.requires_grad
+    if y.requires_grad:
+        y.sum().backward()
+    return told, y, base, x.grad, w.grad
+
+
+def a_base_leaves_the_graph_after_its_view_was_looked_at(torch):
+    x, w = leaf(torch), leaf(torch)
+    base = x.clone()
+    view = base[:2]
+    view[0] = w[1]
+    looked = view.grad_fn is not None
+    base.detach_()
+    y = view * 3
+    y.sum().backward()
+    return looked, y, x.grad, w.grad
