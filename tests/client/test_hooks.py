@@ -1,6 +1,9 @@
 """Hooks over the server: threads, memory, other clients, lost connections; their rules are among the scenarios."""
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 import traceback
 from typing import Any
@@ -296,3 +299,56 @@ def test_ctrl_c_in_a_hook_ends_the_backward_alone(session: gradwire.Session) -> 
     handle.remove()
     (x * x).sum().backward()
     assert x.grad.tolist() == [2.0, 4.0, 6.0]
+
+
+def test_the_session_works_on_where_a_program_runs_out_of_stack(session: gradwire.Session) -> None:
+    with session:
+        x = gradwire.tensor([1.0, 2.0, 3.0], requires_grad=True)
+
+        def deeper(y: gradwire.Tensor) -> Any:
+            return deeper((y * 1.5).sum() + y)
+
+        for _ in range(3):
+            with pytest.raises(RecursionError):
+                deeper(x)
+        (x * x).sum().backward()
+        assert x.grad.tolist() == [2.0, 4.0, 6.0]
+
+
+def test_what_edges_and_hooks_of_several_tensors_held_is_given_back(session: gradwire.Session) -> None:
+    graph = gradwire.autograd.graph
+    x = _leaf(session)
+    session.sync()
+    gc.collect()
+    held = session.describe()
+    for _ in range(3):
+        y = x.exp()
+        edge = graph.get_gradient_edge(y)
+        handle = graph.register_multi_grad_hook((x, y), lambda gradients: None)
+        y.mul_(2)
+        gradwire.autograd.grad(y.sum(), (edge, y))
+        handle.remove()
+        del y, edge
+    session.sync()
+    gc.collect()
+    session.sync()
+    now = session.describe()
+    assert (now.tensor_count, now.bytes) == (held.tensor_count, held.bytes)
+    assert not session.hooks
+
+
+def test_a_session_of_a_client_that_died_in_a_hook_ends_and_no_other_does(server_address: str) -> None:
+    program = (
+        "import os, gradwire\n"
+        "x = gradwire.tensor([1.0], requires_grad=True)\n"
+        "x.register_hook(lambda g: os._exit(3))\n"
+        "(x * x).sum().backward()\n"
+    )
+    with gradwire.connect(server_address) as session:
+        x = _leaf(session)
+        environment = {**os.environ, "GRADWIRE_ADDRESS": server_address}
+        died = subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=False)
+        assert died.returncode == 3
+        x.register_hook(lambda g: g * 2)
+        (x * x).sum().backward()
+        assert x.grad.tolist() == [4.0, 8.0, 12.0]

@@ -4,6 +4,7 @@ import grpc
 import pytest
 
 from gradwire.v1 import commands_pb2, hooks_pb2, types_pb2
+from gradwire_server import hooks
 from tests.server.harness import Id, Remote, running
 
 
@@ -76,3 +77,35 @@ def test_a_hook_that_makes_no_sense_is_refused(fields, phrase):
         given = {"hook": 78, "tensor": leaf, "kind": types_pb2.HOOK_KIND_TENSOR, **fields}
         with pytest.raises(grpc.RpcError, match=phrase):
             session.stub.RegisterHook(hooks_pb2.RegisterHookRequest(session_id=session.id, **given))
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(3600.0, True), (-1.0, False)])
+def test_a_backward_that_nobody_goes_on_with_is_dropped_after_its_time(monkeypatch, seconds, kept):
+    monkeypatch.setattr(hooks, "SUSPENDED_SECONDS", seconds)
+    with running() as server:
+        session = server.open()
+        leaf, total = _hooked(session)
+        request = commands_pb2.BackwardRequest(session_id=session.id, tensors=[total], answers_hooks=True)
+        due = session.stub.Backward(request).due
+        server.do(server.tidy())
+        resume = hooks_pb2.ResumeBackwardRequest(session_id=session.id, backward=due.backward)
+        if kept:
+            assert list(session.stub.ResumeBackward(resume).accumulated) == [leaf]
+            return
+        with pytest.raises(grpc.RpcError, match="no backward"):
+            session.stub.ResumeBackward(resume)
+        assert session.grad(leaf) is None
+
+
+def test_a_place_of_the_graph_is_named_once_and_not_of_a_leaf():
+    with running() as server:
+        session = server.open()
+        leaf = session.create([1.0, 2.0], requires_grad=True)
+        made = session.op("mul", Id(leaf), Id(leaf)).id
+        request = hooks_pb2.NameEdgeRequest(session_id=session.id, tensor=made, edge=501)
+        assert session.stub.NameEdge(request).edge.grad_fn == "MulBackward0"
+        with pytest.raises(grpc.RpcError, match="501"):
+            session.stub.NameEdge(request)
+        request.tensor, request.edge = leaf, 502
+        with pytest.raises(grpc.RpcError, match="a leaf has no place"):
+            session.stub.NameEdge(request)
