@@ -11,7 +11,7 @@ SECONDS_EACH ?= 300
 SOAKED ?= 10000
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test fuzz load soak chaos check stubs generate freeze lock notebook docs bench bench-gate clean
+.PHONY: help demo test fuzz programs load soak chaos check stubs generate freeze lock notebook docs bench bench-gate clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -45,6 +45,9 @@ soak: $(VENV)/.installed-test ## ten thousand sessions one after the other: memo
 
 chaos: $(VENV)/.installed-test ## train through cut connections and a server that is killed every few seconds
 	$(BIN)/python -m tests.client.restarting
+
+programs: $(VENV)/.installed-test ## run all programs written for PyTorch with both libraries and compare what they print
+	GRADWIRE_PROGRAMS=all $(BIN)/python -m pytest -n auto tests/client/test_programs.py
 
 check: $(VENV)/.installed-dev ## lint, type-check, and compare generated files with their sources
 	$(BIN)/ruff check

@@ -87,6 +87,31 @@ VARARGS = {
     "broadcast_to", "expand", "flip", "new_empty", "new_ones", "new_zeros", "permute", "repeat", "reshape",
     "sum_to_size", "tile", "view",
 }  # fmt: skip
+# Functions that take `out=`.
+WITH_OUT = {
+    "abs", "acos", "acosh", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "all", "amax", "amin",
+    "angle", "any", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh", "baddbmm", "bitwise_and",
+    "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bmm", "bucketize", "cat",
+    "ceil", "cholesky_inverse", "cholesky_solve", "clamp", "column_stack", "complex", "copysign", "cos", "cosh",
+    "cross", "cumprod", "cumsum", "deg2rad", "diag", "diff", "digamma", "div", "dot", "dstack", "eq", "erf", "erfc",
+    "erfinv", "exp", "exp2", "expm1", "fft.fft", "fft.fft2", "fft.fftn", "fft.hfft", "fft.ifft", "fft.ifft2",
+    "fft.ifftn", "fft.ihfft", "fft.irfft", "fft.irfft2", "fft.irfftn", "fft.rfft", "fft.rfft2", "fft.rfftn",
+    "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "frac", "gather", "gcd", "ge", "gt", "heaviside",
+    "histc", "hstack", "hypot", "i0", "igamma", "igammac", "index_select", "inner", "inverse", "isneginf", "isposinf",
+    "kron", "lcm", "ldexp", "le", "lerp", "lgamma", "linalg.cholesky", "linalg.cond", "linalg.cross", "linalg.det",
+    "linalg.eigvals", "linalg.eigvalsh", "linalg.householder_product", "linalg.inv", "linalg.lu_solve",
+    "linalg.matrix_norm", "linalg.matrix_power", "linalg.matrix_rank", "linalg.multi_dot", "linalg.norm",
+    "linalg.pinv", "linalg.solve", "linalg.solve_triangular", "linalg.svdvals", "linalg.tensorinv",
+    "linalg.tensorsolve", "linalg.vecdot", "linalg.vector_norm", "log", "log10", "log1p", "log2", "logaddexp",
+    "logaddexp2", "logcumsumexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "logsumexp",
+    "lt", "masked_select", "matmul", "maximum", "mean", "minimum", "mm", "mul", "mv", "mvlgamma", "nan_to_num",
+    "nanmean", "nanquantile", "nansum", "ne", "neg", "nextafter", "norm", "outer", "polar", "polygamma", "pow", "prod",
+    "quantile", "rad2deg", "reciprocal", "remainder", "renorm", "round", "rsqrt", "searchsorted", "sgn", "sigmoid",
+    "sign", "signbit", "sin", "sinc", "sinh", "special.entr", "special.erfcx", "special.i0e", "special.i1",
+    "special.i1e", "special.log_ndtr", "special.ndtr", "special.ndtri", "special.xlog1py", "special.zeta", "sqrt",
+    "square", "stack", "std", "sub", "sum", "take_along_dim", "tan", "tanh", "tril", "triu", "trunc", "var", "vdot",
+    "vstack", "xlogy",
+}  # fmt: skip
 # Ops whose numbers decide how many elements there are.
 SHAPED_BY_NUMBERS = {"arange", "max", "min", "repeat_interleave"}
 TABLE_BEGINS = "<!-- The settings, by `make generate` from settings.py -->"
@@ -221,10 +246,15 @@ def function_text(op: AnyOp, method: bool, in_place: bool = False) -> str:
     if method and not in_place:
         doc = f"See `gradwire.{op.name}`: {doc.splitlines()[0]}" if doc else ""
     body = textwrap.indent(f'"""{doc}"""\n' if "\n" not in doc else f'"""{doc}\n"""\n', "    ")
-    head = f"def {name.replace('.', '_')}({signature(op, method)}) -> {annotation}:\n"
     for own, numpy in numpy_names(op).items():
         body += f"    if {numpy} is not None:\n        {own} = {numpy}\n"
-    return head + body + f"    return {call_text(op, name, method, result)}\n"
+    params, call = signature(op, method), call_text(op, name, method, result)
+    if not method and op.name in WITH_OUT:
+        star = "" if ", *" in params else ", *"
+        head = f"def {name.replace('.', '_')}({params}{star}, out: Tensor | None = None) -> {annotation}:\n"
+        return head + body + f'    made = {call}\n    return made if out is None else _into("{name}", out, made)\n'
+    head = f"def {name.replace('.', '_')}({params}) -> {annotation}:\n"
+    return head + body + f"    return {call}\n"
 
 
 def defaults_text(ops: list[AnyOp]) -> Iterator[str]:
@@ -270,6 +300,7 @@ def client_module() -> str:
         "",
         "from gradwire import _dtypes",
         "from gradwire._call import _call, _sizes, _tensors",
+        "from gradwire._out import _into",
         "",
         "if TYPE_CHECKING:",
         "    from gradwire._dtypes import device, dtype",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire import _dtypes
 from gradwire._call import _call, _sizes, _tensors
+from gradwire._out import _into
 
 if TYPE_CHECKING:
     from gradwire._dtypes import device, dtype
@@ -363,19 +364,22 @@ def T(input: Tensor) -> Tensor:
     return _call("T", (input,))
 
 
-def abs(input: Tensor) -> Tensor:
+def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Absolute value; of complex numbers the modulus, real (torch.abs)."""
-    return _call("abs", (input,))
+    made = _call("abs", (input,))
+    return made if out is None else _into("abs", out, made)
 
 
-def acos(input: Tensor) -> Tensor:
+def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse cosine (torch.acos)."""
-    return _call("acos", (input,))
+    made = _call("acos", (input,))
+    return made if out is None else _into("acos", out, made)
 
 
-def acosh(input: Tensor) -> Tensor:
+def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse hyperbolic cosine (torch.acosh)."""
-    return _call("acosh", (input,))
+    made = _call("acosh", (input,))
+    return made if out is None else _into("acosh", out, made)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
@@ -425,54 +429,62 @@ def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int], return_
     return _call("adaptive_max_pool3d", (input, output_size, return_indices), (), ('values', 'indices'))
 
 
-def add(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
+def add(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """input + alpha * other (torch.add)."""
-    return _call("add", (input, other), (("alpha", alpha),))
+    made = _call("add", (input, other), (("alpha", alpha),))
+    return made if out is None else _into("add", out, made)
 
 
-def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * the sum of bmm(batch1, batch2) (torch.addbmm).
 
     input: broadcasts to (n, m); batch1: (b, n, k); batch2: (b, k, m).
     """
-    return _call("addbmm", (input, batch1, batch2), (("beta", beta), ("alpha", alpha),))
+    made = _call("addbmm", (input, batch1, batch2), (("beta", beta), ("alpha", alpha),))
+    return made if out is None else _into("addbmm", out, made)
 
 
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """input + value * tensor1 / tensor2 (torch.addcdiv)."""
-    return _call("addcdiv", (input, tensor1, tensor2), (("value", value),))
+    made = _call("addcdiv", (input, tensor1, tensor2), (("value", value),))
+    return made if out is None else _into("addcdiv", out, made)
 
 
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """input + value * tensor1 * tensor2 (torch.addcmul)."""
-    return _call("addcmul", (input, tensor1, tensor2), (("value", value),))
+    made = _call("addcmul", (input, tensor1, tensor2), (("value", value),))
+    return made if out is None else _into("addcmul", out, made)
 
 
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2) (torch.addmm).
 
     input: broadcasts to (n, m); mat1: (n, k); mat2: (k, m); all of one dtype. Raises EngineError: SHAPE, DTYPE.
     """
-    return _call("addmm", (input, mat1, mat2), (("beta", beta), ("alpha", alpha),))
+    made = _call("addmm", (input, mat1, mat2), (("beta", beta), ("alpha", alpha),))
+    return made if out is None else _into("addmm", out, made)
 
 
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * (mat @ vec) (torch.addmv). input: broadcasts to (n,); mat: (n, k); vec: (k,)."""
-    return _call("addmv", (input, mat, vec), (("beta", beta), ("alpha", alpha),))
+    made = _call("addmv", (input, mat, vec), (("beta", beta), ("alpha", alpha),))
+    return made if out is None else _into("addmv", out, made)
 
 
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2) (torch.addr). input: broadcasts to (n, m); vec1: (n,); vec2: (m,)."""
-    return _call("addr", (input, vec1, vec2), (("beta", beta), ("alpha", alpha),))
+    made = _call("addr", (input, vec1, vec2), (("beta", beta), ("alpha", alpha),))
+    return made if out is None else _into("addr", out, made)
 
 
-def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
+def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """Whether all elements are nonzero, over dim or all of them (torch.all)."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("all", (input, dim, keepdim))
+    made = _call("all", (input, dim, keepdim))
+    return made if out is None else _into("all", out, made)
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
@@ -485,22 +497,24 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tens
     return _call("alpha_dropout", (input, p, training))
 
 
-def amax(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
+def amax(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The largest values over dim, or all of them; ties share the gradient (torch.amax)."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("amax", (input, dim, keepdim))
+    made = _call("amax", (input, dim, keepdim))
+    return made if out is None else _into("amax", out, made)
 
 
-def amin(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
+def amin(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The smallest values over dim, or all of them; ties share the gradient (torch.amin)."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("amin", (input, dim, keepdim))
+    made = _call("amin", (input, dim, keepdim))
+    return made if out is None else _into("amin", out, made)
 
 
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, axis: Any = None, keepdims: Any = None) -> Any:
@@ -512,18 +526,20 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, axi
     return _call("aminmax", (input,), (("dim", dim), ("keepdim", keepdim),), ('min', 'max'))
 
 
-def angle(input: Tensor) -> Tensor:
+def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The angle of complex numbers; 0 or pi for real ones, nan for nan (torch.angle)."""
-    return _call("angle", (input,))
+    made = _call("angle", (input,))
+    return made if out is None else _into("angle", out, made)
 
 
-def any(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
+def any(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """Whether any element is nonzero, over dim or all of them (torch.any)."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("any", (input, dim, keepdim))
+    made = _call("any", (input, dim, keepdim))
+    return made if out is None else _into("any", out, made)
 
 
 def arange(start: Number, end: Number | None = None, step: Number = 1, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
@@ -531,22 +547,24 @@ def arange(start: Number, end: Number | None = None, step: Number = 1, *, dtype:
     return _call("arange", (start, end, step), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """Where the largest value is, along dim or in the flattened tensor (torch.argmax)."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("argmax", (input, dim, keepdim))
+    made = _call("argmax", (input, dim, keepdim))
+    return made if out is None else _into("argmax", out, made)
 
 
-def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """Where the smallest value is, along dim or in the flattened tensor (torch.argmin)."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("argmin", (input, dim, keepdim))
+    made = _call("argmin", (input, dim, keepdim))
+    return made if out is None else _into("argmin", out, made)
 
 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
@@ -569,29 +587,34 @@ def as_strided(input: Tensor, size: int | Sequence[int], stride: int | Sequence[
     return _call("as_strided", (input, size, stride, storage_offset))
 
 
-def asin(input: Tensor) -> Tensor:
+def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse sine (torch.asin)."""
-    return _call("asin", (input,))
+    made = _call("asin", (input,))
+    return made if out is None else _into("asin", out, made)
 
 
-def asinh(input: Tensor) -> Tensor:
+def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse hyperbolic sine (torch.asinh)."""
-    return _call("asinh", (input,))
+    made = _call("asinh", (input,))
+    return made if out is None else _into("asinh", out, made)
 
 
-def atan(input: Tensor) -> Tensor:
+def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse tangent (torch.atan)."""
-    return _call("atan", (input,))
+    made = _call("atan", (input,))
+    return made if out is None else _into("atan", out, made)
 
 
-def atan2(input: Tensor, other: Tensor) -> Tensor:
+def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The angle of the point (other, input) (torch.atan2)."""
-    return _call("atan2", (input, other))
+    made = _call("atan2", (input, other))
+    return made if out is None else _into("atan2", out, made)
 
 
-def atanh(input: Tensor) -> Tensor:
+def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse hyperbolic tangent (torch.atanh)."""
-    return _call("atanh", (input,))
+    made = _call("atanh", (input,))
+    return made if out is None else _into("atanh", out, made)
 
 
 def atleast_1d(input: Tensor) -> Tensor:
@@ -624,12 +647,13 @@ def avg_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
     return _call("avg_pool3d", (input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
 
 
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2) (torch.baddbmm).
 
     input: broadcasts to (b, n, m); batch1: (b, n, k); batch2: (b, k, m). Raises EngineError: SHAPE, DTYPE.
     """
-    return _call("baddbmm", (input, batch1, batch2), (("beta", beta), ("alpha", alpha),))
+    made = _call("baddbmm", (input, batch1, batch2), (("beta", beta), ("alpha", alpha),))
+    return made if out is None else _into("baddbmm", out, made)
 
 
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-05) -> Tensor:
@@ -683,34 +707,40 @@ def binomial(count: Tensor, prob: Tensor) -> Tensor:
     return _call("binomial", (count, prob))
 
 
-def bitwise_and(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+def bitwise_and(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Bits set in both (torch.bitwise_and)."""
-    return _call("bitwise_and", (input, other))
+    made = _call("bitwise_and", (input, other))
+    return made if out is None else _into("bitwise_and", out, made)
 
 
-def bitwise_left_shift(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+def bitwise_left_shift(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input's bits moved up by other places; nothing is left of them beyond the width (torch.bitwise_left_shift)."""
-    return _call("bitwise_left_shift", (input, other))
+    made = _call("bitwise_left_shift", (input, other))
+    return made if out is None else _into("bitwise_left_shift", out, made)
 
 
-def bitwise_not(input: Tensor) -> Tensor:
+def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """All bits flipped; for bools, not (torch.bitwise_not)."""
-    return _call("bitwise_not", (input,))
+    made = _call("bitwise_not", (input,))
+    return made if out is None else _into("bitwise_not", out, made)
 
 
-def bitwise_or(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+def bitwise_or(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Bits set in either (torch.bitwise_or)."""
-    return _call("bitwise_or", (input, other))
+    made = _call("bitwise_or", (input, other))
+    return made if out is None else _into("bitwise_or", out, made)
 
 
-def bitwise_right_shift(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+def bitwise_right_shift(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input's bits moved down by other places, keeping the sign (torch.bitwise_right_shift)."""
-    return _call("bitwise_right_shift", (input, other))
+    made = _call("bitwise_right_shift", (input, other))
+    return made if out is None else _into("bitwise_right_shift", out, made)
 
 
-def bitwise_xor(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+def bitwise_xor(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Bits set in exactly one (torch.bitwise_xor)."""
-    return _call("bitwise_xor", (input, other))
+    made = _call("bitwise_xor", (input, other))
+    return made if out is None else _into("bitwise_xor", out, made)
 
 
 def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
@@ -721,12 +751,13 @@ def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     return _call("block_diag", (_tensors(tensors),))
 
 
-def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of two batches of matrices (torch.bmm).
 
     input: (b, n, k); mat2: (b, k, m) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
-    return _call("bmm", (input, mat2))
+    made = _call("bmm", (input, mat2))
+    return made if out is None else _into("bmm", out, made)
 
 
 def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -739,9 +770,10 @@ def broadcast_to(input: Tensor, size: int | Sequence[int]) -> Tensor:
     return _call("broadcast_to", (input, size))
 
 
-def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None) -> Tensor:
     """Which of the intervals between boundaries each value lies in (torch.bucketize)."""
-    return _call("bucketize", (input, boundaries), (("out_int32", out_int32), ("right", right),))
+    made = _call("bucketize", (input, boundaries), (("out_int32", out_int32), ("right", right),))
+    return made if out is None else _into("bucketize", out, made)
 
 
 def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
@@ -749,11 +781,12 @@ def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     return _call("cartesian_prod", (_tensors(tensors),))
 
 
-def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None) -> Tensor:
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """Tensors one after the other along dim (torch.cat)."""
     if axis is not None:
         dim = axis
-    return _call("cat", (tensors, dim))
+    made = _call("cat", (tensors, dim))
+    return made if out is None else _into("cat", out, made)
 
 
 def cauchy(input: Tensor, median: float = 0.0, sigma: float = 1.0) -> Tensor:
@@ -772,9 +805,10 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     return _call("cdist", (x1, x2, p, compute_mode))
 
 
-def ceil(input: Tensor) -> Tensor:
+def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smallest whole number not below (torch.ceil)."""
-    return _call("ceil", (input,))
+    made = _call("ceil", (input,))
+    return made if out is None else _into("ceil", out, made)
 
 
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -787,20 +821,22 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     return _call("channel_shuffle", (input, groups))
 
 
-def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
+def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The inverse of A, given its Cholesky factor (torch.cholesky_inverse).
 
     input: (..., n, n), of which the lower half is read, or the upper. Raises EngineError: RUNTIME, SHAPE.
     """
-    return _call("cholesky_inverse", (input, upper))
+    made = _call("cholesky_inverse", (input, upper))
+    return made if out is None else _into("cholesky_inverse", out, made)
 
 
-def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """X with A @ X = B, given A's Cholesky factor (torch.cholesky_solve).
 
     B: (..., n, k); L: (..., n, n), lower triangular, or upper where so said. Raises EngineError: SHAPE.
     """
-    return _call("cholesky_solve", (B, L, upper))
+    made = _call("cholesky_solve", (B, L, upper))
+    return made if out is None else _into("cholesky_solve", out, made)
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
@@ -810,9 +846,10 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tupl
     return _call("chunk", (input, chunks, dim), (), "tuple")
 
 
-def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
+def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None, *, out: Tensor | None = None) -> Tensor:
     """input kept between min and max, either of which may be missing (torch.clamp)."""
-    return _call("clamp", (input, min, max))
+    made = _call("clamp", (input, min, max))
+    return made if out is None else _into("clamp", out, made)
 
 
 def clamp_max(input: Tensor, max: Tensor | Number) -> Tensor:
@@ -830,9 +867,10 @@ def clone(input: Tensor) -> Tensor:
     return _call("clone", (input,))
 
 
-def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along the second dimension, vectors as columns (torch.column_stack)."""
-    return _call("column_stack", (tensors,))
+    made = _call("column_stack", (tensors,))
+    return made if out is None else _into("column_stack", out, made)
 
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
@@ -843,9 +881,10 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return _call("combinations", (input, r, with_replacement))
 
 
-def complex(real: Tensor, imag: Tensor) -> Tensor:
+def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of two tensors of one dtype (torch.complex)."""
-    return _call("complex", (real, imag))
+    made = _call("complex", (real, imag))
+    return made if out is None else _into("complex", out, made)
 
 
 def conj(input: Tensor) -> Tensor:
@@ -914,9 +953,10 @@ def copy(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     return _call("copy", (input, src, non_blocking))
 
 
-def copysign(input: Tensor, other: Tensor | Number) -> Tensor:
+def copysign(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input's size with other's sign (torch.copysign)."""
-    return _call("copysign", (input, other))
+    made = _call("copysign", (input, other))
+    return made if out is None else _into("copysign", out, made)
 
 
 def corrcoef(input: Tensor) -> Tensor:
@@ -927,14 +967,16 @@ def corrcoef(input: Tensor) -> Tensor:
     return _call("corrcoef", (input,))
 
 
-def cos(input: Tensor) -> Tensor:
+def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Cosine (torch.cos)."""
-    return _call("cos", (input,))
+    made = _call("cos", (input,))
+    return made if out is None else _into("cos", out, made)
 
 
-def cosh(input: Tensor) -> Tensor:
+def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Hyperbolic cosine (torch.cosh)."""
-    return _call("cosh", (input,))
+    made = _call("cosh", (input,))
+    return made if out is None else _into("cosh", out, made)
 
 
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
@@ -970,11 +1012,12 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     return _call("cov", (input,), (("correction", correction), ("fweights", fweights), ("aweights", aweights),))
 
 
-def cross(input: Tensor, other: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
+def cross(input: Tensor, other: Tensor, dim: int | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The vectors perpendicular to two; dim is the first of size 3 unless given (torch.cross)."""
     if axis is not None:
         dim = axis
-    return _call("cross", (input, other, dim))
+    made = _call("cross", (input, other, dim))
+    return made if out is None else _into("cross", out, made)
 
 
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean', label_smoothing: float = 0.0) -> Tensor:
@@ -1009,18 +1052,20 @@ def cummin(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Any:
     return _call("cummin", (input, dim), (), ('values', 'indices'))
 
 
-def cumprod(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
+def cumprod(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """Products of the elements so far along dim (torch.cumprod)."""
     if axis is not None:
         dim = axis
-    return _call("cumprod", (input, dim), (("dtype", dtype),))
+    made = _call("cumprod", (input, dim), (("dtype", dtype),))
+    return made if out is None else _into("cumprod", out, made)
 
 
-def cumsum(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
+def cumsum(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """Sums of the elements so far along dim (torch.cumsum)."""
     if axis is not None:
         dim = axis
-    return _call("cumsum", (input, dim), (("dtype", dtype),))
+    made = _call("cumsum", (input, dim), (("dtype", dtype),))
+    return made if out is None else _into("cumsum", out, made)
 
 
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1, axis: Any = None) -> Tensor:
@@ -1030,9 +1075,10 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Non
     return _call("cumulative_trapezoid", (y, x), (("dx", dx), ("dim", dim),))
 
 
-def deg2rad(input: Tensor) -> Tensor:
+def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Degrees as radians (torch.deg2rad)."""
-    return _call("deg2rad", (input,))
+    made = _call("deg2rad", (input,))
+    return made if out is None else _into("deg2rad", out, made)
 
 
 def det(input: Tensor) -> Tensor:
@@ -1045,9 +1091,10 @@ def detach(input: Tensor) -> Tensor:
     return _call("detach", (input,))
 
 
-def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """A vector as a diagonal matrix, or a matrix's diagonal (torch.diag)."""
-    return _call("diag", (input, diagonal))
+    made = _call("diag", (input, diagonal))
+    return made if out is None else _into("diag", out, made)
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -1070,19 +1117,21 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     return _call("diagonal_scatter", (input, src, offset, dim1, dim2))
 
 
-def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, axis: Any = None) -> Tensor:
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """Each element less the one before it along dim, n times (torch.diff).
 
     prepend, append: what to put before and behind. Raises EngineError: RUNTIME, DIM_OUT_OF_RANGE.
     """
     if axis is not None:
         dim = axis
-    return _call("diff", (input, n, dim, prepend, append))
+    made = _call("diff", (input, n, dim, prepend, append))
+    return made if out is None else _into("diff", out, made)
 
 
-def digamma(input: Tensor) -> Tensor:
+def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The derivative of lgamma (torch.digamma)."""
-    return _call("digamma", (input,))
+    made = _call("digamma", (input,))
+    return made if out is None else _into("digamma", out, made)
 
 
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
@@ -1090,17 +1139,19 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     return _call("dist", (input, other, p))
 
 
-def div(input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
+def div(input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
     """input / other, or rounded down ("floor") or towards zero ("trunc") (torch.div)."""
-    return _call("div", (input, other), (("rounding_mode", rounding_mode),))
+    made = _call("div", (input, other), (("rounding_mode", rounding_mode),))
+    return made if out is None else _into("div", out, made)
 
 
-def dot(input: Tensor, tensor: Tensor) -> Tensor:
+def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of the products of two vectors (torch.dot).
 
     input, tensor: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
-    return _call("dot", (input, tensor))
+    made = _call("dot", (input, tensor))
+    return made if out is None else _into("dot", out, made)
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
@@ -1131,9 +1182,10 @@ def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Ten
     return _call("dsplit", (input, indices_or_sections), (), "tuple")
 
 
-def dstack(tensors: Sequence[Tensor]) -> Tensor:
+def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along the third dimension (torch.dstack)."""
-    return _call("dstack", (tensors,))
+    made = _call("dstack", (tensors,))
+    return made if out is None else _into("dstack", out, made)
 
 
 def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
@@ -1178,9 +1230,10 @@ def empty_like(input: Tensor, *, dtype: dtype | None = None, device: device | st
     return _call("empty_like", (input,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def eq(input: Tensor, other: Tensor | Number) -> Tensor:
+def eq(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input == other, elementwise (torch.eq)."""
-    return _call("eq", (input, other))
+    made = _call("eq", (input, other))
+    return made if out is None else _into("eq", out, made)
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
@@ -1188,29 +1241,34 @@ def equal(input: Tensor, other: Tensor) -> bool:
     return _call("equal", (input, other), (), "bool")
 
 
-def erf(input: Tensor) -> Tensor:
+def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The error function (torch.erf)."""
-    return _call("erf", (input,))
+    made = _call("erf", (input,))
+    return made if out is None else _into("erf", out, made)
 
 
-def erfc(input: Tensor) -> Tensor:
+def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 - erf, exact in the tail (torch.erfc)."""
-    return _call("erfc", (input,))
+    made = _call("erfc", (input,))
+    return made if out is None else _into("erfc", out, made)
 
 
-def erfinv(input: Tensor) -> Tensor:
+def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse of erf (torch.erfinv)."""
-    return _call("erfinv", (input,))
+    made = _call("erfinv", (input,))
+    return made if out is None else _into("erfinv", out, made)
 
 
-def exp(input: Tensor) -> Tensor:
+def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """e to the power of input (torch.exp)."""
-    return _call("exp", (input,))
+    made = _call("exp", (input,))
+    return made if out is None else _into("exp", out, made)
 
 
-def exp2(input: Tensor) -> Tensor:
+def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """2 to the power of input (torch.exp2)."""
-    return _call("exp2", (input,))
+    made = _call("exp2", (input,))
+    return made if out is None else _into("exp2", out, made)
 
 
 def expand(input: Tensor, size: int | Sequence[int]) -> Tensor:
@@ -1223,9 +1281,10 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     return _call("expand_as", (input, other))
 
 
-def expm1(input: Tensor) -> Tensor:
+def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(input) - 1, exact near 0 (torch.expm1)."""
-    return _call("expm1", (input,))
+    made = _call("expm1", (input,))
+    return made if out is None else _into("expm1", out, made)
 
 
 def exponential(input: Tensor, lambd: float = 1.0) -> Tensor:
@@ -1243,7 +1302,7 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False)
     return _call("feature_alpha_dropout", (input, p, training))
 
 
-def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None) -> Tensor:
+def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The discrete Fourier transform along dim (torch.fft.fft).
 
     n: its length, to which the input is cut or filled with zeros; norm: "backward" (unscaled), "ortho", "forward".
@@ -1251,21 +1310,24 @@ def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None
     """
     if axis is not None:
         dim = axis
-    return _call("fft.fft", (input, n, dim, norm))
+    made = _call("fft.fft", (input, n, dim, norm))
+    return made if out is None else _into("fft.fft", out, made)
 
 
-def fft_fft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None) -> Tensor:
+def fft_fft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The transform over two dimensions (torch.fft.fft2)."""
     if axis is not None:
         dim = axis
-    return _call("fft.fft2", (input, s, dim, norm))
+    made = _call("fft.fft2", (input, s, dim, norm))
+    return made if out is None else _into("fft.fft2", out, made)
 
 
-def fft_fftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None) -> Tensor:
+def fft_fftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The transform over several dimensions, by default all or the last len(s) (torch.fft.fftn)."""
     if axis is not None:
         dim = axis
-    return _call("fft.fftn", (input, s, dim, norm))
+    made = _call("fft.fftn", (input, s, dim, norm))
+    return made if out is None else _into("fft.fftn", out, made)
 
 
 def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
@@ -1275,32 +1337,36 @@ def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None, *, axis:
     return _call("fft.fftshift", (input, dim))
 
 
-def fft_hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None) -> Tensor:
+def fft_hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The transform of a Hermitian signal, given by its first half, to real numbers (torch.fft.hfft)."""
     if axis is not None:
         dim = axis
-    return _call("fft.hfft", (input, n, dim, norm))
+    made = _call("fft.hfft", (input, n, dim, norm))
+    return made if out is None else _into("fft.hfft", out, made)
 
 
-def fft_ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None) -> Tensor:
+def fft_ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The inverse transform along dim, by default scaled by 1/n (torch.fft.ifft)."""
     if axis is not None:
         dim = axis
-    return _call("fft.ifft", (input, n, dim, norm))
+    made = _call("fft.ifft", (input, n, dim, norm))
+    return made if out is None else _into("fft.ifft", out, made)
 
 
-def fft_ifft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None) -> Tensor:
+def fft_ifft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The inverse transform over two dimensions (torch.fft.ifft2)."""
     if axis is not None:
         dim = axis
-    return _call("fft.ifft2", (input, s, dim, norm))
+    made = _call("fft.ifft2", (input, s, dim, norm))
+    return made if out is None else _into("fft.ifft2", out, made)
 
 
-def fft_ifftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None) -> Tensor:
+def fft_ifftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The inverse transform over several dimensions (torch.fft.ifftn)."""
     if axis is not None:
         dim = axis
-    return _call("fft.ifftn", (input, s, dim, norm))
+    made = _call("fft.ifftn", (input, s, dim, norm))
+    return made if out is None else _into("fft.ifftn", out, made)
 
 
 def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
@@ -1310,56 +1376,63 @@ def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None, *, axis
     return _call("fft.ifftshift", (input, dim))
 
 
-def fft_ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None) -> Tensor:
+def fft_ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The inverse of hfft: of real numbers, the first half of a Hermitian signal (torch.fft.ihfft)."""
     if axis is not None:
         dim = axis
-    return _call("fft.ihfft", (input, n, dim, norm))
+    made = _call("fft.ihfft", (input, n, dim, norm))
+    return made if out is None else _into("fft.ihfft", out, made)
 
 
-def fft_irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None) -> Tensor:
+def fft_irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The inverse of rfft: n real numbers, by default twice the input's length less 2 (torch.fft.irfft)."""
     if axis is not None:
         dim = axis
-    return _call("fft.irfft", (input, n, dim, norm))
+    made = _call("fft.irfft", (input, n, dim, norm))
+    return made if out is None else _into("fft.irfft", out, made)
 
 
-def fft_irfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None) -> Tensor:
+def fft_irfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The inverse of rfft2, to real numbers (torch.fft.irfft2)."""
     if axis is not None:
         dim = axis
-    return _call("fft.irfft2", (input, s, dim, norm))
+    made = _call("fft.irfft2", (input, s, dim, norm))
+    return made if out is None else _into("fft.irfft2", out, made)
 
 
-def fft_irfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None) -> Tensor:
+def fft_irfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The inverse of rfftn, to real numbers (torch.fft.irfftn)."""
     if axis is not None:
         dim = axis
-    return _call("fft.irfftn", (input, s, dim, norm))
+    made = _call("fft.irfftn", (input, s, dim, norm))
+    return made if out is None else _into("fft.irfftn", out, made)
 
 
-def fft_rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None) -> Tensor:
+def fft_rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The transform of real numbers: the n // 2 + 1 values that determine the others (torch.fft.rfft).
 
     Raises EngineError: RUNTIME for complex input.
     """
     if axis is not None:
         dim = axis
-    return _call("fft.rfft", (input, n, dim, norm))
+    made = _call("fft.rfft", (input, n, dim, norm))
+    return made if out is None else _into("fft.rfft", out, made)
 
 
-def fft_rfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None) -> Tensor:
+def fft_rfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The transform of real numbers over two dimensions, the last by half (torch.fft.rfft2)."""
     if axis is not None:
         dim = axis
-    return _call("fft.rfft2", (input, s, dim, norm))
+    made = _call("fft.rfft2", (input, s, dim, norm))
+    return made if out is None else _into("fft.rfft2", out, made)
 
 
-def fft_rfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None) -> Tensor:
+def fft_rfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The transform of real numbers over several dimensions, the last by half (torch.fft.rfftn)."""
     if axis is not None:
         dim = axis
-    return _call("fft.rfftn", (input, s, dim, norm))
+    made = _call("fft.rfftn", (input, s, dim, norm))
+    return made if out is None else _into("fft.rfftn", out, made)
 
 
 def fill(input: Tensor, value: Tensor | Number) -> Tensor:
@@ -1387,34 +1460,40 @@ def flipud(input: Tensor) -> Tensor:
     return _call("flipud", (input,))
 
 
-def float_power(input: Tensor | Number, exponent: Tensor | Number) -> Tensor:
+def float_power(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """pow in double precision (torch.float_power)."""
-    return _call("float_power", (input, exponent))
+    made = _call("float_power", (input, exponent))
+    return made if out is None else _into("float_power", out, made)
 
 
-def floor(input: Tensor) -> Tensor:
+def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The largest whole number not above (torch.floor)."""
-    return _call("floor", (input,))
+    made = _call("floor", (input,))
+    return made if out is None else _into("floor", out, made)
 
 
-def floor_divide(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+def floor_divide(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """The quotient rounded down; PyTorch has no derivative of it, and refuses in backward (torch.floor_divide)."""
-    return _call("floor_divide", (input, other))
+    made = _call("floor_divide", (input, other))
+    return made if out is None else _into("floor_divide", out, made)
 
 
-def fmax(input: Tensor, other: Tensor) -> Tensor:
+def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of two; of a number and nan the number (torch.fmax)."""
-    return _call("fmax", (input, other))
+    made = _call("fmax", (input, other))
+    return made if out is None else _into("fmax", out, made)
 
 
-def fmin(input: Tensor, other: Tensor) -> Tensor:
+def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of two; of a number and nan the number (torch.fmin)."""
-    return _call("fmin", (input, other))
+    made = _call("fmin", (input, other))
+    return made if out is None else _into("fmin", out, made)
 
 
-def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
+def fmod(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """What is left of dividing, with the dividend's sign (torch.fmod)."""
-    return _call("fmod", (input, other))
+    made = _call("fmod", (input, other))
+    return made if out is None else _into("fmod", out, made)
 
 
 def fold(input: Tensor, output_size: int | Sequence[int], kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, stride: int | Sequence[int] = 1) -> Tensor:
@@ -1425,9 +1504,10 @@ def fold(input: Tensor, output_size: int | Sequence[int], kernel_size: int | Seq
     return _call("fold", (input, output_size, kernel_size, dilation, padding, stride))
 
 
-def frac(input: Tensor) -> Tensor:
+def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """What follows the point, with the input's sign (torch.frac)."""
-    return _call("frac", (input,))
+    made = _call("frac", (input,))
+    return made if out is None else _into("frac", out, made)
 
 
 def full(*size: int | Sequence[int], fill_value: Number, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
@@ -1440,9 +1520,10 @@ def full_like(input: Tensor, fill_value: Number, *, dtype: dtype | None = None, 
     return _call("full_like", (input, fill_value), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """At each place of index the input's element there, at that position along dim (torch.gather)."""
-    return _call("gather", (input, dim, index), (("sparse_grad", sparse_grad),))
+    made = _call("gather", (input, dim, index), (("sparse_grad", sparse_grad),))
+    return made if out is None else _into("gather", out, made)
 
 
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | Number, full: bool = False, eps: float = 1e-06, reduction: str = 'mean') -> Tensor:
@@ -1454,14 +1535,16 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | Number, full:
     return _call("gaussian_nll_loss", (input, target, var, full, eps, reduction))
 
 
-def gcd(input: Tensor, other: Tensor) -> Tensor:
+def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The greatest common divisor of whole numbers (torch.gcd)."""
-    return _call("gcd", (input, other))
+    made = _call("gcd", (input, other))
+    return made if out is None else _into("gcd", out, made)
 
 
-def ge(input: Tensor, other: Tensor | Number) -> Tensor:
+def ge(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input >= other, elementwise (torch.ge)."""
-    return _call("ge", (input, other))
+    made = _call("ge", (input, other))
+    return made if out is None else _into("ge", out, made)
 
 
 def gelu(input: Tensor, *, approximate: str = 'none') -> Tensor:
@@ -1506,9 +1589,10 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     return _call("group_norm", (input, num_groups, weight, bias, eps))
 
 
-def gt(input: Tensor, other: Tensor | Number) -> Tensor:
+def gt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input > other, elementwise (torch.gt)."""
-    return _call("gt", (input, other))
+    made = _call("gt", (input, other))
+    return made if out is None else _into("gt", out, made)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -1531,9 +1615,10 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
     return _call("hardtanh", (input, min_val, max_val))
 
 
-def heaviside(input: Tensor, values: Tensor) -> Tensor:
+def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
     """0 below zero, 1 above, `values` at zero; backward is refused, as PyTorch refuses it (torch.heaviside)."""
-    return _call("heaviside", (input, values))
+    made = _call("heaviside", (input, values))
+    return made if out is None else _into("heaviside", out, made)
 
 
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
@@ -1544,13 +1629,14 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, siz
     return _call("hinge_embedding_loss", (input, target, margin, size_average, reduce, reduction))
 
 
-def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor:
+def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0, *, out: Tensor | None = None) -> Tensor:
     """How many elements lie in each of so many equal bins from min to max (torch.histc).
 
     min == max: from the smallest element to the largest. Elements outside, and nan, count nowhere.
     Raises EngineError: RUNTIME, NOT_SUPPORTED for bool and complex.
     """
-    return _call("histc", (input, bins, min, max))
+    made = _call("histc", (input, bins, min, max))
+    return made if out is None else _into("histc", out, made)
 
 
 def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
@@ -1558,9 +1644,10 @@ def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Ten
     return _call("hsplit", (input, indices_or_sections), (), "tuple")
 
 
-def hstack(tensors: Sequence[Tensor]) -> Tensor:
+def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along the second dimension; vectors along the first (torch.hstack)."""
-    return _call("hstack", (tensors,))
+    made = _call("hstack", (tensors,))
+    return made if out is None else _into("hstack", out, made)
 
 
 def huber_loss(input: Tensor, target: Tensor, reduction: str = 'mean', delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
@@ -1571,24 +1658,28 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = 'mean', delta: fl
     return _call("huber_loss", (input, target, reduction, delta, weight))
 
 
-def hypot(input: Tensor, other: Tensor) -> Tensor:
+def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """sqrt(input**2 + other**2) (torch.hypot)."""
-    return _call("hypot", (input, other))
+    made = _call("hypot", (input, other))
+    return made if out is None else _into("hypot", out, made)
 
 
-def i0(input: Tensor) -> Tensor:
+def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The modified Bessel function of order 0 (torch.i0)."""
-    return _call("i0", (input,))
+    made = _call("i0", (input,))
+    return made if out is None else _into("i0", out, made)
 
 
-def igamma(input: Tensor, other: Tensor) -> Tensor:
+def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The regularized lower incomplete gamma function of order input at other (torch.igamma)."""
-    return _call("igamma", (input, other))
+    made = _call("igamma", (input, other))
+    return made if out is None else _into("igamma", out, made)
 
 
-def igammac(input: Tensor, other: Tensor) -> Tensor:
+def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The regularized upper incomplete gamma function of order input at other (torch.igammac)."""
-    return _call("igammac", (input, other))
+    made = _call("igammac", (input, other))
+    return made if out is None else _into("igammac", out, made)
 
 
 def imag(input: Tensor) -> Tensor:
@@ -1625,14 +1716,16 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     return _call("index_reduce", (input, dim, index, source, reduce), (("include_self", include_self),))
 
 
-def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The slices along dim that a vector of positions names (torch.index_select)."""
-    return _call("index_select", (input, dim, index))
+    made = _call("index_select", (input, dim, index))
+    return made if out is None else _into("index_select", out, made)
 
 
-def inner(input: Tensor, other: Tensor) -> Tensor:
+def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products summed over the last dims of both; of a tensor without dimensions, plain products (torch.inner)."""
-    return _call("inner", (input, other))
+    made = _call("inner", (input, other))
+    return made if out is None else _into("inner", out, made)
 
 
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-05) -> Tensor:
@@ -1653,9 +1746,10 @@ def interpolate(input: Tensor, size: int | Sequence[int] | None = None, scale_fa
     return _call("interpolate", (input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias))
 
 
-def inverse(input: Tensor) -> Tensor:
+def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverses of square matrices (torch.inverse)."""
-    return _call("inverse", (input,))
+    made = _call("inverse", (input,))
+    return made if out is None else _into("inverse", out, made)
 
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
@@ -1683,14 +1777,16 @@ def isnan(input: Tensor) -> Tensor:
     return _call("isnan", (input,))
 
 
-def isneginf(input: Tensor) -> Tensor:
+def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Where it is minus infinity (torch.isneginf)."""
-    return _call("isneginf", (input,))
+    made = _call("isneginf", (input,))
+    return made if out is None else _into("isneginf", out, made)
 
 
-def isposinf(input: Tensor) -> Tensor:
+def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Where it is plus infinity (torch.isposinf)."""
-    return _call("isposinf", (input,))
+    made = _call("isposinf", (input,))
+    return made if out is None else _into("isposinf", out, made)
 
 
 def isreal(input: Tensor) -> Tensor:
@@ -1715,9 +1811,10 @@ def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, redu
     return _call("kl_div", (input, target, size_average, reduce, reduction, log_target))
 
 
-def kron(input: Tensor, other: Tensor) -> Tensor:
+def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Every element of input times the whole of other, laid out in blocks (torch.kron)."""
-    return _call("kron", (input, other))
+    made = _call("kron", (input, other))
+    return made if out is None else _into("kron", out, made)
 
 
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
@@ -1745,19 +1842,22 @@ def layer_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Ten
     return _call("layer_norm", (input, normalized_shape, weight, bias, eps))
 
 
-def lcm(input: Tensor, other: Tensor) -> Tensor:
+def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The least common multiple of whole numbers (torch.lcm)."""
-    return _call("lcm", (input, other))
+    made = _call("lcm", (input, other))
+    return made if out is None else _into("lcm", out, made)
 
 
-def ldexp(input: Tensor, other: Tensor) -> Tensor:
+def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input * 2**other (torch.ldexp)."""
-    return _call("ldexp", (input, other))
+    made = _call("ldexp", (input, other))
+    return made if out is None else _into("ldexp", out, made)
 
 
-def le(input: Tensor, other: Tensor | Number) -> Tensor:
+def le(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input <= other, elementwise (torch.le)."""
-    return _call("le", (input, other))
+    made = _call("le", (input, other))
+    return made if out is None else _into("le", out, made)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
@@ -1765,46 +1865,52 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     return _call("leaky_relu", (input, negative_slope))
 
 
-def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
+def lerp(input: Tensor, end: Tensor, weight: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input + weight * (end - input) (torch.lerp)."""
-    return _call("lerp", (input, end, weight))
+    made = _call("lerp", (input, end, weight))
+    return made if out is None else _into("lerp", out, made)
 
 
-def lgamma(input: Tensor) -> Tensor:
+def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the gamma function's size (torch.lgamma)."""
-    return _call("lgamma", (input,))
+    made = _call("lgamma", (input,))
+    return made if out is None else _into("lgamma", out, made)
 
 
-def linalg_cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+def linalg_cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
     """L with L @ L^H = A, or U with U^H @ U = A where `upper`, of positive-definite A (torch.linalg.cholesky).
 
     A: (..., n, n), of which one half is read. Raises EngineError: RUNTIME where A is not positive-definite, SHAPE.
     """
-    return _call("linalg.cholesky", (A,), (("upper", upper),))
+    made = _call("linalg.cholesky", (A,), (("upper", upper),))
+    return made if out is None else _into("linalg.cholesky", out, made)
 
 
-def linalg_cond(A: Tensor, p: Number | str | None = None) -> Tensor:
+def linalg_cond(A: Tensor, p: Number | str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The condition numbers of matrices: a norm of each times that of its inverse (torch.linalg.cond).
 
     A: (..., m, n); p: a `linalg.matrix_norm` order, of square matrices; by default 2, or -2: the ratio of the largest
     and the smallest singular value. inf where there is no inverse. Raises EngineError: RUNTIME, SHAPE.
     """
-    return _call("linalg.cond", (A, p))
+    made = _call("linalg.cond", (A, p))
+    return made if out is None else _into("linalg.cond", out, made)
 
 
-def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, axis: Any = None) -> Tensor:
+def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The vectors perpendicular to two, along a dim of size 3 (torch.linalg.cross).
 
     input, other: of as many dimensions, the others broadcast. Raises EngineError: SHAPE.
     """
     if axis is not None:
         dim = axis
-    return _call("linalg.cross", (input, other), (("dim", dim),))
+    made = _call("linalg.cross", (input, other), (("dim", dim),))
+    return made if out is None else _into("linalg.cross", out, made)
 
 
-def linalg_det(A: Tensor) -> Tensor:
+def linalg_det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The determinants of square matrices (torch.linalg.det). A: (..., n, n). Raises EngineError: SHAPE."""
-    return _call("linalg.det", (A,))
+    made = _call("linalg.det", (A,))
+    return made if out is None else _into("linalg.det", out, made)
 
 
 def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -1828,37 +1934,41 @@ def linalg_eigh(A: Tensor, UPLO: str = 'L') -> Any:
     return _call("linalg.eigh", (A, UPLO), (), ('eigenvalues', 'eigenvectors'))
 
 
-def linalg_eigvals(A: Tensor) -> Tensor:
+def linalg_eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The eigenvalues of square matrices, always complex, not in any order (torch.linalg.eigvals).
 
     A: (..., n, n). Raises EngineError: SHAPE, RUNTIME for infinities and nan, NOT_SUPPORTED.
     """
-    return _call("linalg.eigvals", (A,))
+    made = _call("linalg.eigvals", (A,))
+    return made if out is None else _into("linalg.eigvals", out, made)
 
 
-def linalg_eigvalsh(A: Tensor, UPLO: str = 'L') -> Tensor:
+def linalg_eigvalsh(A: Tensor, UPLO: str = 'L', *, out: Tensor | None = None) -> Tensor:
     """The eigenvalues of Hermitian matrices in ascending order (torch.linalg.eigvalsh).
 
     A: (..., n, n), of which one half is read. Raises EngineError: RUNTIME, SHAPE.
     """
-    return _call("linalg.eigvalsh", (A, UPLO))
+    made = _call("linalg.eigvalsh", (A, UPLO))
+    return made if out is None else _into("linalg.eigvalsh", out, made)
 
 
-def linalg_householder_product(input: Tensor, tau: Tensor) -> Tensor:
+def linalg_householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The first n columns of a product of reflections 1 - tau_i v_i v_i^H (torch.linalg.householder_product).
 
     input: (..., m, n) with n <= m, the v_i below its diagonal, where each has a one; tau: (..., k) with k <= n.
     As one product 1 - V T V^H (Schreiber & Van Loan, 1989). Raises EngineError: SHAPE, DTYPE, NOT_SUPPORTED.
     """
-    return _call("linalg.householder_product", (input, tau))
+    made = _call("linalg.householder_product", (input, tau))
+    return made if out is None else _into("linalg.householder_product", out, made)
 
 
-def linalg_inv(A: Tensor) -> Tensor:
+def linalg_inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverses of square matrices (torch.linalg.inv).
 
     A: (..., n, n). Raises EngineError: RUNTIME for a singular matrix, SHAPE.
     """
-    return _call("linalg.inv", (A,))
+    made = _call("linalg.inv", (A,))
+    return made if out is None else _into("linalg.inv", out, made)
 
 
 def linalg_lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
@@ -1891,13 +2001,14 @@ def linalg_lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     return _call("linalg.lu_factor", (A,), (("pivot", pivot),), ('LU', 'pivots'))
 
 
-def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
+def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Tensor | None = None) -> Tensor:
     """X with A @ X = B, or X @ A = B where not `left`, given A's lu_factor (torch.linalg.lu_solve).
 
     adjoint: A^H instead of A. LU: (..., n, n); pivots: (..., n), int32; B: (..., n, k); batches broadcast.
     Raises EngineError: SHAPE, DTYPE.
     """
-    return _call("linalg.lu_solve", (LU, pivots, B), (("left", left), ("adjoint", adjoint),))
+    made = _call("linalg.lu_solve", (LU, pivots, B), (("left", left), ("adjoint", adjoint),))
+    return made if out is None else _into("linalg.lu_solve", out, made)
 
 
 def linalg_matrix_exp(A: Tensor) -> Tensor:
@@ -1905,7 +2016,7 @@ def linalg_matrix_exp(A: Tensor) -> Tensor:
     return _call("linalg.matrix_exp", (A,))
 
 
-def linalg_matrix_norm(A: Tensor, ord: Number | str = 'fro', dim: int | Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
+def linalg_matrix_norm(A: Tensor, ord: Number | str = 'fro', dim: int | Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """A norm of the matrices along two dims (torch.linalg.matrix_norm).
 
     ord: "fro", the root of the sum of squares; "nuc", the sum of the singular values; 2 or -2, the largest or smallest
@@ -1916,32 +2027,36 @@ def linalg_matrix_norm(A: Tensor, ord: Number | str = 'fro', dim: int | Sequence
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("linalg.matrix_norm", (A, ord, dim, keepdim), (("dtype", dtype),))
+    made = _call("linalg.matrix_norm", (A, ord, dim, keepdim), (("dtype", dtype),))
+    return made if out is None else _into("linalg.matrix_norm", out, made)
 
 
-def linalg_matrix_power(A: Tensor, n: int) -> Tensor:
+def linalg_matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """Products of square matrices with themselves; of their inverses for a negative n (torch.linalg.matrix_power)."""
-    return _call("linalg.matrix_power", (A, n))
+    made = _call("linalg.matrix_power", (A, n))
+    return made if out is None else _into("linalg.matrix_power", out, made)
 
 
-def linalg_matrix_rank(A: Tensor, *, atol: Tensor | Number | None = None, rtol: Tensor | Number | None = None, hermitian: bool = False) -> Tensor:
+def linalg_matrix_rank(A: Tensor, *, atol: Tensor | Number | None = None, rtol: Tensor | Number | None = None, hermitian: bool = False, out: Tensor | None = None) -> Tensor:
     """How many singular values of each matrix are above max(atol, rtol * the largest) (torch.linalg.matrix_rank).
 
     A: (..., m, n); rtol is the dtype's eps times the larger size by default, 0 where atol is positive; both may be
     tensors, a limit for each matrix. hermitian: A equals its conjugate transpose. Raises EngineError: RUNTIME, SHAPE.
     """
-    return _call("linalg.matrix_rank", (A,), (("atol", atol), ("rtol", rtol), ("hermitian", hermitian),))
+    made = _call("linalg.matrix_rank", (A,), (("atol", atol), ("rtol", rtol), ("hermitian", hermitian),))
+    return made if out is None else _into("linalg.matrix_rank", out, made)
 
 
-def linalg_multi_dot(tensors: Sequence[Tensor]) -> Tensor:
+def linalg_multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The product of several matrices in the order that costs least (torch.linalg.multi_dot).
 
     The first and the last may be vectors. Raises EngineError: SHAPE, RUNTIME for fewer than two.
     """
-    return _call("linalg.multi_dot", (tensors,))
+    made = _call("linalg.multi_dot", (tensors,))
+    return made if out is None else _into("linalg.multi_dot", out, made)
 
 
-def linalg_norm(A: Tensor, ord: Number | str | None = None, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
+def linalg_norm(A: Tensor, ord: Number | str | None = None, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """A norm of vectors or matrices (torch.linalg.norm).
 
     Over one dim, or of a vector, `linalg.vector_norm`; over two, or of a matrix, `linalg.matrix_norm`; without `ord`
@@ -1951,16 +2066,18 @@ def linalg_norm(A: Tensor, ord: Number | str | None = None, dim: int | Sequence[
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("linalg.norm", (A, ord, dim, keepdim), (("dtype", dtype),))
+    made = _call("linalg.norm", (A, ord, dim, keepdim), (("dtype", dtype),))
+    return made if out is None else _into("linalg.norm", out, made)
 
 
-def linalg_pinv(A: Tensor, *, atol: Tensor | Number | None = None, rtol: Tensor | Number | None = None, hermitian: bool = False) -> Tensor:
+def linalg_pinv(A: Tensor, *, atol: Tensor | Number | None = None, rtol: Tensor | Number | None = None, hermitian: bool = False, out: Tensor | None = None) -> Tensor:
     """The Moore-Penrose pseudo-inverses (torch.linalg.pinv).
 
     A: (..., m, n). Singular values up to max(atol, rtol * the largest) count as zero; rtol is the dtype's eps times the
     larger size by default. hermitian: A equals its conjugate transpose, of which only the lower half is read.
     """
-    return _call("linalg.pinv", (A,), (("atol", atol), ("rtol", rtol), ("hermitian", hermitian),))
+    made = _call("linalg.pinv", (A,), (("atol", atol), ("rtol", rtol), ("hermitian", hermitian),))
+    return made if out is None else _into("linalg.pinv", out, made)
 
 
 def linalg_qr(A: Tensor, mode: str = 'reduced') -> Any:
@@ -1980,22 +2097,24 @@ def linalg_slogdet(A: Tensor) -> Any:
     return _call("linalg.slogdet", (A,), (), ('sign', 'logabsdet'))
 
 
-def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:
     """X with A @ X = B, or X @ A = B where not `left` (torch.linalg.solve).
 
     A: (..., n, n); B: (..., n, k), or (n,) or A's batch and n for one right-hand side each; batches broadcast.
     Raises EngineError: RUNTIME for a singular matrix, SHAPE.
     """
-    return _call("linalg.solve", (A, B), (("left", left),))
+    made = _call("linalg.solve", (A, B), (("left", left),))
+    return made if out is None else _into("linalg.solve", out, made)
 
 
-def linalg_solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
+def linalg_solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Tensor | None = None) -> Tensor:
     """X with A @ X = B, or X @ A = B where not `left`, of triangular A (torch.linalg.solve_triangular).
 
     A: (..., n, n), of which only the upper or the lower half is read; B: (..., n, k); batches broadcast.
     unitriangular: the diagonal counts as ones. A zero on it gives inf or nan. Raises EngineError: SHAPE.
     """
-    return _call("linalg.solve_triangular", (A, B), (("upper", upper), ("left", left), ("unitriangular", unitriangular),))
+    made = _call("linalg.solve_triangular", (A, B), (("upper", upper), ("left", left), ("unitriangular", unitriangular),))
+    return made if out is None else _into("linalg.solve_triangular", out, made)
 
 
 def linalg_svd(A: Tensor, full_matrices: bool = True) -> Any:
@@ -2007,25 +2126,28 @@ def linalg_svd(A: Tensor, full_matrices: bool = True) -> Any:
     return _call("linalg.svd", (A, full_matrices), (), ('U', 'S', 'Vh'))
 
 
-def linalg_svdvals(A: Tensor) -> Tensor:
+def linalg_svdvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The singular values in descending order (torch.linalg.svdvals). A: (..., m, n). Raises EngineError: SHAPE."""
-    return _call("linalg.svdvals", (A,))
+    made = _call("linalg.svdvals", (A,))
+    return made if out is None else _into("linalg.svdvals", out, made)
 
 
-def linalg_tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+def linalg_tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
     """The inverse of A taken as a matrix, its first `ind` dims by the others (torch.linalg.tensorinv).
 
     Raises EngineError: RUNTIME for a matrix that is not square or has no inverse.
     """
-    return _call("linalg.tensorinv", (A, ind))
+    made = _call("linalg.tensorinv", (A, ind))
+    return made if out is None else _into("linalg.tensorinv", out, made)
 
 
-def linalg_tensorsolve(A: Tensor, B: Tensor, dims: int | Sequence[int] | None = None) -> Tensor:
+def linalg_tensorsolve(A: Tensor, B: Tensor, dims: int | Sequence[int] | None = None, *, out: Tensor | None = None) -> Tensor:
     """X with tensordot(A, X, X.ndim) = B (torch.linalg.tensorsolve). dims: dims of A that are first moved to its end.
 
     Raises EngineError: RUNTIME for a matrix that is not square or singular.
     """
-    return _call("linalg.tensorsolve", (A, B, dims))
+    made = _call("linalg.tensorsolve", (A, B, dims))
+    return made if out is None else _into("linalg.tensorsolve", out, made)
 
 
 def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
@@ -2036,23 +2158,25 @@ def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
     return _call("linalg.vander", (x,), (("N", N),))
 
 
-def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1, axis: Any = None) -> Tensor:
+def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The sums of conj(x) * y along dim (torch.linalg.vecdot).
 
     x, y: broadcast, of one floating or complex dtype. Raises EngineError: DTYPE, SHAPE, DIM_OUT_OF_RANGE.
     """
     if axis is not None:
         dim = axis
-    return _call("linalg.vecdot", (x, y), (("dim", dim),))
+    made = _call("linalg.vecdot", (x, y), (("dim", dim),))
+    return made if out is None else _into("linalg.vecdot", out, made)
 
 
-def linalg_vector_norm(x: Tensor, ord: Number = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
+def linalg_vector_norm(x: Tensor, ord: Number = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """(sum |x|**ord)**(1/ord) over dim, or all of them; inf and 0 as limits (torch.linalg.vector_norm)."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("linalg.vector_norm", (x, ord, dim, keepdim), (("dtype", dtype),))
+    made = _call("linalg.vector_norm", (x, ord, dim, keepdim), (("dtype", dtype),))
+    return made if out is None else _into("linalg.vector_norm", out, made)
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -2076,24 +2200,28 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: f
     return _call("local_response_norm", (input, size, alpha, beta, k))
 
 
-def log(input: Tensor) -> Tensor:
+def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Natural logarithm (torch.log)."""
-    return _call("log", (input,))
+    made = _call("log", (input,))
+    return made if out is None else _into("log", out, made)
 
 
-def log10(input: Tensor) -> Tensor:
+def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Logarithm to base 10 (torch.log10)."""
-    return _call("log10", (input,))
+    made = _call("log10", (input,))
+    return made if out is None else _into("log10", out, made)
 
 
-def log1p(input: Tensor) -> Tensor:
+def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log(1 + input), exact near 0 (torch.log1p)."""
-    return _call("log1p", (input,))
+    made = _call("log1p", (input,))
+    return made if out is None else _into("log1p", out, made)
 
 
-def log2(input: Tensor) -> Tensor:
+def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Logarithm to base 2 (torch.log2)."""
-    return _call("log2", (input,))
+    made = _call("log2", (input,))
+    return made if out is None else _into("log2", out, made)
 
 
 def log_normal(input: Tensor, mean: float = 1.0, std: float = 2.0) -> Tensor:
@@ -2111,21 +2239,24 @@ def log_softmax(input: Tensor, dim: int | None = None, *, dtype: dtype | None = 
     return _call("log_softmax", (input, dim), (("dtype", dtype),))
 
 
-def logaddexp(input: Tensor, other: Tensor) -> Tensor:
+def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log(exp(input) + exp(other)) (torch.logaddexp)."""
-    return _call("logaddexp", (input, other))
+    made = _call("logaddexp", (input, other))
+    return made if out is None else _into("logaddexp", out, made)
 
 
-def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
+def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log2(2**input + 2**other) (torch.logaddexp2)."""
-    return _call("logaddexp2", (input, other))
+    made = _call("logaddexp2", (input, other))
+    return made if out is None else _into("logaddexp2", out, made)
 
 
-def logcumsumexp(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
+def logcumsumexp(input: Tensor, dim: int | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """log of the running sum of exp(input) along dim, without overflow (torch.logcumsumexp)."""
     if axis is not None:
         dim = axis
-    return _call("logcumsumexp", (input, dim))
+    made = _call("logcumsumexp", (input, dim))
+    return made if out is None else _into("logcumsumexp", out, made)
 
 
 def logdet(input: Tensor) -> Tensor:
@@ -2133,29 +2264,34 @@ def logdet(input: Tensor) -> Tensor:
     return _call("logdet", (input,))
 
 
-def logical_and(input: Tensor, other: Tensor) -> Tensor:
+def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """True where both are nonzero (torch.logical_and)."""
-    return _call("logical_and", (input, other))
+    made = _call("logical_and", (input, other))
+    return made if out is None else _into("logical_and", out, made)
 
 
-def logical_not(input: Tensor) -> Tensor:
+def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """True where input is zero (torch.logical_not)."""
-    return _call("logical_not", (input,))
+    made = _call("logical_not", (input,))
+    return made if out is None else _into("logical_not", out, made)
 
 
-def logical_or(input: Tensor, other: Tensor) -> Tensor:
+def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """True where either is nonzero (torch.logical_or)."""
-    return _call("logical_or", (input, other))
+    made = _call("logical_or", (input, other))
+    return made if out is None else _into("logical_or", out, made)
 
 
-def logical_xor(input: Tensor, other: Tensor) -> Tensor:
+def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """True where exactly one is nonzero (torch.logical_xor)."""
-    return _call("logical_xor", (input, other))
+    made = _call("logical_xor", (input, other))
+    return made if out is None else _into("logical_xor", out, made)
 
 
-def logit(input: Tensor, eps: float | None = None) -> Tensor:
+def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
     """log(x / (1 - x)) with x kept between eps and 1 - eps (torch.logit)."""
-    return _call("logit", (input, eps))
+    made = _call("logit", (input, eps))
+    return made if out is None else _into("logit", out, made)
 
 
 def logsigmoid(input: Tensor) -> Tensor:
@@ -2168,13 +2304,14 @@ def logspace(start: Number, end: Number, steps: int, base: float = 10.0, *, dtyp
     return _call("logspace", (start, end, steps, base), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def logsumexp(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
+def logsumexp(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """log(sum(exp(input))) over dim, without overflow (torch.logsumexp)."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("logsumexp", (input, dim, keepdim))
+    made = _call("logsumexp", (input, dim, keepdim))
+    return made if out is None else _into("logsumexp", out, made)
 
 
 def lp_pool1d(input: Tensor, norm_type: Number, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False) -> Tensor:
@@ -2192,9 +2329,10 @@ def lp_pool3d(input: Tensor, norm_type: Number, kernel_size: int | Sequence[int]
     return _call("lp_pool3d", (input, norm_type, kernel_size, stride, ceil_mode))
 
 
-def lt(input: Tensor, other: Tensor | Number) -> Tensor:
+def lt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input < other, elementwise (torch.lt)."""
-    return _call("lt", (input, other))
+    made = _call("lt", (input, other))
+    return made if out is None else _into("lt", out, made)
 
 
 def mH(input: Tensor) -> Tensor:
@@ -2228,17 +2366,19 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return _call("masked_scatter", (input, mask, source))
 
 
-def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements where the mask holds, as a vector (torch.masked_select)."""
-    return _call("masked_select", (input, mask))
+    made = _call("masked_select", (input, mask))
+    return made if out is None else _into("masked_select", out, made)
 
 
-def matmul(input: Tensor, other: Tensor) -> Tensor:
+def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input @ other: vectors, matrices, or batches of them that broadcast (torch.matmul).
 
     Raises EngineError: SHAPE where the sizes do not go together, DTYPE where the dtypes differ.
     """
-    return _call("matmul", (input, other))
+    made = _call("matmul", (input, other))
+    return made if out is None else _into("matmul", out, made)
 
 
 def matrix_exp(input: Tensor) -> Tensor:
@@ -2305,18 +2445,20 @@ def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int
     return _call("max_unpool3d", (input, indices, kernel_size, stride, padding, output_size))
 
 
-def maximum(input: Tensor, other: Tensor) -> Tensor:
+def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of two, nan if either is (torch.maximum)."""
-    return _call("maximum", (input, other))
+    made = _call("maximum", (input, other))
+    return made if out is None else _into("maximum", out, made)
 
 
-def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
+def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The mean over dim, or all of them, of a floating or complex dtype (torch.mean)."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("mean", (input, dim, keepdim), (("dtype", dtype),))
+    made = _call("mean", (input, dim, keepdim), (("dtype", dtype),))
+    return made if out is None else _into("mean", out, made)
 
 
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
@@ -2342,9 +2484,10 @@ def min(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False
     return _call("min", (input, dim, keepdim), (("other", other),), ('values', 'indices'))
 
 
-def minimum(input: Tensor, other: Tensor) -> Tensor:
+def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of two, nan if either is (torch.minimum)."""
-    return _call("minimum", (input, other))
+    made = _call("minimum", (input, other))
+    return made if out is None else _into("minimum", out, made)
 
 
 def mish(input: Tensor) -> Tensor:
@@ -2352,12 +2495,13 @@ def mish(input: Tensor) -> Tensor:
     return _call("mish", (input,))
 
 
-def mm(input: Tensor, mat2: Tensor) -> Tensor:
+def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices (torch.mm).
 
     input: (n, k); mat2: (k, m) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
-    return _call("mm", (input, mat2))
+    made = _call("mm", (input, mat2))
+    return made if out is None else _into("mm", out, made)
 
 
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
@@ -2393,9 +2537,10 @@ def msort(input: Tensor) -> Any:
     return _call("msort", (input,), (), ('values', 'indices'))
 
 
-def mul(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+def mul(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input * other (torch.mul)."""
-    return _call("mul", (input, other))
+    made = _call("mul", (input, other))
+    return made if out is None else _into("mul", out, made)
 
 
 def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int, in_proj_weight: Tensor | None, in_proj_bias: Tensor | None, bias_k: Tensor | None, bias_v: Tensor | None, add_zero_attn: bool, dropout_p: float, out_proj_weight: Tensor, out_proj_bias: Tensor | None, training: bool = True, key_padding_mask: Tensor | None = None, need_weights: bool = True, attn_mask: Tensor | None = None, use_separate_proj_weight: bool = False, q_proj_weight: Tensor | None = None, k_proj_weight: Tensor | None = None, v_proj_weight: Tensor | None = None, static_k: Tensor | None = None, static_v: Tensor | None = None, average_attn_weights: bool = True, is_causal: bool = False) -> Any:
@@ -2440,34 +2585,38 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False) -> T
     return _call("multinomial", (input, num_samples, replacement))
 
 
-def mv(input: Tensor, vec: Tensor) -> Tensor:
+def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of a matrix and a vector (torch.mv).
 
     input: (n, k); vec: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
-    return _call("mv", (input, vec))
+    made = _call("mv", (input, vec))
+    return made if out is None else _into("mv", out, made)
 
 
-def mvlgamma(input: Tensor, p: int) -> Tensor:
+def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the multivariate gamma function in p dimensions (torch.mvlgamma).
 
     Raises EngineError: RUNTIME for p below 1 or bool, NOT_SUPPORTED for complex numbers.
     """
-    return _call("mvlgamma", (input, p))
+    made = _call("mvlgamma", (input, p))
+    return made if out is None else _into("mvlgamma", out, made)
 
 
-def nan_to_num(input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+def nan_to_num(input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None, *, out: Tensor | None = None) -> Tensor:
     """nan and infinities replaced: by 0, the largest and the smallest number unless told (torch.nan_to_num)."""
-    return _call("nan_to_num", (input, nan, posinf, neginf))
+    made = _call("nan_to_num", (input, nan, posinf, neginf))
+    return made if out is None else _into("nan_to_num", out, made)
 
 
-def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
+def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The mean over dim, or all of them, of what is not nan (torch.nanmean). Raises EngineError: RUNTIME for ints."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("nanmean", (input, dim, keepdim), (("dtype", dtype),))
+    made = _call("nanmean", (input, dim, keepdim), (("dtype", dtype),))
+    return made if out is None else _into("nanmean", out, made)
 
 
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
@@ -2479,22 +2628,24 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, a
     return _call("nanmedian", (input, dim, keepdim), (), ('values', 'indices'))
 
 
-def nanquantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None) -> Tensor:
+def nanquantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The q-th quantiles of what is not nan (torch.nanquantile). Takes what `quantile` takes."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("nanquantile", (input, q, dim, keepdim), (("interpolation", interpolation),))
+    made = _call("nanquantile", (input, q, dim, keepdim), (("interpolation", interpolation),))
+    return made if out is None else _into("nanquantile", out, made)
 
 
-def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
+def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The sum over dim, or all of them, of what is not nan (torch.nansum)."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("nansum", (input, dim, keepdim), (("dtype", dtype),))
+    made = _call("nansum", (input, dim, keepdim), (("dtype", dtype),))
+    return made if out is None else _into("nansum", out, made)
 
 
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -2502,14 +2653,16 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     return _call("narrow", (input, dim, start, length))
 
 
-def ne(input: Tensor, other: Tensor | Number) -> Tensor:
+def ne(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input != other, elementwise (torch.ne)."""
-    return _call("ne", (input, other))
+    made = _call("ne", (input, other))
+    return made if out is None else _into("ne", out, made)
 
 
-def neg(input: Tensor) -> Tensor:
+def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-input (torch.neg)."""
-    return _call("neg", (input,))
+    made = _call("neg", (input,))
+    return made if out is None else _into("neg", out, made)
 
 
 def new_empty(input: Tensor, size: int | Sequence[int], *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
@@ -2532,9 +2685,10 @@ def new_zeros(input: Tensor, size: int | Sequence[int], *, dtype: dtype | None =
     return _call("new_zeros", (input, size), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def nextafter(input: Tensor, other: Tensor) -> Tensor:
+def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The floating number next to input towards other (torch.nextafter)."""
-    return _call("nextafter", (input, other))
+    made = _call("nextafter", (input, other))
+    return made if out is None else _into("nextafter", out, made)
 
 
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
@@ -2559,7 +2713,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> tuple[Tensor, ...]:
     return _call("nonzero", (input,), (("as_tuple", as_tuple),), "tuple")
 
 
-def norm(input: Tensor, p: Number | str | None = 'fro', dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
+def norm(input: Tensor, p: Number | str | None = 'fro', dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The p-norm of the elements over dim, or all of them (torch.norm).
 
     p: a number; "fro" for 2; "nuc" for the sum of the singular values of the matrices along two dims.
@@ -2569,7 +2723,8 @@ def norm(input: Tensor, p: Number | str | None = 'fro', dim: int | Sequence[int]
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("norm", (input, p, dim, keepdim), (("dtype", dtype),))
+    made = _call("norm", (input, p, dim, keepdim), (("dtype", dtype),))
+    return made if out is None else _into("norm", out, made)
 
 
 def normal(mean: Tensor | Number, std: Tensor | Number = 1.0, size: int | Sequence[int] | None = None, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
@@ -2607,12 +2762,13 @@ def ones_like(input: Tensor, *, dtype: dtype | None = None, device: device | str
     return _call("ones_like", (input,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
-def outer(input: Tensor, vec2: Tensor) -> Tensor:
+def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """All products of the elements of two vectors (torch.outer).
 
     input: (n,); vec2: (m,). Raises EngineError: SHAPE.
     """
-    return _call("outer", (input, vec2))
+    made = _call("outer", (input, vec2))
+    return made if out is None else _into("outer", out, made)
 
 
 def pad(input: Tensor, pad: int | Sequence[int], mode: str = 'constant', value: float | None = None) -> Tensor:
@@ -2666,14 +2822,16 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full
     return _call("poisson_nll_loss", (input, target, log_input, full, size_average, eps, reduce, reduction))
 
 
-def polar(abs: Tensor, angle: Tensor) -> Tensor:
+def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of moduli and angles, float32 or float64 of one dtype (torch.polar)."""
-    return _call("polar", (abs, angle))
+    made = _call("polar", (abs, angle))
+    return made if out is None else _into("polar", out, made)
 
 
-def polygamma(n: int, input: Tensor) -> Tensor:
+def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The n-th derivative of digamma (torch.polygamma)."""
-    return _call("polygamma", (n, input))
+    made = _call("polygamma", (n, input))
+    return made if out is None else _into("polygamma", out, made)
 
 
 def positive(input: Tensor) -> Tensor:
@@ -2681,9 +2839,10 @@ def positive(input: Tensor) -> Tensor:
     return _call("positive", (input,))
 
 
-def pow(input: Tensor | Number, exponent: Tensor | Number) -> Tensor:
+def pow(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input to the power of exponent (torch.pow). Whole numbers to negative whole powers are refused."""
-    return _call("pow", (input, exponent))
+    made = _call("pow", (input, exponent))
+    return made if out is None else _into("pow", out, made)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
@@ -2694,13 +2853,14 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return _call("prelu", (input, weight))
 
 
-def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
+def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The product over dim, or all of them (torch.prod)."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("prod", (input, dim, keepdim), (("dtype", dtype),))
+    made = _call("prod", (input, dim, keepdim), (("dtype", dtype),))
+    return made if out is None else _into("prod", out, made)
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
@@ -2711,7 +2871,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     return _call("put", (input, index, source, accumulate))
 
 
-def quantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None) -> Tensor:
+def quantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The q-th quantiles along dim, or of all elements; nan where there is one (torch.quantile).
 
     input: float32 or float64; q: a number, or a tensor of at most one dimension, which then comes first in the
@@ -2721,12 +2881,14 @@ def quantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("quantile", (input, q, dim, keepdim), (("interpolation", interpolation),))
+    made = _call("quantile", (input, q, dim, keepdim), (("interpolation", interpolation),))
+    return made if out is None else _into("quantile", out, made)
 
 
-def rad2deg(input: Tensor) -> Tensor:
+def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Radians as degrees (torch.rad2deg)."""
-    return _call("rad2deg", (input,))
+    made = _call("rad2deg", (input,))
+    return made if out is None else _into("rad2deg", out, made)
 
 
 def rand(*size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
@@ -2779,9 +2941,10 @@ def real(input: Tensor) -> Tensor:
     return _call("real", (input,))
 
 
-def reciprocal(input: Tensor) -> Tensor:
+def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / input (torch.reciprocal)."""
-    return _call("reciprocal", (input,))
+    made = _call("reciprocal", (input,))
+    return made if out is None else _into("reciprocal", out, made)
 
 
 def relu(input: Tensor) -> Tensor:
@@ -2794,17 +2957,19 @@ def relu6(input: Tensor) -> Tensor:
     return _call("relu6", (input,))
 
 
-def remainder(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+def remainder(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """What is left of dividing, with the divisor's sign (torch.remainder)."""
-    return _call("remainder", (input, other))
+    made = _call("remainder", (input, other))
+    return made if out is None else _into("remainder", out, made)
 
 
-def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
     """The input with every slice along dim scaled down to a p-norm of at most maxnorm (torch.renorm).
 
     Raises EngineError: RUNTIME for fewer than two dimensions, a p or maxnorm below 0.
     """
-    return _call("renorm", (input, p, dim, maxnorm))
+    made = _call("renorm", (input, p, dim, maxnorm))
+    return made if out is None else _into("renorm", out, made)
 
 
 def repeat(input: Tensor, repeats: int | Sequence[int]) -> Tensor:
@@ -2852,9 +3017,10 @@ def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int] = (0, 1)) -> Tens
     return _call("rot90", (input, k, dims))
 
 
-def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
     """The nearest whole number, halves to even; or so many decimals (torch.round)."""
-    return _call("round", (input,), (("decimals", decimals),))
+    made = _call("round", (input,), (("decimals", decimals),))
+    return made if out is None else _into("round", out, made)
 
 
 def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False) -> Tensor:
@@ -2865,9 +3031,10 @@ def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333
     return _call("rrelu", (input, lower, upper, training))
 
 
-def rsqrt(input: Tensor) -> Tensor:
+def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / sqrt(input) (torch.rsqrt)."""
-    return _call("rsqrt", (input,))
+    made = _call("rsqrt", (input,))
+    return made if out is None else _into("rsqrt", out, made)
 
 
 def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
@@ -2908,12 +3075,13 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     return _call("scatter_reduce", (input, dim, index, src, reduce), (("include_self", include_self),))
 
 
-def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None) -> Tensor:
+def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """Where each value would go in the sorted last dimension: before equal ones, or behind (torch.searchsorted).
 
     sorted_sequence: (n,), or (..., n) with input (..., m); sorter: what sorts it. Raises EngineError: RUNTIME.
     """
-    return _call("searchsorted", (sorted_sequence, input), (("out_int32", out_int32), ("right", right), ("side", side), ("sorter", sorter),))
+    made = _call("searchsorted", (sorted_sequence, input), (("out_int32", out_int32), ("right", right), ("side", side), ("sorter", sorter),))
+    return made if out is None else _into("searchsorted", out, made)
 
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
@@ -2936,24 +3104,28 @@ def setitem(input: Tensor, index: Index, value: Tensor | Number) -> Tensor:
     return _call("setitem", (input, index, value))
 
 
-def sgn(input: Tensor) -> Tensor:
+def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """sign, and for complex numbers z / |z| with 0 for 0 (torch.sgn)."""
-    return _call("sgn", (input,))
+    made = _call("sgn", (input,))
+    return made if out is None else _into("sgn", out, made)
 
 
-def sigmoid(input: Tensor) -> Tensor:
+def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / (1 + exp(-input)) (torch.sigmoid)."""
-    return _call("sigmoid", (input,))
+    made = _call("sigmoid", (input,))
+    return made if out is None else _into("sigmoid", out, made)
 
 
-def sign(input: Tensor) -> Tensor:
+def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-1, 0 or 1; 0 for nan (torch.sign)."""
-    return _call("sign", (input,))
+    made = _call("sign", (input,))
+    return made if out is None else _into("sign", out, made)
 
 
-def signbit(input: Tensor) -> Tensor:
+def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Where the sign is set, of -0.0 too (torch.signbit)."""
-    return _call("signbit", (input,))
+    made = _call("signbit", (input,))
+    return made if out is None else _into("signbit", out, made)
 
 
 def silu(input: Tensor) -> Tensor:
@@ -2961,19 +3133,22 @@ def silu(input: Tensor) -> Tensor:
     return _call("silu", (input,))
 
 
-def sin(input: Tensor) -> Tensor:
+def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sine (torch.sin)."""
-    return _call("sin", (input,))
+    made = _call("sin", (input,))
+    return made if out is None else _into("sin", out, made)
 
 
-def sinc(input: Tensor) -> Tensor:
+def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """sin(pi x) / (pi x), 1 at 0 (torch.sinc)."""
-    return _call("sinc", (input,))
+    made = _call("sinc", (input,))
+    return made if out is None else _into("sinc", out, made)
 
 
-def sinh(input: Tensor) -> Tensor:
+def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Hyperbolic sine (torch.sinh)."""
-    return _call("sinh", (input,))
+    made = _call("sinh", (input,))
+    return made if out is None else _into("sinh", out, made)
 
 
 def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, axis: Any = None) -> Tensor:
@@ -3043,54 +3218,64 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     return _call("sort", (input, dim, descending, stable), (), ('values', 'indices'))
 
 
-def special_entr(input: Tensor) -> Tensor:
+def special_entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-x log(x); 0 at 0, -inf below (torch.special.entr)."""
-    return _call("special.entr", (input,))
+    made = _call("special.entr", (input,))
+    return made if out is None else _into("special.entr", out, made)
 
 
-def special_erfcx(input: Tensor) -> Tensor:
+def special_erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(x²) * erfc(x), which decays slowly (torch.special.erfcx)."""
-    return _call("special.erfcx", (input,))
+    made = _call("special.erfcx", (input,))
+    return made if out is None else _into("special.erfcx", out, made)
 
 
-def special_i0e(input: Tensor) -> Tensor:
+def special_i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(-|x|) times the modified Bessel function of order 0 (torch.special.i0e)."""
-    return _call("special.i0e", (input,))
+    made = _call("special.i0e", (input,))
+    return made if out is None else _into("special.i0e", out, made)
 
 
-def special_i1(input: Tensor) -> Tensor:
+def special_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The modified Bessel function of order 1 (torch.special.i1)."""
-    return _call("special.i1", (input,))
+    made = _call("special.i1", (input,))
+    return made if out is None else _into("special.i1", out, made)
 
 
-def special_i1e(input: Tensor) -> Tensor:
+def special_i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(-|x|) times the modified Bessel function of order 1 (torch.special.i1e)."""
-    return _call("special.i1e", (input,))
+    made = _call("special.i1e", (input,))
+    return made if out is None else _into("special.i1e", out, made)
 
 
-def special_log_ndtr(input: Tensor) -> Tensor:
+def special_log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of ndtr, exact in the tail (torch.special.log_ndtr)."""
-    return _call("special.log_ndtr", (input,))
+    made = _call("special.log_ndtr", (input,))
+    return made if out is None else _into("special.log_ndtr", out, made)
 
 
-def special_ndtr(input: Tensor) -> Tensor:
+def special_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The normal distribution function: the area below input (torch.special.ndtr)."""
-    return _call("special.ndtr", (input,))
+    made = _call("special.ndtr", (input,))
+    return made if out is None else _into("special.ndtr", out, made)
 
 
-def special_ndtri(input: Tensor) -> Tensor:
+def special_ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse of ndtr (torch.special.ndtri)."""
-    return _call("special.ndtri", (input,))
+    made = _call("special.ndtri", (input,))
+    return made if out is None else _into("special.ndtri", out, made)
 
 
-def special_xlog1py(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+def special_xlog1py(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input * log(1 + other), 0 where input is 0 (torch.special.xlog1py)."""
-    return _call("special.xlog1py", (input, other))
+    made = _call("special.xlog1py", (input, other))
+    return made if out is None else _into("special.xlog1py", out, made)
 
 
-def special_zeta(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+def special_zeta(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Hurwitz' zeta function: the sum of 1 / (k + other)^input (torch.special.zeta)."""
-    return _call("special.zeta", (input, other))
+    made = _call("special.zeta", (input, other))
+    return made if out is None else _into("special.zeta", out, made)
 
 
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
@@ -3107,14 +3292,16 @@ def split_with_sizes(input: Tensor, split_sizes: int | Sequence[int], dim: int =
     return _call("split_with_sizes", (input, split_sizes, dim), (), "tuple")
 
 
-def sqrt(input: Tensor) -> Tensor:
+def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Square root (torch.sqrt)."""
-    return _call("sqrt", (input,))
+    made = _call("sqrt", (input,))
+    return made if out is None else _into("sqrt", out, made)
 
 
-def square(input: Tensor) -> Tensor:
+def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input * input (torch.square)."""
-    return _call("square", (input,))
+    made = _call("square", (input,))
+    return made if out is None else _into("square", out, made)
 
 
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
@@ -3124,20 +3311,22 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any 
     return _call("squeeze", (input, dim))
 
 
-def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None) -> Tensor:
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """Tensors of one shape along a new dimension (torch.stack)."""
     if axis is not None:
         dim = axis
-    return _call("stack", (tensors, dim))
+    made = _call("stack", (tensors, dim))
+    return made if out is None else _into("stack", out, made)
 
 
-def std(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
+def std(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The square root of the variance (torch.std)."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("std", (input, dim, unbiased, keepdim), (("correction", correction),))
+    made = _call("std", (input, dim, unbiased, keepdim), (("correction", correction),))
+    return made if out is None else _into("std", out, made)
 
 
 def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Any:
@@ -3160,18 +3349,20 @@ def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: i
     return _call("stft", (input, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window))
 
 
-def sub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
+def sub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """input - alpha * other (torch.sub)."""
-    return _call("sub", (input, other), (("alpha", alpha),))
+    made = _call("sub", (input, other), (("alpha", alpha),))
+    return made if out is None else _into("sub", out, made)
 
 
-def sum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
+def sum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The sum over dim, or all of them; whole numbers add up to int64 (torch.sum)."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("sum", (input, dim, keepdim), (("dtype", dtype),))
+    made = _call("sum", (input, dim, keepdim), (("dtype", dtype),))
+    return made if out is None else _into("sum", out, made)
 
 
 def sum_to_size(input: Tensor, size: int | Sequence[int]) -> Tensor:
@@ -3199,21 +3390,24 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     return _call("take", (input, index))
 
 
-def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """gather, with input and indices broadcast but for dim; of the flattened tensor without (torch.take_along_dim)."""
     if axis is not None:
         dim = axis
-    return _call("take_along_dim", (input, indices, dim))
+    made = _call("take_along_dim", (input, indices, dim))
+    return made if out is None else _into("take_along_dim", out, made)
 
 
-def tan(input: Tensor) -> Tensor:
+def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Tangent (torch.tan)."""
-    return _call("tan", (input,))
+    made = _call("tan", (input,))
+    return made if out is None else _into("tan", out, made)
 
 
-def tanh(input: Tensor) -> Tensor:
+def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Hyperbolic tangent (torch.tanh)."""
-    return _call("tanh", (input,))
+    made = _call("tanh", (input,))
+    return made if out is None else _into("tanh", out, made)
 
 
 def tanhshrink(input: Tensor) -> Tensor:
@@ -3282,9 +3476,10 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, d
     return _call("trapezoid", (y, x), (("dx", dx), ("dim", dim),))
 
 
-def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Matrices with zeros above a diagonal (torch.tril)."""
-    return _call("tril", (input, diagonal))
+    made = _call("tril", (input, diagonal))
+    return made if out is None else _into("tril", out, made)
 
 
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:
@@ -3301,9 +3496,10 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
     return _call("triplet_margin_loss", (anchor, positive, negative, margin, p, eps, swap, size_average, reduce, reduction))
 
 
-def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Matrices with zeros below a diagonal (torch.triu)."""
-    return _call("triu", (input, diagonal))
+    made = _call("triu", (input, diagonal))
+    return made if out is None else _into("triu", out, made)
 
 
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:
@@ -3311,9 +3507,10 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: dtype | None = N
     return _call("triu_indices", (row, col, offset), (("dtype", dtype), ("device", device),))
 
 
-def trunc(input: Tensor) -> Tensor:
+def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The whole number towards zero (torch.trunc)."""
-    return _call("trunc", (input,))
+    made = _call("trunc", (input,))
+    return made if out is None else _into("trunc", out, made)
 
 
 def type_as(input: Tensor, other: Tensor) -> Tensor:
@@ -3372,13 +3569,14 @@ def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Ten
     return _call("unsqueeze", (input, dim))
 
 
-def var(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
+def var(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The variance over dim, or all of them: squares divided by the count less the correction, 1 (torch.var)."""
     if axis is not None:
         dim = axis
     if keepdims is not None:
         keepdim = keepdims
-    return _call("var", (input, dim, unbiased, keepdim), (("correction", correction),))
+    made = _call("var", (input, dim, unbiased, keepdim), (("correction", correction),))
+    return made if out is None else _into("var", out, made)
 
 
 def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Any:
@@ -3390,12 +3588,13 @@ def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bo
     return _call("var_mean", (input, dim, unbiased, keepdim), (("correction", correction),), ('var', 'mean'))
 
 
-def vdot(input: Tensor, other: Tensor) -> Tensor:
+def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of the products of a vector's conjugates and another vector (torch.vdot).
 
     input, other: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
-    return _call("vdot", (input, other))
+    made = _call("vdot", (input, other))
+    return made if out is None else _into("vdot", out, made)
 
 
 def view(input: Tensor, size: int | Sequence[int]) -> Tensor:
@@ -3431,9 +3630,10 @@ def vsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Ten
     return _call("vsplit", (input, indices_or_sections), (), "tuple")
 
 
-def vstack(tensors: Sequence[Tensor]) -> Tensor:
+def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along the first dimension, vectors as rows (torch.vstack)."""
-    return _call("vstack", (tensors,))
+    made = _call("vstack", (tensors,))
+    return made if out is None else _into("vstack", out, made)
 
 
 def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
@@ -3441,9 +3641,10 @@ def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> 
     return _call("where", (condition, input, other))
 
 
-def xlogy(input: Tensor | Number, other: Tensor | Number) -> Tensor:
+def xlogy(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input * log(other), 0 where input is 0 (torch.xlogy)."""
-    return _call("xlogy", (input, other))
+    made = _call("xlogy", (input, other))
+    return made if out is None else _into("xlogy", out, made)
 
 
 def zero(input: Tensor) -> Tensor:

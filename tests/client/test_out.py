@@ -1,0 +1,120 @@
+"""Functions with `out=`, tensor types by name, and small functions made of others: as PyTorch has them."""
+
+import pytest
+
+from tests.client.oracle import agree, refuse, warn
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+def test_results_are_written_into_out():
+    def story(t):
+        a, empty = t.arange(6.0).reshape(2, 3), t.empty(0)
+        same = t.add(a, a, out=empty) is empty
+        kept = t.zeros(2, 2)
+        view = kept.view(-1)
+        t.matmul(a, a.T, out=kept)
+        into_double = t.exp(a, out=t.zeros(2, 3, dtype=t.float64))
+        return same, empty, kept, view, into_double, t.sum(a, dim=0, out=t.empty(3)), t.linalg.inv(t.eye(2), out=kept)
+
+    agree(story)
+
+
+def test_out_is_refused_where_gradients_would_pass_or_the_dtype_does_not_fit():
+    refuse(
+        lambda t: t.mul(t.ones(2, requires_grad=True), 2, out=t.zeros(2)),
+        RuntimeError,
+        "out=... arguments don't support automatic differentiation",
+    )
+    refuse(
+        lambda t: t.add(t.ones(2), 1, out=t.zeros(2, dtype=t.int64)),
+        RuntimeError,
+        "result type Float can't be cast to the desired output type Long",
+    )
+    refuse(lambda t: t.exp(t.ones(2), out=[1]), TypeError, "argument 'out' must be Tensor")
+    warn(lambda t: t.exp(t.ones(3), out=t.zeros(5)), "An output with one or more elements was resized")
+    warn(lambda t: t.exp(t.ones(3), out=t.empty(0)))
+
+
+def test_types_by_name_make_tensors_and_tell_them_apart():
+    def story(t):
+        made = t.LongTensor([1, 2]), t.FloatTensor(2, 3).shape, t.DoubleTensor([1]), t.BoolTensor([True, False])
+        return made, [isinstance(made[0], kind) for kind in (t.LongTensor, t.FloatTensor)]
+
+    agree(story)
+    refuse(lambda t: t.LongTensor(t.ones(1)), TypeError, "expected")
+
+
+def test_functions_made_of_others():
+    def story(t):
+        a = t.tensor([[2.0, 1.0], [1.0, 3.0]])
+        filled = t.zeros(5, 2).fill_diagonal_(1.0, wrap=True), t.zeros(3, 3, 3).fill_diagonal_(2.0)
+        powers = a.matrix_power(3), t.vander(t.tensor([1.0, 2.0]), 3), t.pinverse(a), t.chain_matmul(a, a, a)
+        windows = [
+            getattr(t, f"{name}_window")(6, periodic=periodic)
+            for name in ("hann", "hamming", "blackman", "bartlett")
+            for periodic in (True, False)
+        ]
+        return filled, powers, windows, t.broadcast_shapes((2, 1), (3,), 1), t.adjoint(a)
+
+    agree(story)
+    refuse(lambda t: t.broadcast_shapes((2,), (3,)), RuntimeError, "Shape mismatch: objects cannot be broadcast")
+    refuse(lambda t: t.zeros(3).fill_diagonal_(1.0), RuntimeError, "dimensions must larger than 1")
+
+
+def test_packed_sequences_loaders_and_parametrizations_refuse_what_pytorch_refuses():
+    def pack(lengths, **options):
+        return lambda t: t.nn.utils.rnn.pack_padded_sequence(t.ones(3, 2, 1), lengths, **options)
+
+    refuse(pack([1, 3]), RuntimeError, "sorted in decreasing order")
+    refuse(pack([3, 0]), RuntimeError, "greater than 0")
+    refuse(pack([3]), RuntimeError, "batch_size")
+    refuse(lambda t: t.nn.utils.rnn.pad_sequence([]), RuntimeError, "empty list")
+    refuse(lambda t: t.utils.data.DataLoader([1], batch_size=0), ValueError, "positive integer value")
+    refuse(lambda t: t.utils.data.DataLoader([1], shuffle=True, sampler=[0]), ValueError, "mutually exclusive")
+    refuse(lambda t: t.utils.data.default_collate([object()]), TypeError, "default_collate: batch must contain")
+    refuse(lambda t: t.utils.data.random_split([1, 2], [1, 2]), ValueError, "Sum of input lengths")
+
+    def wrong_shape(t):
+        class Cut(t.nn.Module):
+            def forward(self, x):
+                return x[:1]
+
+        t.nn.utils.parametrize.register_parametrization(t.nn.Linear(2, 2), "weight", Cut())
+
+    refuse(wrong_shape, ValueError, "may not change the shape of the tensor")
+    refuse(
+        lambda t: t.nn.utils.parametrize.register_parametrization(t.nn.Linear(2, 2), "no", t.nn.Identity()),
+        ValueError,
+        "does not have a parameter, a buffer, or a parametrized element",
+    )
+    refuse(lambda t: t.distributions.Normal(t.tensor(0.0), t.tensor(-1.0)), ValueError, "to satisfy the constraint")
+    refuse(lambda t: t.distributions.Categorical(), ValueError, "but not both")
+    refuse(
+        lambda t: t.distributions.Normal(0.0, 1.0).log_prob(t.tensor(float("nan"))), ValueError, "within the support"
+    )
+
+
+def test_samples_have_the_moments_of_their_distribution():
+    import gradwire as gw
+
+    gw.manual_seed(0)
+    d = gw.distributions
+    for made in (
+        d.Normal(1.0, 2.0),
+        d.Gamma(0.5, 2.0),
+        d.Gamma(3.0, 0.5),
+        d.Beta(2.0, 3.0),
+        d.StudentT(8.0, 1.0, 0.5),
+        d.Gumbel(0.0, 1.0),
+        d.Laplace(1.0, 0.5),
+        d.Poisson(4.0),
+        d.Geometric(0.3),
+        d.Binomial(6, gw.tensor(0.4)),
+        d.LogNormal(0.0, 0.3),
+        d.Exponential(2.0),
+    ):
+        drawn = made.sample((20_000,))
+        spread = float(made.stddev)
+        assert float(drawn.mean()) == pytest.approx(float(made.mean), abs=6 * spread / 20_000**0.5), made
+        assert float(drawn.std()) == pytest.approx(spread, rel=0.15), made

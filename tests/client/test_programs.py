@@ -1,0 +1,47 @@
+"""Programs written for PyTorch, as tutorials and papers have them, do the same here, number for number.
+
+Each is run with PyTorch and by `gradwire run`, from the same weights; what they print is compared: words exactly,
+numbers within the precision that they are printed in. `make programs` runs them all, `make test` some.
+"""
+
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = sorted(path for path in Path(__file__).with_name("programs").glob("*.py") if path.stem != "_kit")
+SHORT = ("data_and_mlp", "embeddings_packed", "gans", "language_models", "parametrizations", "reinforcement")
+CHOSEN = [path for path in PROGRAMS if path.stem in SHORT or os.environ.get("GRADWIRE_PROGRAMS") == "all"]
+NUMBER = re.compile(r"(-?\d+\.\d+(?:e[-+]?\d+)?|-?\d+e[-+]\d+)")
+# Of single precision, and where a norm at zero or a divergence doubles the last digits.
+TOLERANCES = {"autograd_tutorial": 1e-6, "architectures": 1e-7, "basics": 1e-6}
+
+
+def printed(command):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", *command],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return re.sub(r"0x[0-9a-f]+", "0x", done.stdout).splitlines()
+
+
+@pytest.mark.parametrize("program", CHOSEN, ids=lambda path: path.stem)
+def test_program_does_what_it_does_with_pytorch(program):
+    pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
+    expected, found = printed([str(program)]), printed(["-m", "gradwire", "run", str(program)])
+    tolerance = TOLERANCES.get(program.stem, 1e-10)
+    for number, (line, other) in enumerate(zip(expected, found, strict=True), 1):
+        one, two = NUMBER.split(line), NUMBER.split(other.replace("gradwire", "torch"))
+        assert two[::2] == one[::2], f"line {number}: {other[:200]}\n is not {line[:200]}"
+        for mine, its in zip(two[1::2], one[1::2], strict=True):
+            close = math.isclose(float(mine), float(its), rel_tol=tolerance, abs_tol=tolerance)
+            assert close, f"line {number}: {mine} is not {its} in {line[:200]}"
