@@ -162,3 +162,18 @@ def test_a_lease_says_when_it_ends() -> None:
         assert 6.0 <= session.opened.expires_unix_ms / 1000 - before <= 12.0
         alive = session.stub.KeepAlive(s.KeepAliveRequest(session_id=session.id))
         assert alive.expires_unix_ms >= session.opened.expires_unix_ms
+
+
+def test_a_stream_over_its_bytes_under_way_is_read_on_as_it_is_answered() -> None:
+    with running(0, max_session_inflight_bytes=64 * KIB) as server:
+        session = server.open()
+        requests = [s.StreamRequest(attach=s.StreamAttach(session_id=session.id, writer=1, attempt=1))]
+        for seq in range(1, 41):
+            batch = s.RunRequest(first_seq=seq)
+            batch.commands.add(op=op("zeros", [1], outputs=[seq], named={"name": "x" * (40 * KIB)}))
+            requests.append(s.StreamRequest(batch=batch))
+        answered = 0
+        for response in session.stub.Stream(iter(requests), timeout=60):
+            answered += len(response.batch.results)
+        assert answered == 40
+        assert server.backend.directory.entries[session.id].inflight == 0
