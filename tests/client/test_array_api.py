@@ -226,6 +226,29 @@ def test_what_the_namespace_says_of_itself():
     assert xp.asarray(1.5, dtype=xp.float64, device=info.devices()[0]).to_device("cpu").device == info.default_device()
 
 
+def test_a_loop_of_functions_waits_in_its_first_turn_only(monkeypatch):
+    waited = []
+    wait = gradwire.Session.wait
+    monkeypatch.setattr(gradwire.Session, "wait", lambda *args, **named: waited.append(1) or wait(*args, **named))
+    x, counts = xp.asarray([1.0, 2.0, 3.0]), []
+    for _ in range(3):
+        before = len(waited)
+        x = xp.clip(xp.sin(x) * 2 + x[::-1] / xp.mean(xp.exp(x)), -4.0, 4.0)
+        counts.append(len(waited) - before)
+    assert counts[0] > 0
+    assert counts[1:] == [0, 0]
+
+
+def test_pytorchs_methods_on_an_array_give_tensors_of_the_same_graph():
+    leaf = gradwire.ones(2, 3, requires_grad=True)
+    back = xp.asarray(leaf).view(2, 3)
+    assert type(back) is gradwire.Tensor
+    assert back.size(0) == 2
+    (back * 2).sum().backward()
+    assert leaf.grad.tolist() == [[2.0] * 3] * 2
+    assert len(gradwire.utils.data.TensorDataset(xp.asarray(leaf))) == 2
+
+
 def test_under_vmap_functions_see_one_sample():
     x = gradwire.arange(6.0).reshape(2, 3)
     made = gradwire.func.vmap(lambda one: xp.sum(xp.sin(one)) + one[0])(x)

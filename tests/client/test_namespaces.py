@@ -1,6 +1,8 @@
 """torch.linalg, torch.fft and torch.special: the ops under PyTorch's names, over a real socket."""
 
 import importlib
+import subprocess
+import sys
 
 import pytest
 
@@ -58,3 +60,16 @@ def test_dims_may_be_named_as_in_numpy():
 def test_dim_that_is_needed_is_asked_for_by_name():
     with pytest.raises(TypeError, match="dim"):
         gradwire.ones(2).cumsum()
+
+
+def test_any_module_may_be_the_first_that_is_imported():
+    names = "func nn nn.utils.stateless optim autograd utils.data distributions array_api amp fft linalg special cuda"
+    code = (
+        "import importlib, sys\n"
+        f"for name in {names.split()}:\n"
+        "    for loaded in [one for one in sys.modules if one.startswith('gradwire') and '.v1' not in one]:\n"
+        "        del sys.modules[loaded]\n"
+        "    importlib.import_module('gradwire.' + name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr[-1000:]

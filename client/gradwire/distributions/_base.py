@@ -197,7 +197,7 @@ class Distribution:
 
     def __repr__(self) -> str:
         held = {name: self.__dict__[name] for name in self.arg_constraints if name in self.__dict__}
-        shown = (f"{name}: {value if value.numel() == 1 else value.size()}" for name, value in held.items())
+        shown = (f"{name}: {value if value.numel() == 1 else value.shape}" for name, value in held.items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
 

@@ -56,7 +56,7 @@ class _Odds(Distribution):
     @property
     def param_shape(self) -> Any:
         """The shape of what was given."""
-        return self._param.size()
+        return self._param.shape
 
 
 class Bernoulli(_Odds):
@@ -262,7 +262,7 @@ class Categorical(Distribution):
     @property
     def param_shape(self) -> Any:
         """The shape of what was given."""
-        return self._param.size()
+        return self._param.shape
 
     @property
     def support(self) -> constraints.Constraint:

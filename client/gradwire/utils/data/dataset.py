@@ -46,7 +46,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
     tensors: tuple[Tensor, ...]
 
     def __init__(self, *tensors: Tensor) -> None:
-        lengths = [tensor.size(0) for tensor in tensors]
+        lengths = [tensor.shape[0] for tensor in tensors]
         if any(length != lengths[0] for length in lengths):
             raise AssertionError(f"Size mismatch between tensors: first dimensions {lengths}")
         self.tensors = tensors
@@ -55,7 +55,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         return tuple(tensor[index] for tensor in self.tensors)
 
     def __len__(self) -> int:
-        return int(self.tensors[0].size(0))
+        return int(self.tensors[0].shape[0])
 
 
 class StackDataset(Dataset[Any]):
