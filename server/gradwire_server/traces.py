@@ -20,6 +20,7 @@ from gradwire_server.timings import read_timings
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _NANO = 1_000_000_000
+_EXPORT_SECONDS = 3.0  # for a collector to take spans; so long it may hold the server's end up
 
 
 class Traces:
@@ -36,7 +37,7 @@ class Traces:
         """To an OTLP collector's URL."""
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-        return Traces(OTLPSpanExporter(endpoint=endpoint))
+        return Traces(OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_SECONDS))
 
     def begin(self, parent: str, method: str, session: str, principal: str) -> "Call":
         """A call that belongs to a trace begins."""

@@ -1,6 +1,7 @@
 """Traces: a call that belongs to a client's trace has spans there; others have none, and cost nothing."""
 
 import itertools
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -145,8 +146,17 @@ def test_timings_come_where_they_are_asked_for_and_nowhere_else(traced: Traced) 
     assert again.HasField("timings") and again.applied_seq == 3
 
 
-def test_a_collector_that_cannot_be_reached_harms_nobody() -> None:
-    with process("--port=0", "--workers=0", "--traces=http://127.0.0.1:9/v1/traces") as started:
+@pytest.mark.parametrize("listens", [False, True])
+def test_a_collector_that_cannot_be_reached_or_never_answers_harms_nobody(listens: bool) -> None:
+    with socket.socket() as collector:
+        collector.bind(("127.0.0.1", 0))
+        if listens:
+            collector.listen()
+        _trace_to(f"http://127.0.0.1:{collector.getsockname()[1]}/v1/traces")
+
+
+def _trace_to(collector: str) -> None:
+    with process("--port=0", "--workers=0", f"--traces={collector}") as started:
         from tests.server.test_process import opened, ready
 
         with grpc.insecure_channel(ready(started)) as channel:
