@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradwire._errors import GradwireTypeError, GradwireValueError, refuse
 from gradwire._ops import stack
 from gradwire._tensor import Tensor
-from gradwire.nn._module import Module
+
+if TYPE_CHECKING:  # gradwire.nn imports gradwire.func
+    from gradwire.nn._module import Module
 
 
 def functional_call(
