@@ -12,6 +12,8 @@ import argparse
 import asyncio
 import contextlib
 import random
+import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
@@ -182,7 +184,7 @@ async def load(sessions: int, seconds: float, think: float, workers: int) -> dic
     with served(f"--workers={workers}", "--max-sessions=20000", "--max-session-bytes=64MiB") as (address, front):
         count = 1 + sessions // _SESSIONS_PER_CONNECTION
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", 64 << 20)]
-        channels = [grpc.aio.insecure_channel(address, options) for _ in range(count + 2)]
+        channels = [grpc.aio.insecure_channel(address, options) for _ in range(count)]
         stubs = [service_pb2_grpc.AutogradServiceStub(channel) for channel in channels]
         before = resident(front)
         clients = [Client(stubs[number % count]) for number in range(sessions)]
@@ -191,15 +193,16 @@ async def load(sessions: int, seconds: float, think: float, workers: int) -> dic
         opened = resident(front)
         alone = await phase("one alone", clients[:1], min(seconds, 15), 0.01)
         together = await phase("all", clients, seconds, think)
-        done: Counter[str] = Counter()
-        hostile = [asyncio.ensure_future(flood(stubs[-1], done)), asyncio.ensure_future(dawdle(channels[-2], done))]
+        # In a process of their own: what they do is not to delay those who measure.
+        hostile = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.hostile.load", "--hostile", address, stdout=asyncio.subprocess.PIPE
+        )
         beside = await phase("all beside two hostile ones", clients[2:], seconds, think)
         after = resident(front)
-        for each in hostile:
-            each.cancel()
-        for each in await asyncio.gather(*hostile, return_exceptions=True):
-            assert isinstance(each, asyncio.CancelledError), each
-        print(f"hostile clients: {dict(done)}")
+        hostile.terminate()
+        said, _ = await asyncio.wait_for(hostile.communicate(), 60)
+        assert hostile.returncode == 0, hostile.returncode
+        print(f"hostile clients: {said.decode().strip()}")
         assert all(client.loss < 1.0 for client in clients if len(client.times) > 30), "a client did not learn"
         await asyncio.gather(*(client.close() for client in clients))
         info = await stubs[0].ServerInfo(s.ServerInfoRequest(), timeout=_PATIENCE)
@@ -218,6 +221,24 @@ async def load(sessions: int, seconds: float, think: float, workers: int) -> dic
         return {**p99, "steps": len(beside), "before": before, "after": after}
 
 
+async def be_hostile(address: str) -> None:
+    """Flood and dawdle until SIGTERM; then say how much of it was done."""
+    done: Counter[str] = Counter()
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    async with grpc.aio.insecure_channel(address) as one, grpc.aio.insecure_channel(address) as other:
+        tasks = [
+            asyncio.ensure_future(flood(service_pb2_grpc.AutogradServiceStub(one), done)),
+            asyncio.ensure_future(dawdle(other, done)),
+        ]
+        await ended.wait()
+        for each in tasks:
+            each.cancel()
+        for each in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(each, asyncio.CancelledError), each
+    print(dict(done))
+
+
 def main() -> None:
     """From the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -225,7 +246,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300.0, help="of each phase with all sessions")
     parser.add_argument("--think", type=float, default=5.0, help="seconds between the steps of a session")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--hostile", metavar="ADDRESS", help="be the two hostile clients of the server at an address")
     given = parser.parse_args()
+    if given.hostile:
+        asyncio.run(be_hostile(given.hostile))
+        return
     asyncio.run(load(given.sessions, given.seconds, given.think, given.workers))
 
 
