@@ -61,14 +61,35 @@ _OUTSIDE = Context()
 CURRENT: ContextVar[Context] = ContextVar("gradwire_engine", default=_OUTSIDE)
 
 
-@contextmanager
-def grad_mode(enabled: bool) -> Iterator[None]:
+# The context that was switched last, and what came of it: a session's backwards switch the same one again and again.
+_switched: tuple[Context, Context] = (_OUTSIDE, replace(_OUTSIDE, grad_enabled=False))
+
+
+def _switch(context: Context) -> Context:
+    """The same surroundings in the other grad mode."""
+    global _switched
+    before, after = _switched
+    if before is not context:
+        after = replace(context, grad_enabled=not context.grad_enabled)
+        if context.tracer is None:
+            _switched = context, after
+    return after
+
+
+class grad_mode:
     """Record operations or not, inside the block (torch.set_grad_enabled)."""
-    token = CURRENT.set(replace(CURRENT.get(), grad_enabled=enabled))
-    try:
-        yield
-    finally:
-        CURRENT.reset(token)
+
+    __slots__ = ("_enabled", "_token")
+
+    def __init__(self, enabled: bool) -> None:
+        self._enabled = enabled
+
+    def __enter__(self) -> None:
+        context = CURRENT.get()
+        self._token = CURRENT.set(context if context.grad_enabled is self._enabled else _switch(context))
+
+    def __exit__(self, *exc: object) -> None:
+        CURRENT.reset(self._token)
 
 
 @contextmanager
