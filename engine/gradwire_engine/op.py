@@ -366,6 +366,8 @@ class Op(Signature):
                 admit(self, account, arrays)
         if several < 0 and self.needs_tensor:
             self._refuse("received an invalid combination of arguments: one must be a tensor, not all numbers")
+        if context.tracer is not None:
+            arrays = context.tracer.plain(arrays)
         result = self.compute(tuple(arrays))
         track = track and context.grad_enabled and bool(self.formulas)
         if type(result) is tuple or type(result) is list:
@@ -506,6 +508,8 @@ class Op(Signature):
 
             by_route(target)
         arrays = tuple(_array_of(value) for value in args)
+        if context.tracer is not None:
+            arrays = context.tracer.plain(arrays)
         if not self.writes_always:
             check_writable(target.array)
         for value in args[1:] if self.promotes else ():

@@ -35,6 +35,11 @@ class Num(float):
         return made
 
 
+def plain(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Values as NumPy is to see them: beside float32 it takes a float for one, but not what is derived of float."""
+    return tuple([float(value) if type(value) is Num else value for value in values])
+
+
 class NumRef(int):
     """Stands for a number in a template, by its place."""
 
@@ -104,6 +109,8 @@ class Tracer:
         self.changes: dict[int, int] = {}  # how often inputs' memory is written to, by register
         for place, tensor in enumerate(self.inputs):
             self._bind(place, tensor)
+
+    plain = staticmethod(plain)
 
     def _bind(self, place: int, tensor: Tensor) -> None:
         if is_entangled(tensor) or type(tensor.array) is not np.ndarray:

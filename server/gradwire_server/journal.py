@@ -50,6 +50,7 @@ class Log:
         self.backlog: list[bytes] = []
         self.failing = False
         self.closed = False
+        self.before: Log | None = None  # the generation before, until all of that is written
 
 
 @dataclass(slots=True)
@@ -114,6 +115,13 @@ class Journal:
                 os.close(descriptor)
             return None
         target.backlog.extend(records)
+        if target.before is not None:
+            failure = self._append(target.before, [])
+            if failure is not None:  # nothing may be written while something is missing before it
+                target.failing = True
+                return failure
+            self.close(target.before)
+            target.before = None
         if not target.backlog:
             return _refusal() if target.failing else None
         data = b"".join(target.backlog)

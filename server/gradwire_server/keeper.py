@@ -218,10 +218,10 @@ class Keeper:
     def _rotate(self, session: Session, kept: Kept) -> None:
         """What comes from now on is in the next generation's log."""
         assert self.journal is not None
-        if kept.log is not None:
-            old, journal = kept.log, self.journal
-            journal.put(old, None, lambda _: journal.close(old))
+        old = kept.log
         kept.log = Log(kept.folder / f"{kept.generation}{LOG}")
+        kept.log.before = old
+        self.journal.put(kept.log, None, None)
         session.notes = kept.notes
 
     def _commit(self, session: Session, kept: Kept | None, writing: Writing, mark: Any, last: bool) -> bytes:

@@ -170,6 +170,23 @@ def test_killed_in_a_backward_or_a_snapshot_nothing_is_lost(tmp_path: Path, dela
         session.close()
 
 
+def test_steps_that_are_programs_give_the_bits_of_the_same_ops(server_address: str) -> None:
+    """So that it shows in no bit where a restart made a program be prepared anew."""
+    with gradwire.connect(server_address) as session:
+        gradwire.manual_seed(0)
+        start, gradient = gradwire.rand(1000), gradwire.rand(1000)
+        weight, same, buffer = start.clone().requires_grad_(), start.clone(), gradient.clone()
+        optimizer = gradwire.optim.SGD([weight], lr=0.013, momentum=0.9)
+        for step in range(6):
+            weight.grad = gradient
+            optimizer.step()
+            if step:
+                buffer.mul_(0.9).add_(gradient)
+            same.add_(buffer, alpha=-0.013)
+            assert weight.detach().numpy().tobytes() == same.numpy().tobytes(), step
+    session.close()
+
+
 def test_a_clock_that_jumps_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from gradwire.v1 import snapshots_pb2
     from gradwire_server import shelf, vault
