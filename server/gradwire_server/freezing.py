@@ -22,7 +22,7 @@ from gradwire_engine.graph import AccumulateGrad, FunctionNode, Meta, Node, Save
 from gradwire_engine.hooks import Ask, Hooks
 from gradwire_engine.ops.strided import owner_of
 from gradwire_engine.rebase import Route
-from gradwire_engine.tensor import Step, Storage, Tensor, ViewOf
+from gradwire_engine.tensor import EdgeTensor, Step, Storage, Tensor, ViewOf
 from gradwire_server.errors import Refusal
 from gradwire_server.transfers import Upload
 
@@ -250,12 +250,14 @@ class Freezer:
             array=self._array(tensor.array), storage=self._storage(tensor.storage), requires_grad=tensor.requires_grad,
             node=self._node(tensor.node), output=tensor.index,
         )  # fmt: skip
+        message.edge = isinstance(tensor, EdgeTensor)
         view: ViewOf | None = tensor.view
         if view is not None:
             held = message.view
             held.base, held.step = self._tensor(view.base), self._step(view.last)
             held.origin = "" if view.origin is None else view.origin.value
             held.flagged, held.version, held.seen = view.flagged, view.version, view.seen
+            held.written = view.written
         state = tensor.state
         if state is not None:
             message.has_state, message.retains_grad = True, state.retains_grad
@@ -317,7 +319,7 @@ class Freezer:
             self._saved(message.saved, value)
         elif type(value) is Meta:
             message.meta.CopyFrom(_meta_of(value))
-        elif type(value) is Tensor:
+        elif isinstance(value, Tensor):
             message.tensor = self._tensor(value)
         elif isinstance(value, (bool, int, float, complex, str, bytes)) and not isinstance(value, np.generic):
             _plain(message, value)

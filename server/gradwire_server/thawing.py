@@ -22,7 +22,7 @@ from gradwire_engine.graph import AccumulateGrad, FunctionNode, Meta, Node, Save
 from gradwire_engine.hooks import Ask, Hooks, When
 from gradwire_engine.op import OPS, Op
 from gradwire_engine.rebase import Route
-from gradwire_engine.tensor import GradState, InferenceStorage, Origin, Step, Storage, Tensor, ViewOf
+from gradwire_engine.tensor import EdgeTensor, GradState, InferenceStorage, Origin, Step, Storage, Tensor, ViewOf
 from gradwire_server.calls import Prepared
 from gradwire_server.errors import Refusal
 from gradwire_server.programs import Program
@@ -58,7 +58,7 @@ class Thawer:
         account = session.account
         self.arrays = [self._array(each) for each in state.arrays]
         self.storages = [_storage(each, account) for each in state.storages]
-        self.tensors: list[Tensor] = [Tensor.__new__(Tensor) for _ in state.tensors]
+        self.tensors: list[Tensor] = [_empty_tensor(each.edge) for each in state.tensors]
         self.steps = [Step.__new__(Step) for _ in state.steps]
         self.nodes: list[Any] = [_empty_node(each) for each in state.nodes]
         self.asks = [Ask(number, session.gone_hooks(number)) for number in state.asks]
@@ -122,6 +122,7 @@ class Thawer:
             view.base, view.last = self.tensors[held.base - 1], self.steps[held.step - 1]
             view.origin = Origin(held.origin) if held.origin else None
             view.flagged, view.version, view.seen = held.flagged, held.version, held.seen
+            view.written = held.written
         if stored.has_state:
             tensor.state = state = GradState()
             state.grad, state.retains_grad = self._of(self.tensors, stored.grad), stored.retains_grad
@@ -311,6 +312,11 @@ def _storage(stored: pb.StoredStorage, account: Any) -> Storage:
     made = (InferenceStorage if stored.inference else Storage)(stored.bytes, account)
     made.version, made.history = stored.version, stored.history
     return made
+
+
+def _empty_tensor(edge: bool) -> Tensor:
+    kind = EdgeTensor if edge else Tensor
+    return kind.__new__(kind)
 
 
 def _empty_node(stored: pb.StoredNode) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import gradwire_engine as engine
 from gradwire.v1 import snapshots_pb2
-from gradwire_engine import EngineError, activate
+from gradwire_engine import EngineError, activate, checkpoints, graph, hooks, rebase
 from gradwire_server.freezing import Freezer, flat
 from gradwire_server.limits import Limits
 from gradwire_server.session import Brake, Session
@@ -75,8 +76,8 @@ def check(made: Case, sample: Sample, in_place: bool) -> bool:
             before = derivatives(leaves, outputs)
         except EngineError:
             return False
-        for number, tensor in enumerate((*leaves, *outputs), 1):
-            old.bind(number, tensor)
+        for number, item in enumerate((*leaves, *outputs), 1):
+            old.bind(number, item)
         with session() as new:
             through_storage(old, new)
             stored = [new.store[number] for number in range(1, len(leaves) + len(outputs) + 1)]
@@ -85,6 +86,29 @@ def check(made: Case, sample: Sample, in_place: bool) -> bool:
         old.drop()
     assert after == before, f"{made.op} {sample}"
     return True
+
+
+def test_what_a_graph_is_made_of_is_known() -> None:
+    """Who gives one of these something new has it stored, too: freezing.py, thawing.py, snapshots.proto."""
+    tensor = importlib.import_module("gradwire_engine.tensor")  # the package has a function of that name
+    known = {
+        tensor.Storage: "account history nbytes owner version",
+        tensor.Step: "args before dtype op shape",
+        tensor.ViewOf: "base flagged last origin seen version written",
+        tensor.GradState: "accumulator grad hooks retains_grad",
+        tensor.Tensor: "__weakref__ array index node requires_grad state storage view",
+        graph.Meta: "device dtype shape",
+        graph.Saved: "array index leaf node output requires_grad storage version",
+        graph.Node: "__weakref__ command edges freed hooks metas name op outputs plan retained saved seq",
+        graph.FunctionNode: "differentiable materializes",
+        graph.AccumulateGrad: "__weakref__ hooks variable",
+        hooks.Ask: "__weakref__ gone holder number",
+        hooks.Hooks: "__weakref__ accumulated after again before formula tensor",
+        rebase.Route: "device geometry steps",
+        checkpoints.Region: "__weakref__ ask kinds nodes random",
+    }
+    for kind, slots in known.items():
+        assert " ".join(sorted(kind.__slots__)) == slots, kind  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("group", range(GROUPS))

@@ -272,7 +272,7 @@ class StoredStorage(_message.Message):
     def __init__(self, bytes: _Optional[int] = ..., version: _Optional[int] = ..., history: _Optional[int] = ..., owner: _Optional[int] = ..., inference: bool = ...) -> None: ...
 
 class StoredTensor(_message.Message):
-    __slots__ = ("array", "storage", "requires_grad", "node", "output", "view", "grad", "accumulator", "retains_grad", "hooks", "has_state")
+    __slots__ = ("array", "storage", "requires_grad", "node", "output", "view", "grad", "accumulator", "retains_grad", "hooks", "has_state", "edge")
     ARRAY_FIELD_NUMBER: _ClassVar[int]
     STORAGE_FIELD_NUMBER: _ClassVar[int]
     REQUIRES_GRAD_FIELD_NUMBER: _ClassVar[int]
@@ -284,6 +284,7 @@ class StoredTensor(_message.Message):
     RETAINS_GRAD_FIELD_NUMBER: _ClassVar[int]
     HOOKS_FIELD_NUMBER: _ClassVar[int]
     HAS_STATE_FIELD_NUMBER: _ClassVar[int]
+    EDGE_FIELD_NUMBER: _ClassVar[int]
     array: int
     storage: int
     requires_grad: bool
@@ -295,23 +296,26 @@ class StoredTensor(_message.Message):
     retains_grad: bool
     hooks: StoredHooks
     has_state: bool
-    def __init__(self, array: _Optional[int] = ..., storage: _Optional[int] = ..., requires_grad: bool = ..., node: _Optional[int] = ..., output: _Optional[int] = ..., view: _Optional[_Union[StoredView, _Mapping]] = ..., grad: _Optional[int] = ..., accumulator: _Optional[int] = ..., retains_grad: bool = ..., hooks: _Optional[_Union[StoredHooks, _Mapping]] = ..., has_state: bool = ...) -> None: ...
+    edge: bool
+    def __init__(self, array: _Optional[int] = ..., storage: _Optional[int] = ..., requires_grad: bool = ..., node: _Optional[int] = ..., output: _Optional[int] = ..., view: _Optional[_Union[StoredView, _Mapping]] = ..., grad: _Optional[int] = ..., accumulator: _Optional[int] = ..., retains_grad: bool = ..., hooks: _Optional[_Union[StoredHooks, _Mapping]] = ..., has_state: bool = ..., edge: bool = ...) -> None: ...
 
 class StoredView(_message.Message):
-    __slots__ = ("base", "step", "origin", "flagged", "version", "seen")
+    __slots__ = ("base", "step", "origin", "flagged", "version", "seen", "written")
     BASE_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     FLAGGED_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SEEN_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_FIELD_NUMBER: _ClassVar[int]
     base: int
     step: int
     origin: str
     flagged: bool
     version: int
     seen: int
-    def __init__(self, base: _Optional[int] = ..., step: _Optional[int] = ..., origin: _Optional[str] = ..., flagged: bool = ..., version: _Optional[int] = ..., seen: _Optional[int] = ...) -> None: ...
+    written: bool
+    def __init__(self, base: _Optional[int] = ..., step: _Optional[int] = ..., origin: _Optional[str] = ..., flagged: bool = ..., version: _Optional[int] = ..., seen: _Optional[int] = ..., written: bool = ...) -> None: ...
 
 class StoredStep(_message.Message):
     __slots__ = ("before", "op", "args", "input")
