@@ -35,8 +35,10 @@ _CALLBACK: ContextVar[Callback | None] = ContextVar("gradwire_progress", default
 
 
 @contextlib.contextmanager
-def progress(callback: Callback) -> Iterator[None]:
-    """Inside the block, hear of the progress of tensors too large for one message.
+def progress(callback: Callback | None = None) -> Iterator[None]:
+    """Inside the block, hear of the progress of tensors too large for one message; without a callback see a bar.
+
+    Bars are drawn by tqdm; raises ImportError without it.
 
     `callback("upload" or "download", bytes through, bytes in all)` is called in the thread that waits for the
     transfer, for each chunk or so, with all bytes through at the end. What it raises ends the transfer:
@@ -45,11 +47,19 @@ def progress(callback: Callback) -> Iterator[None]:
             x = gradwire.tensor(array)
             y = x.numpy()
     """
+    bars = None
+    if callback is None:
+        from gradwire._bars import Bars
+
+        bars = Bars()
+        callback = bars.show
     token = _CALLBACK.set(callback)
     try:
         yield
     finally:
         _CALLBACK.reset(token)
+        if bars is not None:
+            bars.close()
 
 
 class Patience:

@@ -119,3 +119,12 @@ def test_an_error_inside_a_module_names_it_what_it_expects_and_what_it_got():
 
     with pytest.raises(ValueError, match=r"^mine$"):
         Own()(gw.ones(1))
+
+
+def test_a_bar_shows_how_far_a_large_tensor_is(capsys):
+    pytest.importorskip("tqdm", reason="bars are drawn by tqdm")
+    with gw.progress():
+        made = gw.zeros(1 << 19) + 1.0
+        assert made.numpy().sum() == 1 << 19
+    shown = capsys.readouterr().err
+    assert "download" in shown and "100%" in shown
