@@ -17,8 +17,8 @@ from importlinter.cli import lint_imports
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"gradwire": "client", "gradwire_engine": "engine", "gradwire_server": "server"}
 ALLOWED = {
-    # IPython only where a notebook is there already, safetensors for files, PyTorch for from_torch and to_torch, tqdm for bars, rich
-    # for gradwire top.
+    # IPython only where a notebook is there already, safetensors for files, PyTorch for from_torch and to_torch, tqdm
+    # for bars, rich for gradwire top.
     "gradwire": {"gradwire", "grpc", "google", "numpy", "IPython", "rich", "safetensors", "torch", "tqdm"},
     "gradwire_engine": {"gradwire_engine", "numpy", "cupy", "cupyx", "scipy", "ml_dtypes"},
 }
