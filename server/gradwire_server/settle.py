@@ -14,6 +14,8 @@ def settle(session: Session, method: str, error: Exception, again: Callable[[], 
     The refusal has no traceback: its frames would keep the command's tensors alive.
     """
     failed: Exception | None = error
+    if _scarce(error):
+        _forget(error)  # what was computed up to there is room, too
     if _scarce(error) and _make_room(session):
         try:
             again()
@@ -27,8 +29,13 @@ def settle(session: Session, method: str, error: Exception, again: Callable[[], 
     else:
         refusal = refusal_of(failed, method)
     failed = None  # or its traceback and this frame would hold each other
-    refusal.__traceback__ = refusal.__context__ = refusal.__cause__ = None
+    _forget(refusal)
     return refusal
+
+
+def _forget(error: Exception) -> None:
+    """Let go of the frames that an exception came through, and of the exceptions before it."""
+    error.__traceback__ = error.__context__ = error.__cause__ = None
 
 
 def _scarce(error: Exception) -> bool:
