@@ -68,6 +68,7 @@ REQUESTS: dict[str, Any] = {
     "ResumeBackward": hooks_pb2.ResumeBackwardRequest(),
     "RecordFunction": hooks_pb2.RecordFunctionRequest(),
     "Checkpoint": hooks_pb2.CheckpointRequest(),
+    "NameEdge": hooks_pb2.NameEdgeRequest(),
     "SaveSession": snapshots_pb2.SaveSessionRequest(),
 }
 
