@@ -247,7 +247,9 @@ def function_text(op: AnyOp, method: bool, in_place: bool = False) -> str:
         doc = f"See `gradwire.{op.name}`: {doc.splitlines()[0]}" if doc else ""
     body = textwrap.indent(f'"""{doc}"""\n' if "\n" not in doc else f'"""{doc}\n"""\n', "    ")
     for own, numpy in numpy_names(op).items():
-        body += f"    if {numpy} is not None:\n        {own} = {numpy}\n"
+        default = next(param.default for param in op.params if param.name == own)
+        unset = "None" if default is REQUIRED else default_text(default)
+        body += f'    if {numpy} is not None:\n        {own} = _renamed("{own}", {own}, {unset}, "{numpy}", {numpy})\n'
     params, call = signature(op, method), call_text(op, name, method, result)
     if not method and op.name in WITH_OUT:
         star = "" if ", *" in params else ", *"
@@ -299,7 +301,7 @@ def client_module() -> str:
         "from typing import TYPE_CHECKING, Any",
         "",
         "from gradwire import _dtypes",
-        "from gradwire._call import _call, _sizes, _tensors",
+        "from gradwire._call import _call, _renamed, _sizes, _tensors",
         "from gradwire._out import _into",
         "",
         "if TYPE_CHECKING:",

@@ -325,6 +325,15 @@ def _tensors(tensors: tuple[Any, ...]) -> Any:
     return tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
 
 
+def _renamed(name: str, given: Any, unset: Any, second: str, value: Any) -> Any:
+    """The value of a parameter that came by its second name. Raises TypeError where it came by both."""
+    if given != unset:
+        raise TypeError(
+            f"{second} is another name of {name}: give one of them, not {name}={given} and {second}={value}"
+        )
+    return value
+
+
 def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     """Sizes given one by one or as one tuple: zeros(2, 3), zeros((2, 3))."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):

@@ -115,4 +115,8 @@ def _landing(leaves: list[GraphNode]) -> str:
     if not shown:
         return "No leaf that requires grad is behind it, so backward() stores nothing."
     more = f" and {len(leaves) - _MOST_LEAVES} more" if len(leaves) > _MOST_LEAVES else ""
-    return f"backward() from it stores gradients in {len(leaves)} leaves: {', '.join(shown)}{more}."
+    return f"backward() from it stores gradients in {_counted(leaves)}: {', '.join(shown)}{more}."
+
+
+def _counted(leaves: list[GraphNode]) -> str:
+    return f"{len(leaves)} {'leaf' if len(leaves) == 1 else 'leaves'}"

@@ -54,7 +54,10 @@ def save(obj: Any, f: Any, **options: Any) -> None:
         raise GradwireTypeError(f"save() takes an object and a file, not {', '.join(options)}: it pickles nothing")
     library = _library()
     writer = _Writer()
-    tree = writer.encode(obj, "")
+    try:
+        tree = writer.encode(obj, "")
+    except RecursionError:
+        raise GradwireTypeError("save(): the object is nested too deep, or holds itself") from None
     specs = {
         name: library.TensorSpec(dtype=dtype, shape=list(shape), data_ptr=array.ctypes.data, data_len=array.nbytes)
         for name, (array, dtype, shape) in writer.arrays.items()
@@ -88,7 +91,7 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
         if described["format"] != _FORMAT:
             raise GradwireRuntimeError(f"{name} is of format {described['format']}, this release reads {_FORMAT}")
         reader.check(tree)
-    except (ValueError, LookupError, TypeError, AttributeError) as problem:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as problem:
         raise GradwireRuntimeError(f"{name}: its description is damaged: {problem}") from None
     return reader.decode(tree)
 
@@ -166,7 +169,7 @@ class _Writer:
             return {"device": str(value)}
         raise GradwireTypeError(
             f"save(): {path or 'the object'} is a {type(value).__name__}; what can be saved are tensors, numbers, "
-            "strings, None, dtypes, devices, and dicts, lists and tuples of these"
+            f"strings, None, dtypes, devices, and dicts, lists and tuples of these{_advice(value)}"
         )
 
     def _tensor(self, value: Tensor, path: str) -> Any:
@@ -185,6 +188,13 @@ class _Writer:
         if value.requires_grad:
             told["requires_grad"] = True
         return told
+
+
+def _advice(value: Any) -> str:
+    """What to save instead of an object of a kind that people save."""
+    if callable(getattr(value, "state_dict", None)):
+        return f": save its state_dict(), and give that to load_state_dict() of a new {type(value).__name__}"
+    return ": save gradwire.from_numpy() of it" if isinstance(value, np.ndarray) else ""
 
 
 def _join(path: str, key: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradwire import _dtypes
-from gradwire._call import _call, _sizes, _tensors
+from gradwire._call import _call, _renamed, _sizes, _tensors
 from gradwire._out import _into
 
 if TYPE_CHECKING:
@@ -480,9 +480,9 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: 
 def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """Whether all elements are nonzero, over dim or all of them (torch.all)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("all", (input, dim, keepdim))
     return made if out is None else _into("all", out, made)
 
@@ -500,9 +500,9 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tens
 def amax(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The largest values over dim, or all of them; ties share the gradient (torch.amax)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, (), "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("amax", (input, dim, keepdim))
     return made if out is None else _into("amax", out, made)
 
@@ -510,9 +510,9 @@ def amax(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *,
 def amin(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The smallest values over dim, or all of them; ties share the gradient (torch.amin)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, (), "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("amin", (input, dim, keepdim))
     return made if out is None else _into("amin", out, made)
 
@@ -520,9 +520,9 @@ def amin(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *,
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, axis: Any = None, keepdims: Any = None) -> Any:
     """The smallest and the largest value, of all or along dim (torch.aminmax)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     return _call("aminmax", (input,), (("dim", dim), ("keepdim", keepdim),), ('min', 'max'))
 
 
@@ -535,9 +535,9 @@ def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def any(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """Whether any element is nonzero, over dim or all of them (torch.any)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("any", (input, dim, keepdim))
     return made if out is None else _into("any", out, made)
 
@@ -550,9 +550,9 @@ def arange(start: Number, end: Number | None = None, step: Number = 1, *, dtype:
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """Where the largest value is, along dim or in the flattened tensor (torch.argmax)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("argmax", (input, dim, keepdim))
     return made if out is None else _into("argmax", out, made)
 
@@ -560,9 +560,9 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """Where the smallest value is, along dim or in the flattened tensor (torch.argmin)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("argmin", (input, dim, keepdim))
     return made if out is None else _into("argmin", out, made)
 
@@ -570,7 +570,7 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
     """Where the values in order along dim are (torch.argsort)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     return _call("argsort", (input, dim, descending, stable))
 
 
@@ -784,7 +784,7 @@ def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """Tensors one after the other along dim (torch.cat)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, 0, "axis", axis)
     made = _call("cat", (tensors, dim))
     return made if out is None else _into("cat", out, made)
 
@@ -842,7 +842,7 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | N
 def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """At most so many parts of equal size, the last maybe smaller (torch.chunk)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, 0, "axis", axis)
     return _call("chunk", (input, chunks, dim), (), "tuple")
 
 
@@ -993,14 +993,14 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08, 
     x1, x2: shapes that broadcast; lengths count as eps at least. Raises EngineError: SHAPE.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, 1, "axis", axis)
     return _call("cosine_similarity", (x1, x2, dim, eps))
 
 
 def count_nonzero(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
     """How many elements are nonzero, over dim or all of them (torch.count_nonzero)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     return _call("count_nonzero", (input, dim))
 
 
@@ -1015,7 +1015,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The vectors perpendicular to two; dim is the first of size 3 unless given (torch.cross)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("cross", (input, other, dim))
     return made if out is None else _into("cross", out, made)
 
@@ -1041,21 +1041,21 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_l
 def cummax(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Any:
     """The largest value so far along dim, and where it is (torch.cummax)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     return _call("cummax", (input, dim), (), ('values', 'indices'))
 
 
 def cummin(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Any:
     """The smallest value so far along dim, and where it is (torch.cummin)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     return _call("cummin", (input, dim), (), ('values', 'indices'))
 
 
 def cumprod(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """Products of the elements so far along dim (torch.cumprod)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("cumprod", (input, dim), (("dtype", dtype),))
     return made if out is None else _into("cumprod", out, made)
 
@@ -1063,7 +1063,7 @@ def cumprod(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None
 def cumsum(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """Sums of the elements so far along dim (torch.cumsum)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("cumsum", (input, dim), (("dtype", dtype),))
     return made if out is None else _into("cumsum", out, made)
 
@@ -1071,7 +1071,7 @@ def cumsum(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None,
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1, axis: Any = None) -> Tensor:
     """The area under the curve y up to each point along dim (torch.cumulative_trapezoid); see trapezoid."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     return _call("cumulative_trapezoid", (y, x), (("dx", dx), ("dim", dim),))
 
 
@@ -1123,7 +1123,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     prepend, append: what to put before and behind. Raises EngineError: RUNTIME, DIM_OUT_OF_RANGE.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("diff", (input, n, dim, prepend, append))
     return made if out is None else _into("diff", out, made)
 
@@ -1309,7 +1309,7 @@ def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None
     Real and whole numbers are taken as complex ones. Raises EngineError: RUNTIME for a length below 1 and half types.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.fft", (input, n, dim, norm))
     return made if out is None else _into("fft.fft", out, made)
 
@@ -1317,7 +1317,7 @@ def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None
 def fft_fft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The transform over two dimensions (torch.fft.fft2)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, (-2, -1), "axis", axis)
     made = _call("fft.fft2", (input, s, dim, norm))
     return made if out is None else _into("fft.fft2", out, made)
 
@@ -1325,7 +1325,7 @@ def fft_fft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Seq
 def fft_fftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The transform over several dimensions, by default all or the last len(s) (torch.fft.fftn)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("fft.fftn", (input, s, dim, norm))
     return made if out is None else _into("fft.fftn", out, made)
 
@@ -1333,14 +1333,14 @@ def fft_fftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Seq
 def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
     """Frequencies in ascending order, zero in the middle (torch.fft.fftshift)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     return _call("fft.fftshift", (input, dim))
 
 
 def fft_hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The transform of a Hermitian signal, given by its first half, to real numbers (torch.fft.hfft)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.hfft", (input, n, dim, norm))
     return made if out is None else _into("fft.hfft", out, made)
 
@@ -1348,7 +1348,7 @@ def fft_hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | Non
 def fft_ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The inverse transform along dim, by default scaled by 1/n (torch.fft.ifft)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.ifft", (input, n, dim, norm))
     return made if out is None else _into("fft.ifft", out, made)
 
@@ -1356,7 +1356,7 @@ def fft_ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | Non
 def fft_ifft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The inverse transform over two dimensions (torch.fft.ifft2)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, (-2, -1), "axis", axis)
     made = _call("fft.ifft2", (input, s, dim, norm))
     return made if out is None else _into("fft.ifft2", out, made)
 
@@ -1364,7 +1364,7 @@ def fft_ifft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
 def fft_ifftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The inverse transform over several dimensions (torch.fft.ifftn)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("fft.ifftn", (input, s, dim, norm))
     return made if out is None else _into("fft.ifftn", out, made)
 
@@ -1372,14 +1372,14 @@ def fft_ifftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
 def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
     """The inverse of fftshift (torch.fft.ifftshift)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     return _call("fft.ifftshift", (input, dim))
 
 
 def fft_ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The inverse of hfft: of real numbers, the first half of a Hermitian signal (torch.fft.ihfft)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.ihfft", (input, n, dim, norm))
     return made if out is None else _into("fft.ihfft", out, made)
 
@@ -1387,7 +1387,7 @@ def fft_ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | No
 def fft_irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The inverse of rfft: n real numbers, by default twice the input's length less 2 (torch.fft.irfft)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.irfft", (input, n, dim, norm))
     return made if out is None else _into("fft.irfft", out, made)
 
@@ -1395,7 +1395,7 @@ def fft_irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | No
 def fft_irfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The inverse of rfft2, to real numbers (torch.fft.irfft2)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, (-2, -1), "axis", axis)
     made = _call("fft.irfft2", (input, s, dim, norm))
     return made if out is None else _into("fft.irfft2", out, made)
 
@@ -1403,7 +1403,7 @@ def fft_irfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | S
 def fft_irfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The inverse of rfftn, to real numbers (torch.fft.irfftn)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("fft.irfftn", (input, s, dim, norm))
     return made if out is None else _into("fft.irfftn", out, made)
 
@@ -1414,7 +1414,7 @@ def fft_rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | Non
     Raises EngineError: RUNTIME for complex input.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.rfft", (input, n, dim, norm))
     return made if out is None else _into("fft.rfft", out, made)
 
@@ -1422,7 +1422,7 @@ def fft_rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | Non
 def fft_rfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The transform of real numbers over two dimensions, the last by half (torch.fft.rfft2)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, (-2, -1), "axis", axis)
     made = _call("fft.rfft2", (input, s, dim, norm))
     return made if out is None else _into("fft.rfft2", out, made)
 
@@ -1430,7 +1430,7 @@ def fft_rfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
 def fft_rfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """The transform of real numbers over several dimensions, the last by half (torch.fft.rfftn)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("fft.rfftn", (input, s, dim, norm))
     return made if out is None else _into("fft.rfftn", out, made)
 
@@ -1568,7 +1568,7 @@ def glu(input: Tensor, dim: int = -1, *, axis: Any = None) -> Tensor:
     Raises EngineError: SHAPE if the dimension's size is odd.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     return _call("glu", (input, dim))
 
 
@@ -1820,9 +1820,9 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
     """The k-th smallest value along dim, and where it is (torch.kthvalue)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     return _call("kthvalue", (input, k, dim, keepdim), (), ('values', 'indices'))
 
 
@@ -1902,7 +1902,7 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, axis: Any = Non
     input, other: of as many dimensions, the others broadcast. Raises EngineError: SHAPE.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("linalg.cross", (input, other), (("dim", dim),))
     return made if out is None else _into("linalg.cross", out, made)
 
@@ -2024,9 +2024,9 @@ def linalg_matrix_norm(A: Tensor, ord: Number | str = 'fro', dim: int | Sequence
     Raises EngineError: RUNTIME for another order, SHAPE, DTYPE.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, (-2, -1), "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("linalg.matrix_norm", (A, ord, dim, keepdim), (("dtype", dtype),))
     return made if out is None else _into("linalg.matrix_norm", out, made)
 
@@ -2063,9 +2063,9 @@ def linalg_norm(A: Tensor, ord: Number | str | None = None, dim: int | Sequence[
     the root of the sum of all squares. Raises EngineError: RUNTIME, SHAPE, DTYPE.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("linalg.norm", (A, ord, dim, keepdim), (("dtype", dtype),))
     return made if out is None else _into("linalg.norm", out, made)
 
@@ -2164,7 +2164,7 @@ def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1, axis: Any = None, out:
     x, y: broadcast, of one floating or complex dtype. Raises EngineError: DTYPE, SHAPE, DIM_OUT_OF_RANGE.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("linalg.vecdot", (x, y), (("dim", dim),))
     return made if out is None else _into("linalg.vecdot", out, made)
 
@@ -2172,9 +2172,9 @@ def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1, axis: Any = None, out:
 def linalg_vector_norm(x: Tensor, ord: Number = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """(sum |x|**ord)**(1/ord) over dim, or all of them; inf and 0 as limits (torch.linalg.vector_norm)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("linalg.vector_norm", (x, ord, dim, keepdim), (("dtype", dtype),))
     return made if out is None else _into("linalg.vector_norm", out, made)
 
@@ -2235,7 +2235,7 @@ def log_softmax(input: Tensor, dim: int | None = None, *, dtype: dtype | None = 
     dtype: what to cast the input to beforehand. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for whole numbers.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     return _call("log_softmax", (input, dim), (("dtype", dtype),))
 
 
@@ -2254,7 +2254,7 @@ def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
 def logcumsumexp(input: Tensor, dim: int | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """log of the running sum of exp(input) along dim, without overflow (torch.logcumsumexp)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("logcumsumexp", (input, dim))
     return made if out is None else _into("logcumsumexp", out, made)
 
@@ -2307,9 +2307,9 @@ def logspace(start: Number, end: Number, steps: int, base: float = 10.0, *, dtyp
 def logsumexp(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """log(sum(exp(input))) over dim, without overflow (torch.logsumexp)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("logsumexp", (input, dim, keepdim))
     return made if out is None else _into("logsumexp", out, made)
 
@@ -2389,9 +2389,9 @@ def matrix_exp(input: Tensor) -> Tensor:
 def max(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None) -> Any:
     """The largest value; with a dim, the values and indices along it; with another tensor, `maximum` (torch.max)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     return _call("max", (input, dim, keepdim), (("other", other),), ('values', 'indices'))
 
 
@@ -2454,9 +2454,9 @@ def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
 def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The mean over dim, or all of them, of a floating or complex dtype (torch.mean)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("mean", (input, dim, keepdim), (("dtype", dtype),))
     return made if out is None else _into("mean", out, made)
 
@@ -2464,9 +2464,9 @@ def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
     """The lower of the two middle values; with a dim, values and indices along it (torch.median)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     return _call("median", (input, dim, keepdim), (), ('values', 'indices'))
 
 
@@ -2478,9 +2478,9 @@ def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -
 def min(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None) -> Any:
     """The smallest value; with a dim, the values and indices along it; with another tensor, `minimum` (torch.min)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     return _call("min", (input, dim, keepdim), (("other", other),), ('values', 'indices'))
 
 
@@ -2507,9 +2507,9 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
     """The value that comes most often along dim, the smallest of several, and where it comes last (torch.mode)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     return _call("mode", (input, dim, keepdim), (), ('values', 'indices'))
 
 
@@ -2612,9 +2612,9 @@ def nan_to_num(input: Tensor, nan: float | None = None, posinf: float | None = N
 def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The mean over dim, or all of them, of what is not nan (torch.nanmean). Raises EngineError: RUNTIME for ints."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("nanmean", (input, dim, keepdim), (("dtype", dtype),))
     return made if out is None else _into("nanmean", out, made)
 
@@ -2622,18 +2622,18 @@ def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
     """The lower of the two middle values that are not nan, or values and indices along dim (torch.nanmedian)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     return _call("nanmedian", (input, dim, keepdim), (), ('values', 'indices'))
 
 
 def nanquantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The q-th quantiles of what is not nan (torch.nanquantile). Takes what `quantile` takes."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("nanquantile", (input, q, dim, keepdim), (("interpolation", interpolation),))
     return made if out is None else _into("nanquantile", out, made)
 
@@ -2641,9 +2641,9 @@ def nanquantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepd
 def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The sum over dim, or all of them, of what is not nan (torch.nansum)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("nansum", (input, dim, keepdim), (("dtype", dtype),))
     return made if out is None else _into("nansum", out, made)
 
@@ -2720,9 +2720,9 @@ def norm(input: Tensor, p: Number | str | None = 'fro', dim: int | Sequence[int]
     Raises EngineError: RUNTIME for another word, SHAPE, DTYPE.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("norm", (input, p, dim, keepdim), (("dtype", dtype),))
     return made if out is None else _into("norm", out, made)
 
@@ -2740,7 +2740,7 @@ def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
 def normalize(input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, *, axis: Any = None) -> Tensor:
     """The input over its p-norm along dim, which counts as eps at least (torch.nn.functional.normalize)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, 1, "axis", axis)
     return _call("normalize", (input, p, dim, eps))
 
 
@@ -2856,9 +2856,9 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The product over dim, or all of them (torch.prod)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("prod", (input, dim, keepdim), (("dtype", dtype),))
     return made if out is None else _into("prod", out, made)
 
@@ -2878,9 +2878,9 @@ def quantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim:
     result; interpolation: "linear", "lower", "higher", "midpoint" or "nearest". Raises EngineError: RUNTIME.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("quantile", (input, q, dim, keepdim), (("interpolation", interpolation),))
     return made if out is None else _into("quantile", out, made)
 
@@ -2980,7 +2980,7 @@ def repeat(input: Tensor, repeats: int | Sequence[int]) -> Tensor:
 def repeat_interleave(input: Tensor, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None, axis: Any = None) -> Tensor:
     """Each element, or slice along dim, repeated in place (torch.repeat_interleave)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     return _call("repeat_interleave", (input, repeats, dim), (("output_size", output_size),))
 
 
@@ -3154,7 +3154,7 @@ def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, axis: Any = None) -> Tensor:
     """The input with src at positions start to end along dim, every step-th (torch.slice_scatter)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, 0, "axis", axis)
     return _call("slice_scatter", (input, src, dim, start, end, step))
 
 
@@ -3185,14 +3185,14 @@ def softmax(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None
     dtype: what to cast the input to beforehand. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for whole numbers.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     return _call("softmax", (input, dim), (("dtype", dtype),))
 
 
 def softmin(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
     """softmax(-input, dim) (torch.nn.functional.softmin)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     return _call("softmin", (input, dim), (("dtype", dtype),))
 
 
@@ -3214,7 +3214,7 @@ def softsign(input: Tensor) -> Tensor:
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Any:
     """Values in order along dim, and where they were (torch.sort); equal ones always keep their order."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     return _call("sort", (input, dim, descending, stable), (), ('values', 'indices'))
 
 
@@ -3281,14 +3281,14 @@ def special_zeta(input: Tensor | Number, other: Tensor | Number, *, out: Tensor 
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """Parts of a size, the last maybe smaller, or of the sizes given (torch.split); a tuple of views."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, 0, "axis", axis)
     return _call("split", (tensor, split_size_or_sections, dim), (), "tuple")
 
 
 def split_with_sizes(input: Tensor, split_sizes: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """Parts of the sizes given, which add up to the dimension's (torch.split_with_sizes)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, 0, "axis", axis)
     return _call("split_with_sizes", (input, split_sizes, dim), (), "tuple")
 
 
@@ -3307,14 +3307,14 @@ def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
     """Without dimensions of size 1: all of them, or those named that are (torch.squeeze)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     return _call("squeeze", (input, dim))
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """Tensors of one shape along a new dimension (torch.stack)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, 0, "axis", axis)
     made = _call("stack", (tensors, dim))
     return made if out is None else _into("stack", out, made)
 
@@ -3322,9 +3322,9 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Ten
 def std(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The square root of the variance (torch.std)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("std", (input, dim, unbiased, keepdim), (("correction", correction),))
     return made if out is None else _into("std", out, made)
 
@@ -3332,9 +3332,9 @@ def std(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | 
 def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Any:
     """The standard deviation and the mean (torch.std_mean)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     return _call("std_mean", (input, dim, unbiased, keepdim), (("correction", correction),), ('std', 'mean'))
 
 
@@ -3358,9 +3358,9 @@ def sub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1, ou
 def sum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The sum over dim, or all of them; whole numbers add up to int64 (torch.sum)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("sum", (input, dim, keepdim), (("dtype", dtype),))
     return made if out is None else _into("sum", out, made)
 
@@ -3393,7 +3393,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
     """gather, with input and indices broadcast but for dim; of the flattened tensor without (torch.take_along_dim)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("take_along_dim", (input, indices, dim))
     return made if out is None else _into("take_along_dim", out, made)
 
@@ -3421,7 +3421,7 @@ def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: i
     Raises EngineError: RUNTIME for a tensor of no dimensions or fewer than one part.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, 0, "axis", axis)
     return _call("tensor_split", (input, indices_or_sections, dim), (), "tuple")
 
 
@@ -3452,7 +3452,7 @@ def to(input: Tensor, dtype: dtype | None = None, device: device | str | None = 
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, axis: Any = None) -> Any:
     """The k largest (or smallest) values along dim in order, and where they are (torch.topk)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     return _call("topk", (input, k, dim, largest, sorted), (), ('values', 'indices'))
 
 
@@ -3472,7 +3472,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, d
     Raises EngineError: RUNTIME for bool, or an x of another size.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, -1, "axis", axis)
     return _call("trapezoid", (y, x), (("dx", dx), ("dim", dim),))
 
 
@@ -3521,7 +3521,7 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
 def unbind(input: Tensor, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """All positions along a dimension, a tuple of views without it (torch.unbind)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, 0, "axis", axis)
     return _call("unbind", (input, dim), (), "tuple")
 
 
@@ -3547,7 +3547,7 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
     Raises EngineError: NOT_SUPPORTED for complex numbers, DIM_OUT_OF_RANGE.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     return _call("unique", (input, sorted, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
 
 
@@ -3558,23 +3558,23 @@ def unique_consecutive(input: Tensor, return_inverse: bool = False, return_count
     Raises EngineError: NOT_SUPPORTED for complex numbers, DIM_OUT_OF_RANGE, RUNTIME.
     """
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     return _call("unique_consecutive", (input, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
 
 
 def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
     """With a dimension of size 1 put before `dim` (torch.unsqueeze)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     return _call("unsqueeze", (input, dim))
 
 
 def var(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
     """The variance over dim, or all of them: squares divided by the count less the correction, 1 (torch.var)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("var", (input, dim, unbiased, keepdim), (("correction", correction),))
     return made if out is None else _into("var", out, made)
 
@@ -3582,9 +3582,9 @@ def var(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | 
 def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Any:
     """The variance and the mean (torch.var_mean)."""
     if axis is not None:
-        dim = axis
+        dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
-        keepdim = keepdims
+        keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     return _call("var_mean", (input, dim, unbiased, keepdim), (("correction", correction),), ('var', 'mean'))
 
 
@@ -3788,9 +3788,9 @@ class TensorMethods:
     def all(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.all`: Whether all elements are nonzero, over dim or all of them (torch.all)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("all", (self, dim, keepdim))
 
     def allclose(self, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
@@ -3800,25 +3800,25 @@ class TensorMethods:
     def amax(self, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.amax`: The largest values over dim, or all of them; ties share the gradient (torch.amax)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, (), "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("amax", (self, dim, keepdim))
 
     def amin(self, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.amin`: The smallest values over dim, or all of them; ties share the gradient (torch.amin)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, (), "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("amin", (self, dim, keepdim))
 
     def aminmax(self, *, dim: int | None = None, keepdim: bool = False, axis: Any = None, keepdims: Any = None) -> Any:
         """See `gradwire.aminmax`: The smallest and the largest value, of all or along dim (torch.aminmax)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("aminmax", (self,), (("dim", dim), ("keepdim", keepdim),), ('min', 'max'))
 
     def angle(self) -> Tensor:
@@ -3828,31 +3828,31 @@ class TensorMethods:
     def any(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.any`: Whether any element is nonzero, over dim or all of them (torch.any)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("any", (self, dim, keepdim))
 
     def argmax(self, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.argmax`: Where the largest value is, along dim or in the flattened tensor (torch.argmax)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("argmax", (self, dim, keepdim))
 
     def argmin(self, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.argmin`: Where the smallest value is, along dim or in the flattened tensor (torch.argmin)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("argmin", (self, dim, keepdim))
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
         """See `gradwire.argsort`: Where the values in order along dim are (torch.argsort)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, -1, "axis", axis)
         return _call("argsort", (self, dim, descending, stable))
 
     def argwhere(self) -> Tensor:
@@ -4002,7 +4002,7 @@ class TensorMethods:
     def chunk(self, chunks: int, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
         """See `gradwire.chunk`: At most so many parts of equal size, the last maybe smaller (torch.chunk)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, 0, "axis", axis)
         return _call("chunk", (self, chunks, dim), (), "tuple")
 
     def clamp(self, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
@@ -4076,7 +4076,7 @@ class TensorMethods:
     def count_nonzero(self, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
         """See `gradwire.count_nonzero`: How many elements are nonzero, over dim or all of them (torch.count_nonzero)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("count_nonzero", (self, dim))
 
     def cov(self, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
@@ -4086,43 +4086,43 @@ class TensorMethods:
     def cross(self, other: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
         """See `gradwire.cross`: The vectors perpendicular to two; dim is the first of size 3 unless given (torch.cross)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("cross", (self, other, dim))
 
     def cummax(self, dim: int | None = None, *, axis: Any = None) -> Any:
         """See `gradwire.cummax`: The largest value so far along dim, and where it is (torch.cummax)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("cummax", (self, dim), (), ('values', 'indices'))
 
     def cummin(self, dim: int | None = None, *, axis: Any = None) -> Any:
         """See `gradwire.cummin`: The smallest value so far along dim, and where it is (torch.cummin)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("cummin", (self, dim), (), ('values', 'indices'))
 
     def cumprod(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
         """See `gradwire.cumprod`: Products of the elements so far along dim (torch.cumprod)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("cumprod", (self, dim), (("dtype", dtype),))
 
     def cumprod_(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
         """In-place form of `cumprod`."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("cumprod_", (self, dim), (("dtype", dtype),))
 
     def cumsum(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
         """See `gradwire.cumsum`: Sums of the elements so far along dim (torch.cumsum)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("cumsum", (self, dim), (("dtype", dtype),))
 
     def cumsum_(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
         """In-place form of `cumsum`."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("cumsum_", (self, dim), (("dtype", dtype),))
 
     def deg2rad(self) -> Tensor:
@@ -4168,7 +4168,7 @@ class TensorMethods:
     def diff(self, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, axis: Any = None) -> Tensor:
         """See `gradwire.diff`: Each element less the one before it along dim, n times (torch.diff)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, -1, "axis", axis)
         return _call("diff", (self, n, dim, prepend, append))
 
     def digamma(self) -> Tensor:
@@ -4518,9 +4518,9 @@ class TensorMethods:
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
         """See `gradwire.kthvalue`: The k-th smallest value along dim, and where it is (torch.kthvalue)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, -1, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("kthvalue", (self, k, dim, keepdim), (), ('values', 'indices'))
 
     def lcm(self, other: Tensor) -> Tensor:
@@ -4602,7 +4602,7 @@ class TensorMethods:
     def log_softmax(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
         """See `gradwire.log_softmax`: log(softmax(input, dim)), without underflow (torch.log_softmax)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("log_softmax", (self, dim), (("dtype", dtype),))
 
     def logaddexp(self, other: Tensor) -> Tensor:
@@ -4616,7 +4616,7 @@ class TensorMethods:
     def logcumsumexp(self, dim: int | None = None, *, axis: Any = None) -> Tensor:
         """See `gradwire.logcumsumexp`: log of the running sum of exp(input) along dim, without overflow (torch.logcumsumexp)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("logcumsumexp", (self, dim))
 
     def logdet(self) -> Tensor:
@@ -4666,9 +4666,9 @@ class TensorMethods:
     def logsumexp(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.logsumexp`: log(sum(exp(input))) over dim, without overflow (torch.logsumexp)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("logsumexp", (self, dim, keepdim))
 
     def lt(self, other: Tensor | Number) -> Tensor:
@@ -4718,9 +4718,9 @@ class TensorMethods:
     def max(self, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None) -> Any:
         """See `gradwire.max`: The largest value; with a dim, the values and indices along it; with another tensor, `maximum` (torch.max)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("max", (self, dim, keepdim), (("other", other),), ('values', 'indices'))
 
     def maximum(self, other: Tensor) -> Tensor:
@@ -4730,25 +4730,25 @@ class TensorMethods:
     def mean(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.mean`: The mean over dim, or all of them, of a floating or complex dtype (torch.mean)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("mean", (self, dim, keepdim), (("dtype", dtype),))
 
     def median(self, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
         """See `gradwire.median`: The lower of the two middle values; with a dim, values and indices along it (torch.median)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("median", (self, dim, keepdim), (), ('values', 'indices'))
 
     def min(self, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None) -> Any:
         """See `gradwire.min`: The smallest value; with a dim, the values and indices along it; with another tensor, `minimum` (torch.min)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("min", (self, dim, keepdim), (("other", other),), ('values', 'indices'))
 
     def minimum(self, other: Tensor) -> Tensor:
@@ -4762,9 +4762,9 @@ class TensorMethods:
     def mode(self, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
         """See `gradwire.mode`: The value that comes most often along dim, the smallest of several, and where it comes last (torch.mode)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, -1, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("mode", (self, dim, keepdim), (), ('values', 'indices'))
 
     def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
@@ -4814,33 +4814,33 @@ class TensorMethods:
     def nanmean(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.nanmean`: The mean over dim, or all of them, of what is not nan (torch.nanmean). Raises EngineError: RUNTIME for ints."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("nanmean", (self, dim, keepdim), (("dtype", dtype),))
 
     def nanmedian(self, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
         """See `gradwire.nanmedian`: The lower of the two middle values that are not nan, or values and indices along dim (torch.nanmedian)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("nanmedian", (self, dim, keepdim), (), ('values', 'indices'))
 
     def nanquantile(self, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.nanquantile`: The q-th quantiles of what is not nan (torch.nanquantile). Takes what `quantile` takes."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("nanquantile", (self, q, dim, keepdim), (("interpolation", interpolation),))
 
     def nansum(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.nansum`: The sum over dim, or all of them, of what is not nan (torch.nansum)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("nansum", (self, dim, keepdim), (("dtype", dtype),))
 
     def narrow(self, dim: int, start: int, length: int) -> Tensor:
@@ -4894,9 +4894,9 @@ class TensorMethods:
     def norm(self, p: Number | str | None = 'fro', dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.norm`: The p-norm of the elements over dim, or all of them (torch.norm)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("norm", (self, p, dim, keepdim), (("dtype", dtype),))
 
     def normal_(self, mean: float = 0.0, std: float = 1.0) -> Tensor:
@@ -4930,9 +4930,9 @@ class TensorMethods:
     def prod(self, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.prod`: The product over dim, or all of them (torch.prod)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("prod", (self, dim, keepdim), (("dtype", dtype),))
 
     def put(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
@@ -4946,9 +4946,9 @@ class TensorMethods:
     def quantile(self, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.quantile`: The q-th quantiles along dim, or of all elements; nan where there is one (torch.quantile)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("quantile", (self, q, dim, keepdim), (("interpolation", interpolation),))
 
     def rad2deg(self) -> Tensor:
@@ -5010,7 +5010,7 @@ class TensorMethods:
     def repeat_interleave(self, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None, axis: Any = None) -> Tensor:
         """See `gradwire.repeat_interleave`: Each element, or slice along dim, repeated in place (torch.repeat_interleave)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("repeat_interleave", (self, repeats, dim), (("output_size", output_size),))
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
@@ -5136,7 +5136,7 @@ class TensorMethods:
     def slice_scatter(self, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, axis: Any = None) -> Tensor:
         """See `gradwire.slice_scatter`: The input with src at positions start to end along dim, every step-th (torch.slice_scatter)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, 0, "axis", axis)
         return _call("slice_scatter", (self, src, dim, start, end, step))
 
     def slogdet(self) -> Any:
@@ -5146,25 +5146,25 @@ class TensorMethods:
     def softmax(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
         """See `gradwire.softmax`: exp(input) over its sum along a dimension (torch.softmax)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("softmax", (self, dim), (("dtype", dtype),))
 
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Any:
         """See `gradwire.sort`: Values in order along dim, and where they were (torch.sort); equal ones always keep their order."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, -1, "axis", axis)
         return _call("sort", (self, dim, descending, stable), (), ('values', 'indices'))
 
     def split(self, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
         """See `gradwire.split`: Parts of a size, the last maybe smaller, or of the sizes given (torch.split); a tuple of views."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, 0, "axis", axis)
         return _call("split", (self, split_size_or_sections, dim), (), "tuple")
 
     def split_with_sizes(self, split_sizes: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
         """See `gradwire.split_with_sizes`: Parts of the sizes given, which add up to the dimension's (torch.split_with_sizes)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, 0, "axis", axis)
         return _call("split_with_sizes", (self, split_sizes, dim), (), "tuple")
 
     def sqrt(self) -> Tensor:
@@ -5186,15 +5186,15 @@ class TensorMethods:
     def squeeze(self, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
         """See `gradwire.squeeze`: Without dimensions of size 1: all of them, or those named that are (torch.squeeze)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("squeeze", (self, dim))
 
     def std(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.std`: The square root of the variance (torch.std)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("std", (self, dim, unbiased, keepdim), (("correction", correction),))
 
     def stft(self, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, pad_mode: str = 'reflect', normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None, align_to_window: bool | None = None) -> Tensor:
@@ -5212,9 +5212,9 @@ class TensorMethods:
     def sum(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.sum`: The sum over dim, or all of them; whole numbers add up to int64 (torch.sum)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("sum", (self, dim, keepdim), (("dtype", dtype),))
 
     def sum_to_size(self, *size: int | Sequence[int]) -> Tensor:
@@ -5240,7 +5240,7 @@ class TensorMethods:
     def take_along_dim(self, indices: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
         """See `gradwire.take_along_dim`: gather, with input and indices broadcast but for dim; of the flattened tensor without (torch.take_along_dim)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("take_along_dim", (self, indices, dim))
 
     def tan(self) -> Tensor:
@@ -5262,7 +5262,7 @@ class TensorMethods:
     def tensor_split(self, indices_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
         """See `gradwire.tensor_split`: So many parts, the first ones longer by one; or the parts between the places given (torch.tensor_split)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, 0, "axis", axis)
         return _call("tensor_split", (self, indices_or_sections, dim), (), "tuple")
 
     def tile(self, *dims: int | Sequence[int]) -> Tensor:
@@ -5276,7 +5276,7 @@ class TensorMethods:
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, axis: Any = None) -> Any:
         """See `gradwire.topk`: The k largest (or smallest) values along dim in order, and where they are (torch.topk)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, -1, "axis", axis)
         return _call("topk", (self, k, dim, largest, sorted), (), ('values', 'indices'))
 
     def trace(self) -> Tensor:
@@ -5318,7 +5318,7 @@ class TensorMethods:
     def unbind(self, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
         """See `gradwire.unbind`: All positions along a dimension, a tuple of views without it (torch.unbind)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, 0, "axis", axis)
         return _call("unbind", (self, dim), (), "tuple")
 
     def unflatten(self, dim: int, sizes: int | Sequence[int]) -> Tensor:
@@ -5336,27 +5336,27 @@ class TensorMethods:
     def unique(self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, axis: Any = None) -> Any:
         """See `gradwire.unique`: The distinct elements, or slices along dim, always in order (torch.unique)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("unique", (self, sorted, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
 
     def unique_consecutive(self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, axis: Any = None) -> Any:
         """See `gradwire.unique_consecutive`: The first of each run of equal elements, or slices along dim (torch.unique_consecutive)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("unique_consecutive", (self, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
 
     def unsqueeze(self, dim: int | None = None, *, axis: Any = None) -> Tensor:
         """See `gradwire.unsqueeze`: With a dimension of size 1 put before `dim` (torch.unsqueeze)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         return _call("unsqueeze", (self, dim))
 
     def var(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
         """See `gradwire.var`: The variance over dim, or all of them: squares divided by the count less the correction, 1 (torch.var)."""
         if axis is not None:
-            dim = axis
+            dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
-            keepdim = keepdims
+            keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
         return _call("var", (self, dim, unbiased, keepdim), (("correction", correction),))
 
     def vdot(self, other: Tensor) -> Tensor:

@@ -223,3 +223,25 @@ def test_tensors_go_to_torch_and_back():
         gradwire.to_torch(gradwire.ones(1, requires_grad=True) * 2)
     with pytest.raises(TypeError, match="dense"):
         gradwire.from_torch(np.ones(2))
+
+
+def test_what_cannot_be_saved_is_told_what_to_save_instead(tmp_path):
+    path = tmp_path / "held.safetensors"
+    with pytest.raises(TypeError, match=r"is a Linear; .*save its state_dict\(\)"):
+        gradwire.save({"model": gradwire.nn.Linear(2, 2)}, path)
+    with pytest.raises(TypeError, match="from_numpy"):
+        gradwire.save({"held": np.ones(2)}, path)
+    itself = []
+    itself.append(itself)
+    with pytest.raises(TypeError, match="holds itself"):
+        gradwire.save(itself, path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_description_nested_too_deep_is_damage(tmp_path):
+    from safetensors.numpy import save_file
+
+    path = tmp_path / "deep.safetensors"
+    save_file({"w": np.ones(2)}, path, metadata={"gradwire": '{"format": 1, "tree": ' + '{"list":[' * 50_000})
+    with pytest.raises(RuntimeError, match="description is damaged"):
+        gradwire.load(path)

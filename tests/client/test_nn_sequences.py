@@ -242,3 +242,14 @@ def test_parameter_dict_is_pytorchs():
         assert isinstance(held["b"], library.nn.Parameter)
         results.append((repr(held), list(held), len(held), "b" in held, list(held.state_dict())))
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("kind", ["RNNCell", "GRUCell", "LSTMCell"])
+def test_a_cell_says_which_sizes_it_takes(kind):
+    for library in (gw, torch):
+        cell = getattr(library.nn, kind)(4, 5)
+        state = library.zeros(2, 3)
+        with pytest.raises(RuntimeError, match="input has inconsistent input_size: got 3 expected 4"):
+            cell(library.zeros(2, 3))
+        with pytest.raises(RuntimeError, match="hidden0 has inconsistent hidden_size: got 3, expected 5"):
+            cell(library.zeros(2, 4), (state, state) if kind == "LSTMCell" else state)

@@ -363,7 +363,7 @@ def test_lbfgs_goes_pytorchs_way_down_a_curved_valley(text):
 
 
 def test_lbfgs_needs_a_closure():
-    with pytest.raises(RuntimeError, match="needs a closure"):
+    with pytest.raises(TypeError, match="needs a closure"):
         gw.optim.LBFGS([gw.ones(1, requires_grad=True)]).step()
 
 

@@ -118,3 +118,16 @@ def test_samples_have_the_moments_of_their_distribution():
         spread = float(made.stddev)
         assert float(drawn.mean()) == pytest.approx(float(made.mean), abs=6 * spread / 20_000**0.5), made
         assert float(drawn.std()) == pytest.approx(spread, rel=0.15), made
+
+
+def test_a_dimension_by_both_of_its_names_is_refused():
+    for call in (lambda t: t.ones(2, 3).sum(dim=0, axis=1), lambda t: t.softmax(t.ones(2, 3), 0, axis=1)):
+        refuse(call, TypeError, "axis")
+    import gradwire
+
+    with pytest.raises(TypeError, match="axis is another name of dim"):
+        gradwire.mean(gradwire.ones(2, 3), 0, axis=1)
+
+
+def test_a_vector_that_is_no_tensor_is_refused():
+    refuse(lambda t: t.nn.utils.vector_to_parameters([1], [t.zeros(1)]), TypeError, "Tensor, but got")

@@ -5,7 +5,6 @@ Arguments and values are checked as PyTorch does, unless `validate_args=False`: 
 
 from __future__ import annotations
 
-import functools
 import math
 import warnings
 from collections.abc import Sequence
@@ -92,17 +91,17 @@ class Distribution:
         return self._event_shape
 
     def expand(self: D, batch_shape: Sequence[int], _instance: Any = None) -> D:
-        """The same with its arguments expanded to a batch shape."""
+        """The same with its arguments, and the distributions that it is made of, expanded to a batch shape."""
         made = type(self).__new__(type(self))
         made.__dict__.update(self.__dict__)
-        for name, value in list(made.__dict__.items()):
-            if isinstance(value, Tensor):
-                kept = value.ndim - len(self._batch_shape)
-                # Numbers for the whole batch stay as they are.
-                if kept >= 0 and tuple(value.shape[: len(self._batch_shape)]) == tuple(self._batch_shape):
-                    made.__dict__[name] = value.expand(*batch_shape, *value.shape[len(self._batch_shape) :])
-            elif isinstance(value, functools.cached_property):
-                del made.__dict__[name]
+        batched = len(self._batch_shape)
+        for name, value in self.__dict__.items():
+            if not isinstance(value, (Tensor, Distribution)):
+                continue
+            shape = value.shape if isinstance(value, Tensor) else value.batch_shape
+            # What is for the whole batch stays as it is.
+            if tuple(shape[:batched]) == tuple(self._batch_shape):
+                made.__dict__[name] = value.expand((*batch_shape, *shape[batched:]))
         made._batch_shape = Size(batch_shape)
         return made
 

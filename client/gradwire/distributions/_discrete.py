@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradwire import _dtypes, _ops
-from gradwire._create import arange, eye
+from gradwire._create import arange, eye, zeros_like
 from gradwire._modes import enable_grad, no_grad
 from gradwire._random import bernoulli, binomial, multinomial, poisson
 from gradwire._tensor import Tensor
@@ -120,6 +120,11 @@ class Geometric(_Odds):
         return 1.0 / self.probs - 1.0
 
     @property
+    def mode(self) -> Tensor:
+        """0."""
+        return zeros_like(self.probs)
+
+    @property
     def variance(self) -> Tensor:
         """(1 / p - 1) / p."""
         return (1.0 / self.probs - 1.0) / self.probs
@@ -146,6 +151,9 @@ class Geometric(_Odds):
 class Binomial(_Odds):
     """How often of `total_count` a trial of probability `probs` succeeds. Answers to torch.distributions.Binomial."""
 
+    has_enumerate_support = True
+    arg_constraints = {"total_count": constraints.nonnegative_integer, **_Odds.arg_constraints}  # noqa: RUF012
+
     def __init__(
         self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
@@ -165,9 +173,28 @@ class Binomial(_Odds):
         return self.total_count * self.probs
 
     @property
+    def mode(self) -> Tensor:
+        """⌊(n + 1) p⌋, at most n."""
+        return _ops.minimum(((self.total_count + 1) * self.probs).floor(), self.total_count)
+
+    @property
     def variance(self) -> Tensor:
         """n p (1 - p)."""
         return self.total_count * self.probs * (1 - self.probs)
+
+    def entropy(self) -> Tensor:
+        """See Distribution. Raises NotImplementedError where total_count differs over the batch."""
+        logs = self.log_prob(self.enumerate_support(False))
+        return -(logs.exp() * logs).sum(0)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """0, 1, … total_count. Raises NotImplementedError where that differs over the batch."""
+        least, most = _ops.stack([self.total_count.min(), self.total_count.max()]).tolist()
+        if least != most:
+            raise NotImplementedError("Inhomogeneous total count not supported by `enumerate_support`.")
+        made = arange(1 + int(most), dtype=self._param.dtype, device=self._param.device)
+        made = made.reshape((-1, *[1] * len(self._batch_shape)))
+        return made.expand((-1, *self._batch_shape)) if expand else made
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """See Distribution."""
@@ -197,6 +224,11 @@ class Poisson(Distribution):
     def mean(self) -> Tensor:
         """The rate."""
         return self.rate
+
+    @property
+    def mode(self) -> Tensor:
+        """⌊rate⌋."""
+        return self.rate.floor()
 
     @property
     def variance(self) -> Tensor:
@@ -314,6 +346,7 @@ class OneHotCategorical(Distribution):
     """As Categorical, a class being a vector with one 1. Answers to torch.distributions.OneHotCategorical."""
 
     support = constraints.one_hot
+    has_enumerate_support = True
 
     def __init__(
         self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
@@ -335,6 +368,11 @@ class OneHotCategorical(Distribution):
     def mean(self) -> Tensor:
         """The probabilities."""
         return self.probs
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable class."""
+        return F.one_hot(self.probs.argmax(-1), self._event_shape[0]).to(self.probs.dtype)
 
     @property
     def variance(self) -> Tensor:
@@ -426,3 +464,11 @@ class Multinomial(Distribution):
         logits, held = broadcast_all(self.logits, value)
         logits = _ops.where((held == 0) & (logits == -math.inf), 0.0, logits)
         return _ops.lgamma(held.sum(-1) + 1) - _ops.lgamma(held + 1).sum(-1) + (logits * held).sum(-1)
+
+    def entropy(self) -> Tensor:
+        """See Distribution."""
+        n = self.total_count
+        each = Binomial(n, probs=self.probs, validate_args=False)
+        counts = each.enumerate_support(False)[1:]
+        ways = (each.log_prob(counts).exp() * _ops.lgamma(counts + 1)).sum((0, -1))
+        return n * self._categorical.entropy() - math.lgamma(n + 1) + ways

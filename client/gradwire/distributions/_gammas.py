@@ -12,6 +12,7 @@ from gradwire._modes import no_grad
 from gradwire._tensor import Tensor
 from gradwire.distributions import constraints
 from gradwire.distributions._base import Distribution, broadcast_all, normal, uniform
+from gradwire.nn.functional import one_hot
 
 
 @no_grad()
@@ -56,6 +57,11 @@ class Gamma(Distribution):
         return self.concentration / self.rate
 
     @property
+    def mode(self) -> Tensor:
+        """(concentration - 1) / rate, 0 where that is below."""
+        return ((self.concentration - 1) / self.rate).clamp(min=0)
+
+    @property
     def variance(self) -> Tensor:
         """concentration / rate²."""
         return self.concentration / self.rate.pow(2)
@@ -84,12 +90,8 @@ class Chi2(Gamma):
     arg_constraints = {"df": constraints.positive}  # noqa: RUF012
 
     def __init__(self, df: Any, validate_args: bool | None = None) -> None:
-        super().__init__(0.5 * df, 0.5, validate_args)
-
-    @property
-    def df(self) -> Tensor:
-        """The degrees of freedom."""
-        return self.concentration * 2
+        (self.df,) = broadcast_all(df)
+        super().__init__(0.5 * self.df, 0.5, validate_args)
 
 
 class Dirichlet(Distribution):
@@ -108,6 +110,14 @@ class Dirichlet(Distribution):
     def mean(self) -> Tensor:
         """concentration / its sum."""
         return self.concentration / self.concentration.sum(-1, True)
+
+    @property
+    def mode(self) -> Tensor:
+        """c - 1 / its sum, 0 where that is below; a corner where all of them are."""
+        above = (self.concentration - 1).clamp(min=0.0)
+        inside = above / above.sum(-1, True)
+        corner = one_hot(inside.argmax(-1), inside.shape[-1]).to(inside.dtype)
+        return _ops.where((self.concentration < 1).all(-1, keepdim=True), corner, inside)
 
     @property
     def variance(self) -> Tensor:
@@ -160,6 +170,11 @@ class Beta(Distribution):
         return self.concentration1 / (self.concentration1 + self.concentration0)
 
     @property
+    def mode(self) -> Tensor:
+        """(a - 1) / (a + b - 2); 0 or 1 where that is outside."""
+        return self._pair.mode[..., 0]
+
+    @property
     def variance(self) -> Tensor:
         """a b / ((a + b)² (a + b + 1))."""
         total = self.concentration1 + self.concentration0
@@ -199,6 +214,11 @@ class StudentT(Distribution):
         return _ops.where(self.df > 1, self.loc, math.nan)
 
     @property
+    def mode(self) -> Tensor:
+        """The location."""
+        return self.loc
+
+    @property
     def variance(self) -> Tensor:
         """scale² df / (df - 2) where df is above 2, inf above 1, else nan."""
         finite = self.scale.pow(2) * self.df / (self.df - 2)
@@ -214,12 +234,20 @@ class StudentT(Distribution):
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
         z = (self._checked(value) - self.loc) / self.scale
-        constant = (
+        made: Tensor = -0.5 * (self.df + 1.0) * _ops.log1p(z**2 / self.df) - self._log_volume()
+        return made
+
+    def _log_volume(self) -> Tensor:
+        """log(scale √df B(df / 2, 1 / 2)): what the density is divided by."""
+        return (
             self.scale.log()
             + 0.5 * self.df.log()
             + 0.5 * math.log(math.pi)
             + _ops.lgamma(0.5 * self.df)
             - _ops.lgamma(0.5 * (self.df + 1.0))
         )
-        made: Tensor = -0.5 * (self.df + 1.0) * _ops.log1p(z**2 / self.df) - constant
-        return made
+
+    def entropy(self) -> Tensor:
+        """See Distribution."""
+        more = 0.5 * (self.df + 1.0)
+        return more * (_ops.digamma(more) - _ops.digamma(0.5 * self.df)) + self._log_volume()

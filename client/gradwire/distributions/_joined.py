@@ -75,11 +75,6 @@ class Independent(Distribution):
         """See Distribution."""
         return summed(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Independent:
-        """See Distribution."""
-        kept = tuple(self.base_dist.batch_shape)[len(self._batch_shape) :]
-        return Independent(self.base_dist.expand((*batch_shape, *kept)), self.reinterpreted_batch_ndims, False)
-
     def __repr__(self) -> str:
         return f"Independent({self.base_dist}, {self.reinterpreted_batch_ndims})"
 
@@ -290,8 +285,10 @@ class TransformedDistribution(Distribution):
         found: Tensor = self.base_dist.cdf(value)
         return found if sign > 0 else 1 - found
 
-    def __repr__(self) -> str:
-        return "TransformedDistribution()"
+    def icdf(self, value: Any) -> Tensor:
+        """See Distribution."""
+        sign = math.prod(each.sign for each in self.transforms)
+        return ComposeTransform(self.transforms)(self.base_dist.icdf(value if sign > 0 else 1 - value))
 
 
 class LogNormal(TransformedDistribution):
@@ -317,6 +314,11 @@ class LogNormal(TransformedDistribution):
     def mean(self) -> Tensor:
         """exp(loc + scale² / 2)."""
         return (self.loc + self.scale.pow(2) / 2).exp()
+
+    @property
+    def mode(self) -> Tensor:
+        """exp(loc - scale²)."""
+        return (self.loc - self.scale.square()).exp()
 
     @property
     def variance(self) -> Tensor:

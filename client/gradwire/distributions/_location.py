@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradwire import _ops
-from gradwire._create import full_like
+from gradwire._create import full_like, zeros_like
 from gradwire._tensor import Tensor
 from gradwire.distributions import constraints
 from gradwire.distributions._base import HALF_LOG_2PI, Distribution, broadcast_all, normal, uniform
@@ -171,6 +171,10 @@ class Gumbel(_LocationScale):
         made: Tensor = (-(-self._standard(value)).exp()).exp()
         return made
 
+    def icdf(self, value: Any) -> Tensor:
+        """See Distribution."""
+        return self.loc - self.scale * (-value.log()).log()
+
     def entropy(self) -> Tensor:
         """See Distribution."""
         return self.scale.log() + (1 + EULER)
@@ -193,6 +197,11 @@ class HalfNormal(Distribution):
         return self.scale * math.sqrt(2 / math.pi)
 
     @property
+    def mode(self) -> Tensor:
+        """0."""
+        return zeros_like(self.scale)
+
+    @property
     def variance(self) -> Tensor:
         """scale² (1 - 2 / π)."""
         return self.scale.pow(2) * (1 - 2 / math.pi)
@@ -206,6 +215,14 @@ class HalfNormal(Distribution):
         z = self._checked(value) / self.scale
         made: Tensor = -0.5 * z**2 - self.scale.log() - HALF_LOG_2PI + math.log(2)
         return made
+
+    def cdf(self, value: Any) -> Tensor:
+        """See Distribution."""
+        return _ops.erf(self._checked(value) / self.scale / math.sqrt(2))
+
+    def icdf(self, value: Any) -> Tensor:
+        """See Distribution."""
+        return self.scale * _ops.erfinv(value) * math.sqrt(2)
 
     def entropy(self) -> Tensor:
         """See Distribution."""
@@ -227,6 +244,11 @@ class Exponential(Distribution):
     def mean(self) -> Tensor:
         """1 / rate."""
         return self.rate.reciprocal()
+
+    @property
+    def mode(self) -> Tensor:
+        """0."""
+        return zeros_like(self.rate)
 
     @property
     def stddev(self) -> Tensor:
@@ -281,6 +303,11 @@ class Uniform(Distribution):
     def mean(self) -> Tensor:
         """The middle."""
         return (self.high + self.low) / 2
+
+    @property
+    def mode(self) -> Tensor:
+        """nan: no value is more probable than another."""
+        return math.nan * self.high
 
     @property
     def variance(self) -> Tensor:

@@ -382,6 +382,13 @@ class RNNCellBase(Module):
             if state.ndim not in (1, 2):
                 what = f"hx[{place}]" if mode == "LSTM" else "hidden"
                 raise ValueError(f"{name}: Expected {what} to be 1D or 2D, got {state.ndim}D instead")
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {self.input_size}")
+        for place, state in enumerate(states or ()):
+            if state.shape[-1] != self.hidden_size:
+                raise RuntimeError(
+                    f"hidden{place} has inconsistent hidden_size: got {state.shape[-1]}, expected {self.hidden_size}"
+                )
         batched = input.ndim == 2
         given = input if batched else input.unsqueeze(0)
         if states is None:
@@ -392,6 +399,9 @@ class RNNCellBase(Module):
         gates = F.linear(given, self.weight_ih, self.bias_ih)
         made = _stepped(mode, gates, held, self.weight_hh, self.bias_hh)
         return made if batched else tuple(state.squeeze(0) for state in made)
+
+    def _expects(self) -> str:
+        return f"(N, {self.input_size}) or ({self.input_size})"
 
     def extra_repr(self) -> str:
         """As PyTorch prints it."""

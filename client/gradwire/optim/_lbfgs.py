@@ -59,9 +59,9 @@ class LBFGS(Optimizer):
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Go downhill, and return the loss where this began. Raises RuntimeError without a closure."""
+        """Go downhill, and return the loss where this began. Raises TypeError without a closure."""
         if closure is None:
-            raise RuntimeError("LBFGS.step() needs a closure that computes the loss again and returns it")
+            raise TypeError("LBFGS.step() needs a closure that computes the loss again and returns it")
         group = self.param_groups[0]
         if group["line_search_fn"] not in (None, "strong_wolfe"):
             raise RuntimeError("only 'strong_wolfe' is supported")

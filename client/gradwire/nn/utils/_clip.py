@@ -97,8 +97,10 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Give parameters the values of a vector, in order; torch.nn.utils.vector_to_parameters.
 
-    Raises RuntimeError for a vector that is too short.
+    Raises TypeError for what is no tensor, RuntimeError for a vector that is too short.
     """
+    if not isinstance(vec, Tensor):
+        raise TypeError(f"expected gradwire.Tensor, but got: {type(vec).__name__}")
     start = 0
     for param in parameters:
         param.data = vec.detach()[start : start + param.numel()].reshape(param.shape).clone()
