@@ -23,6 +23,7 @@ from gradwire_engine.hooks import Ask, Due, Hooks, When, check_replaced, hooks_o
 from gradwire_engine.ops.basic import cast, copied, real, sum_to_size
 from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.shape import clone
+from gradwire_engine.packing import Packed
 from gradwire_engine.refusals import REFUSED, check_writable, explain_backward
 from gradwire_engine.tensor import EdgeTensor, Tensor, edge_of, retain_grad
 
@@ -265,19 +266,22 @@ class _Passage:
 
     def _results(self, node: Node, hooks: Hooks, gradients: list[Any]) -> Generator[Due, Answer, list[Any]]:
         """What a node's formulas make for each edge, kept from going on."""
-        self.aside = results = [None] * len(node.edges)
-        try:
-            if type(node) is not FunctionNode:
-                if any(gradient is not None for gradient in gradients):
-                    self._propagate(node, gradients)
-                return results
-        finally:
-            self.aside = None
+        results: list[Any] = [None] * len(node.edges)
+        if type(node) is not FunctionNode:
+            if any(gradient is not None for gradient in gradients):
+                values = yield from self._unpacked(node, node.saved)
+                self.aside = results
+                try:
+                    self._propagate(node, gradients, values)
+                finally:
+                    self.aside = None
+            return results
         if hooks.formula is None:
             pairs = zip(gradients, node.metas, strict=True)
             return [None if one is None or meta is None else fit(one, meta) for one, meta in pairs]
         whole: Sequence[Any] = self._materialized(node, gradients) if node.materializes else gradients
-        saved = [_saved_tensor(value, node, "saved") for value in node.saved]
+        values = yield from self._unpacked(node, node.saved)
+        saved = [_saved_tensor(value, node, "saved") for value in values]
         made = yield Due(When.FORMULA, hooks.formula.number, self._shown(whole), saved)
         if made is None or len(made) != len(node.edges):
             given = 0 if made is None else len(made)
@@ -296,6 +300,19 @@ class _Passage:
         if not self.retain_graph:
             node.free()
         return results
+
+    def _unpacked(self, node: Node, saved: Sequence[Any]) -> Generator[Due, Answer, Sequence[Any]]:
+        """What a node saved, where it was packed as it is given back: for this pass, the node keeps none of it."""
+        if node.freed:
+            _refuse_freed(node)
+        values: list[Any] = []
+        for value in saved:
+            if type(value) is Packed:
+                value = value.unpacked(node, (yield Due(When.UNPACK, value.ask.number, [])))
+            elif type(value) is list:
+                value = list((yield from self._unpacked(node, value)))
+            values.append(value)
+        return values
 
     def _reach_leaf(self, node: AccumulateGrad, hooks: Hooks) -> Generator[Due, Answer, None]:
         """Let a leaf collect its gradient; at once, not in the end with the others, if a hook is to see that."""
@@ -384,12 +401,13 @@ class _Passage:
             if tensor is not None and index < len(gradients) and gradients[index] is not None:
                 self.deliveries.append((tensor, gradients[index]))
 
-    def _propagate(self, node: Node, gradients: list[Any]) -> None:
+    def _propagate(self, node: Node, gradients: list[Any], saved: Sequence[Any] | None = None) -> None:
         plan = node.plan
         values: list[Any] = []
         if plan.names:
             unpack = _saved_tensor if self.create_graph else _saved_value
-            values = [unpack(value, node, name) for value, name in zip(node.saved, plan.names, strict=True)]
+            kept = node.saved if saved is None else saved
+            values = [unpack(value, node, name) for value, name in zip(kept, plan.names, strict=True)]
         gradient = gradients[0]
         whole = None
         if node.outputs is not None:

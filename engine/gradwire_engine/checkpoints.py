@@ -53,7 +53,7 @@ class Region:
         """Take from the nodes behind `outputs` that were made since `moment` what they saved."""
         self.ask = ask
         self.random = moment.random
-        made = _made_since(moment.first, outputs)
+        made = made_since(moment.first, outputs)
         self.kinds = [_kind(node) for node in made]
         # Several nodes may be waiting for what one computes again: where a part lies in another that was, too.
         self.nodes: list[list[weakref.ref[Node]]] = [[weakref.ref(node)] for node in made]
@@ -65,7 +65,7 @@ class Region:
 
     def refill(self, moment: Moment, outputs: Iterable[Tensor]) -> None:
         """Give the nodes what those behind `outputs`, made since `moment`, saved. Raises EngineError: RUNTIME."""
-        fresh = _made_since(moment.first, outputs)
+        fresh = made_since(moment.first, outputs)
         kinds = [_kind(node) for node in fresh]
         if len(kinds) != len(self.kinds):
             raise EngineError(
@@ -102,7 +102,7 @@ class Region:
         self.nodes[known[id(new)]].append(weakref.ref(old))
 
 
-def _made_since(first: int, outputs: Iterable[Tensor]) -> list[Node]:
+def made_since(first: int, outputs: Iterable[Tensor]) -> list[Node]:
     """The nodes behind tensors that have been made since a moment, in the order in which they were."""
     found: dict[Node, None] = {}
     waiting: list[Any] = [output.grad_fn for output in outputs]

@@ -50,6 +50,7 @@ class When(Enum):
     ACCUMULATED = "accumulated"  # with a leaf, after its gradient was added to
     FORMULA = "formula"  # what the formulas of this node make, which only the outside knows
     AGAIN = "again"  # what this node saved, which was not kept
+    UNPACK = "unpack"  # one value that this node saved, which the outside has
 
 
 @dataclass(slots=True)
@@ -57,7 +58,7 @@ class Due:
     """A question: what is due, and the gradients to give it. AFTER gives those of inputs, with `others` of outputs.
 
     A FORMULA is given, as `others`, the values it saved. The answer is a list of as many gradients as are wanted (for
-    AFTER and FORMULA one per edge), or None where nothing is to change.
+    AFTER and FORMULA one per edge, for UNPACK the value), or None where nothing is to change.
     """
 
     when: When

@@ -1,0 +1,124 @@
+"""Saved values that are kept outside: the outside takes what new nodes saved, and is asked for it in backward.
+
+As with checkpoints, which nodes are new is told by a moment: nodes are numbered as they are made. What is given back is
+not looked at but for its shape, dtype and device, and has the history of what was taken.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradwire_engine import dtypes
+from gradwire_engine.checkpoints import made_since
+from gradwire_engine.device import device_of
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.graph import AccumulateGrad, Node, Saved
+from gradwire_engine.hooks import Ask, hooks_of
+from gradwire_engine.tensor import Tensor, edge_of
+
+if TYPE_CHECKING:
+    from gradwire_engine.dtypes import DType
+
+
+class Packed:
+    """What stands in a node for a value that `ask` gives back, and the history that it has then."""
+
+    __slots__ = ("ask", "device", "dtype", "index", "node", "output", "requires_grad", "shape")
+    node: Node | AccumulateGrad | None
+
+    def __init__(self, saved: Saved, ask: Ask) -> None:
+        array = _array(saved)
+        self.ask = ask
+        self.shape: tuple[int, ...] = array.shape
+        self.dtype: DType = array.dtype
+        self.device = device_of(array)
+        self.output, self.requires_grad = saved.output, saved.requires_grad
+        self.node, self.index = saved.node, saved.index
+        if saved.leaf is not None:
+            edge = edge_of(saved.leaf)
+            self.node, self.index = (None, 0) if edge is None else edge
+
+    def unpacked(self, owner: Node, given: Sequence[Tensor | None] | None) -> Saved:
+        """What was saved, on the values of the one tensor given back. Raises EngineError: RUNTIME, SHAPE, DTYPE,
+        DEVICE_MISMATCH."""
+        tensor = given[0] if given is not None and len(given) == 1 else None
+        if tensor is None:
+            raise EngineError(Reason.RUNTIME, f"what {owner.name} saved was packed, and not given back: one tensor is")
+        self._check(owner, tensor)
+        saved = Saved(Tensor(tensor.array, storage=tensor.storage), self.output)
+        saved.requires_grad, saved.index = self.requires_grad, self.index
+        if type(self.node) is AccumulateGrad:
+            saved.leaf = Tensor(tensor.array, True, tensor.storage)
+            saved.leaf.grad_state().accumulator = weakref.ref(self.node)
+        else:
+            saved.node = self.node  # type: ignore[assignment]
+        return saved
+
+    def _check(self, owner: Node, tensor: Tensor) -> None:
+        for what, was, made, reason in (
+            ("size", list(self.shape), list(tensor.shape), Reason.SHAPE),
+            ("type", dtypes.name_of(self.dtype), dtypes.name_of(tensor.dtype), Reason.DTYPE),
+            ("device", self.device, tensor.device, Reason.DEVICE_MISMATCH),
+        ):
+            if was != made:
+                raise EngineError(
+                    reason, f"unpack_hook has changed the {what} of what {owner.name} saved: was {was}, is {made}"
+                )
+
+
+def packable(first: int, outputs: Iterable[Tensor]) -> list[Tensor]:
+    """What the nodes behind `outputs` made since number `first` saved, as plain tensors on the same storage.
+
+    What was changed in place since is left out: it stays where it is, and backward refuses it.
+    """
+    return [
+        Tensor(_array(saved), storage=(saved if saved.leaf is None else saved.leaf).storage)
+        for node in made_since(first, outputs)
+        for saved in _saved_of(node.saved)
+    ]
+
+
+def pack(first: int, outputs: Sequence[Tensor], asks: Sequence[Ask]) -> None:
+    """Let go of what `packable` listed: each is asked for from now on. Raises EngineError: RUNTIME."""
+    nodes = made_since(first, outputs)
+    if sum(len(list(_saved_of(node.saved))) for node in nodes) != len(asks):
+        raise EngineError(
+            Reason.RUNTIME,
+            "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not "
+            "be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if "
+            "you need to perform in-place operations on the input to a pack hook.",
+        )
+    left = iter(asks)
+    for node in nodes:
+        if any(True for _ in _saved_of(node.saved)):
+            node.saved = tuple([_replaced(value, left) for value in node.saved])
+            hooks_of(node)  # so that backward passes it as one that asks
+
+
+def holds_packed(saved: Sequence[Any]) -> bool:
+    """Whether any of these was packed."""
+    return any(type(each) is Packed or (type(each) is list and holds_packed(each)) for each in saved)
+
+
+def _replaced(value: Any, left: Iterator[Ask]) -> Any:
+    if type(value) is list:
+        return [_replaced(each, left) for each in value]
+    return Packed(value, next(left)) if type(value) is Saved and _is_current(value) else value
+
+
+def _saved_of(values: Sequence[Any]) -> Iterator[Saved]:
+    for value in values:
+        if type(value) is list:
+            yield from _saved_of(value)
+        elif type(value) is Saved and _is_current(value):
+            yield value
+
+
+def _is_current(saved: Saved) -> bool:
+    return saved.version == (saved if saved.leaf is None else saved.leaf).storage.version
+
+
+def _array(saved: Saved) -> Any:
+    return (saved if saved.leaf is None else saved.leaf).array
