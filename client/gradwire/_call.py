@@ -53,9 +53,10 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
     `result` says in what form the answer is wanted: None for one tensor, "bool", "tuple", or the results' names.
     """
     if BATCHING:
-        answer = DISPATCH[0](op, args, kwargs, result)
-        if answer is not NotImplemented:
-            return answer
+        for dispatch in DISPATCH:
+            answer = dispatch(op, args, kwargs, result)
+            if answer is not NotImplemented:
+                return answer
     frame = _getframe(2)
     code = frame.f_code
     while INTERNAL[code.co_filename]:

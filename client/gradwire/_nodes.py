@@ -13,8 +13,9 @@ from gradwire._handle import Handle
 from gradwire._hooks import RemovableHandle, hook_after, hook_before
 from gradwire._memo import read_spec
 from gradwire._results import new_proxy
+from gradwire._running import Asked
 from gradwire._session import Session
-from gradwire.v1 import commands_pb2, service_pb2
+from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2, types_pb2
 
 if TYPE_CHECKING:
     from gradwire._tensor import Tensor
@@ -78,6 +79,13 @@ class Node:
             raise AttributeError(f"the leaf of this {self._name} has been dropped")
         return new_proxy(self._root._session, message.leaf.id, read_spec(message.leaf))  # type: ignore[no-any-return]
 
+    def __getattr__(self, name: str) -> Any:
+        """`_saved_<name>`: what the node saved by that name, a tensor or a tuple of them."""
+        found = _saved_value(self, name.removeprefix("_saved_")) if name.startswith("_saved_") else None
+        if found is None:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        return found
+
     def _load(self) -> commands_pb2.GraphNode:
         if self._message is None:
             nodes = _nodes_of(self._root)
@@ -105,6 +113,30 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self._name} object at {id(self):#x}>"
+
+
+def _saved_value(node: Node, name: str) -> Any:
+    """What a node saved, given back if the user's Python keeps it; None if it saved nothing of that name."""
+    session = node._root._session
+    request = hooks_pb2.SavedValueRequest(tensor=node._root._id, node=node._number(), name=name)
+    told = session.wait(service_pb2.Command(saved_value=request)).saved_value
+    kept = [session.hooks[hook](Asked((), (), None)) for hook in told.hooks]
+    if kept:
+        request.unpacked.extend([each._id for given in kept for each in given or ()])
+        told = session.wait(service_pb2.Command(saved_value=request)).saved_value
+    if not told.known:
+        return None
+    tensors = [_known_or_new(node, spec) for spec in told.tensors]
+    return tuple(tensors) if told.several else tensors[0]
+
+
+def _known_or_new(node: Node, spec: types_pb2.TensorSpec) -> Any:
+    session = node._root._session
+    known = session.watched.get(spec.id)
+    if known is not None:
+        return known
+    read = read_spec(spec)
+    return new_proxy(session, spec.id, read, None if read.is_leaf else node._edge)
 
 
 class _Nodes:

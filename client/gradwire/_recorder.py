@@ -81,7 +81,15 @@ class Recorder:
                 "a value is read in the middle of a compiled function (item, tolist, bool, float, print, an index "
                 "that is a tensor of one element, ...); return the tensor and read it outside"
             )
-        if which in ("register_hook", "remove_hook", "resume_backward", "record_function", "checkpoint", "name_edge"):
+        if which in (
+            "register_hook",
+            "remove_hook",
+            "resume_backward",
+            "record_function",
+            "checkpoint",
+            "name_edge",
+            "pack_saved",
+        ):
             self._refuse(
                 "a hook, a checkpoint or a custom function (autograd.Function) in a compiled function: its Python "
                 "would have to run in the middle of the program; keep it outside"

@@ -71,7 +71,8 @@ def run_hooks(session: Session, call: types_pb2.HookCall, create_graph: bool) ->
                 request.gradients.extend([0 if each is None else each._id for each in made])
             answer = session.wait(service_pb2.Command(resume_backward=request)).resume_backward
         except BaseException:
-            session.abandon(hooks_pb2.ResumeBackwardRequest(backward=call.backward, abandon=True))
+            request = hooks_pb2.ResumeBackwardRequest(backward=call.backward, abandon=True)
+            session.abandon(service_pb2.Command(resume_backward=request))
             raise
         finally:
             CURRENT_PASS.reset(token)

@@ -36,7 +36,7 @@ from gradwire._shield import Interrupted, interrupted, shielded
 from gradwire._snapshots import Snapshot, restore_on, restored_tensors, save_session
 from gradwire._tracing import traceparent
 from gradwire._transport import PROTOCOL, Transport, client_name
-from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
+from gradwire.v1 import commands_pb2, service_pb2
 from gradwire.v1 import errors_pb2 as pb
 
 if TYPE_CHECKING:
@@ -343,9 +343,9 @@ class Session:
                 if record is not None and not (type(record) is Ticket and record.result is not None):
                     return
 
-    def abandon(self, request: hooks_pb2.ResumeBackwardRequest) -> None:
-        """Let the server drop a backward that was to be resumed; nobody waits for that."""
-        command = service_pb2.Command(resume_backward=request, quiet=True)
+    def abandon(self, command: service_pb2.Command) -> None:
+        """Let the server drop what was to be gone on with; nobody waits for that."""
+        command.quiet = True
         self.buffer.append((_wire.framed(command.SerializeToString()), None, False))
 
     def cancel(self) -> None:

@@ -184,7 +184,7 @@ class _Passage:
             needed.update(node for node, _ in wanted if isinstance(node, Node) and node in counts)
         for node in nodes if needed is None else needed:
             if node.freed:
-                _refuse_freed(node)
+                refuse_freed(node)
         if wanted is not None and needed is not None:
             self.goals = needed.union(node for node, _ in wanted)
         for (node, index), gradient in roots:
@@ -304,7 +304,7 @@ class _Passage:
     def _unpacked(self, node: Node, saved: Sequence[Any]) -> Generator[Due, Answer, Sequence[Any]]:
         """What a node saved, where it was packed as it is given back: for this pass, the node keeps none of it."""
         if node.freed:
-            _refuse_freed(node)
+            refuse_freed(node)
         values: list[Any] = []
         for value in saved:
             if type(value) is Packed:
@@ -702,7 +702,8 @@ def _refuse_nan(node: Node, slot: int, result: Any) -> None:
             )
 
 
-def _refuse_freed(node: AnyNode) -> None:
+def refuse_freed(node: AnyNode) -> None:
+    """Refuse what needs the saved values of a node that has let go of them. Raises EngineError: GRAPH_FREED."""
     raise EngineError(
         Reason.GRAPH_FREED,
         "Trying to backward through the graph a second time (or directly access saved tensors after they have already "

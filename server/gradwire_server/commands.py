@@ -34,6 +34,7 @@ from gradwire_server.hooks import (
     remove_hook,
     resume_backward,
 )
+from gradwire_server.packing import pack_saved, saved_value
 from gradwire_server.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, travelling
 from gradwire_server.programs import register_program
 from gradwire_server.specs import fill_spec
@@ -412,6 +413,8 @@ HANDLERS: dict[str, Handler] = {
     "record_function": record,
     "checkpoint": checkpoint,
     "name_edge": name_edge,
+    "pack_saved": pack_saved,
+    "saved_value": saved_value,
 }
 
 

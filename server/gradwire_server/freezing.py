@@ -21,6 +21,7 @@ from gradwire_engine.device import device_of
 from gradwire_engine.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved, next_seq
 from gradwire_engine.hooks import Ask, Hooks
 from gradwire_engine.ops.strided import owner_of
+from gradwire_engine.packing import Packed, holds_packed
 from gradwire_engine.rebase import Route
 from gradwire_engine.tensor import EdgeTensor, Step, Storage, Tensor, ViewOf
 from gradwire_server.errors import Refusal
@@ -269,7 +270,7 @@ class Freezer:
     def _describe_node(self, node: AnyNode) -> None:
         message = self.state.nodes.add()
         self._where = node.name
-        if node.hooks:
+        if node.hooks is not None and (node.hooks or (isinstance(node, Node) and holds_packed(node.saved))):
             self.client_nodes += 1
             self._hooks(message.hooks, node.hooks)
         if isinstance(node, AccumulateGrad):
@@ -339,6 +340,11 @@ class Freezer:
             self._value(message.route.geometry, value.geometry)
         elif hasattr(value, "dtype") and hasattr(value, "strides"):
             message.array = self._array(value)
+        elif type(value) is Packed:
+            held = message.packed
+            held.ask, held.output, held.requires_grad = self._ask(value.ask), value.output, value.requires_grad
+            held.meta.CopyFrom(_meta(value.shape, value.dtype, value.device))
+            held.node, held.index = self._node(value.node), value.index
         else:
             raise Refusal(
                 "NOT_SUPPORTED",

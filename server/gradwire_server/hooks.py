@@ -34,6 +34,7 @@ _KINDS = {
     When.ACCUMULATED: types_pb2.HOOK_KIND_ACCUMULATED,
     When.FORMULA: types_pb2.HOOK_KIND_FUNCTION,
     When.AGAIN: types_pb2.HOOK_KIND_CHECKPOINT,
+    When.UNPACK: types_pb2.HOOK_KIND_UNPACK,
 }
 
 
@@ -52,7 +53,8 @@ class HookTable:
     def __init__(self) -> None:
         self.asks: weakref.WeakValueDictionary[int, Ask] = weakref.WeakValueDictionary()
         self.suspended: dict[int, Suspended] = {}
-        #: By number: where checkpoints began whose end has not come, and those whose parts may be asked for again.
+        #: By number: where checkpoints and packing began whose end has not come, and the checkpoints whose parts may be
+        #: asked for again.
         self.moments: dict[int, Moment] = {}
         self.regions: weakref.WeakValueDictionary[int, Region] = weakref.WeakValueDictionary()
         self.numbers = itertools.count(1)
@@ -144,7 +146,7 @@ def _show(session: "Session", due: Due, call: types_pb2.HookCall) -> None:
         fill_spec(call.leaf, due.leaf, session.names.get(due.leaf, 0) or session.bind(0, due.leaf))
 
 
-def _ask(session: "Session", number: int) -> Ask:
+def ask_for(session: "Session", number: int) -> Ask:
     """What stands for the client's hook of that number. Raises Refusal: ARGUMENT_VALUE, TENSOR_LIMIT."""
     asks = session.hooks.asks
     if not number or number in asks:
@@ -161,19 +163,19 @@ def register_hook(
     """Let backward ask at a tensor or a node."""
     source = session.tensor(request.tensor)
     kind = request.kind
-    ask = _ask(session, request.hook)
+    ask = ask_for(session, request.hook)
     if kind == types_pb2.HOOK_KIND_TENSOR:
         hook_tensor(source, ask)
     elif kind == types_pb2.HOOK_KIND_ACCUMULATED:
         hook_accumulated(source, ask)
     elif kind in (types_pb2.HOOK_KIND_BEFORE, types_pb2.HOOK_KIND_AFTER):
-        node = _node(session, source, request.node)
+        node = node_behind(session, source, request.node)
         hooks_of(node).add(When.BEFORE if kind == types_pb2.HOOK_KIND_BEFORE else When.AFTER, ask)
     else:
         raise Refusal("ARGUMENT_VALUE", f"{kind} is no kind of hook that can be registered", argument="kind")
 
 
-def _node(session: "Session", source: Tensor, number: int) -> Any:
+def node_behind(session: "Session", source: Tensor, number: int) -> Any:
     """The node of that number behind a tensor, or its own. Raises Refusal: ARGUMENT_VALUE."""
     start = source.grad_fn
     seen: dict[Any, None] = {} if start is None else {start: None}
@@ -210,7 +212,7 @@ def record(
     outputs = optional(request.outputs)
     record_function(
         request.name,
-        _ask(session, request.hook) if request.hook else None,
+        ask_for(session, request.hook) if request.hook else None,
         optional(request.inputs),
         outputs,
         optional(request.saved),
@@ -260,6 +262,6 @@ def checkpoint(
     moment.end(again=mark == hooks_pb2.CHECKPOINT_MARK_END_AGAIN)
     outputs = session.tensors(request.outputs)
     if mark == hooks_pb2.CHECKPOINT_MARK_END:
-        table.regions[number] = Region(_ask(session, number), moment, outputs)
+        table.regions[number] = Region(ask_for(session, number), moment, outputs)
     elif outputs and region is not None:
         region.refill(moment, outputs)

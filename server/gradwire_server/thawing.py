@@ -21,6 +21,7 @@ from gradwire_engine.device import CPU, canonical, cupy, device_of, selected
 from gradwire_engine.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved, go_on_from, next_seq
 from gradwire_engine.hooks import Ask, Hooks, When
 from gradwire_engine.op import OPS, Op
+from gradwire_engine.packing import Packed
 from gradwire_engine.rebase import Route
 from gradwire_engine.tensor import EdgeTensor, GradState, InferenceStorage, Origin, Step, Storage, Tensor, ViewOf
 from gradwire_server.calls import Prepared
@@ -212,6 +213,8 @@ class Thawer:
             return self.arrays[stored.scalar - 1][()]
         if kind == "large":
             return int(stored.large)
+        if kind == "packed":
+            return self._packed(stored.packed)
         if kind == "complex":
             return complex(stored.complex.real, stored.complex.imag)
         if kind == "route":
@@ -221,6 +224,14 @@ class Thawer:
             route.geometry = self._value(stored.route.geometry)
             return route
         raise Refusal("SNAPSHOT_DAMAGED", "a node holds a value that this server does not know")
+
+    def _packed(self, stored: pb.StoredPacked) -> Packed:
+        made, meta = Packed.__new__(Packed), _meta(stored.meta)
+        made.ask = self.asks[stored.ask - 1]
+        made.shape, made.dtype, made.device = meta.shape, meta.dtype, meta.device
+        made.output, made.requires_grad = stored.output, stored.requires_grad
+        made.node, made.index = self._of(self.nodes, stored.node), stored.index
+        return made
 
     def _saved(self, stored: pb.StoredSaved) -> Saved:
         made = Saved.__new__(Saved)

@@ -19,6 +19,7 @@ from gradwire._handle import Handle
 from gradwire._in_place import check_in_place
 from gradwire._memo import Spec, read_spec
 from gradwire._modes import is_grad_enabled, no_grad
+from gradwire._packing import packing
 from gradwire._results import change
 from gradwire._running import Asked
 from gradwire._tensor import Tensor
@@ -199,7 +200,13 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
 
     session.hooks[number] = run
     try:
-        record(name, number, tensors, outputs, ctx._to_save, ctx._dirty, ctx._constant, ctx.materialize_grads)
+        packing(
+            session,
+            lambda: record(
+                name, number, tensors, outputs, ctx._to_save, ctx._dirty, ctx._constant, ctx.materialize_grads
+            ),
+            outputs,
+        )
     except BaseException:
         session.hooks.pop(number, None)
         raise

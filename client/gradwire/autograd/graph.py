@@ -1,10 +1,11 @@
-"""The graph's own surface (torch.autograd.graph): nodes, edges, versions, and hooks of several tensors."""
+"""The graph's own surface (torch.autograd.graph): nodes, edges, versions, hooks of several tensors, of saved values."""
 
 from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from gradwire._edges import GradientEdge, get_gradient_edge
@@ -12,6 +13,7 @@ from gradwire._errors import GradwireValueError, refuse
 from gradwire._hooks import RemovableHandle
 from gradwire._modes import no_grad
 from gradwire._nodes import Node
+from gradwire._packing import CURRENT, DISABLED, Pair, check_enabled, in_force
 from gradwire._running import CURRENT_PASS, Pass
 from gradwire._tensor import Tensor
 
@@ -77,4 +79,70 @@ def _any_hooks(count: int, fn: Callable[..., None]) -> list[Callable[[Any], None
     return [first] * count
 
 
-__all__ = ["GradientEdge", "Node", "get_gradient_edge", "increment_version", "register_multi_grad_hook"]
+class saved_tensors_hooks:
+    """Inside, `pack_hook(tensor)` is given each value that an op saves for backward, and the server keeps none of it.
+
+    What it returns, anything, is kept here and given to `unpack_hook` when backward needs the value: it returns a
+    tensor of the same values, size, dtype and device. The innermost pair is in force. Each recorded op waits for the
+    server then, as does each unpacking. Raises RuntimeError inside disable_saved_tensors_hooks; an op raises what
+    `pack_hook` raises, and RuntimeError if that changes its argument in place.
+    """
+
+    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+        self.pack_hook = pack_hook
+        self.unpack_hook = unpack_hook
+        self._entered: list[AbstractContextManager[None]] = []
+
+    def __enter__(self) -> None:
+        check_enabled()
+        self._entered.append(in_force(Pair(self.pack_hook, self.unpack_hook)))
+        self._entered[-1].__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        self._entered.pop().__exit__(None, None, None)
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Inside, what ops save for backward is kept in the server's memory, off its GPU.
+
+    On a server without one it is a copy, so that backward does not see later changes in place. The arguments change
+    nothing: memory is not pinned.
+    """
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        super().__init__(_to_cpu, _from_cpu)
+
+
+def _to_cpu(tensor: Tensor) -> tuple[Any, Tensor]:
+    return tensor.device, tensor.clone() if tensor.device.type == "cpu" else tensor.cpu()
+
+
+def _from_cpu(packed: tuple[Any, Tensor]) -> Tensor:
+    device, tensor = packed
+    made: Tensor = tensor.to(device)
+    return made
+
+
+@contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """Inside, saved_tensors_hooks raises RuntimeError with this message; so does entering this while hooks are in
+    force."""
+    token = DISABLED.set(error_message)
+    try:
+        if CURRENT.get() is not None:
+            check_enabled()
+        yield
+    finally:
+        DISABLED.reset(token)
+
+
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]

@@ -46,4 +46,4 @@ def _collect(values: Sequence[Any], into: list[Handle]) -> None:
             _collect(value.items, into)
 
 
-DISPATCH.append(dispatch)
+DISPATCH.insert(0, dispatch)

@@ -14,6 +14,7 @@ from typing import Any
 from gradwire import _commands
 from gradwire._handle import Handle
 from gradwire._modes import enable_grad, is_grad_enabled
+from gradwire._packing import check_enabled, in_force
 from gradwire._running import Asked
 from gradwire._session import Session
 from gradwire._sessions import current_session
@@ -58,6 +59,7 @@ def checkpoint(
     if not is_grad_enabled():
         with first:
             return function(*args, **kwargs)
+    check_enabled()
     session = next((each._session for each in _handles((args, kwargs))), None) or current_session()
     number = next(session.ids)
 
@@ -65,7 +67,7 @@ def checkpoint(
         outputs: list[Handle] = []
         _mark(session, number, begin, (), preserve_rng_state)
         try:
-            with context:
+            with context, in_force(None):
                 result = function(*args, **kwargs)
             outputs = [each for each in _handles(result) if each._session is session]
         finally:

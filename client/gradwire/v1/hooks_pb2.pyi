@@ -8,6 +8,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class PackStep(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PACK_STEP_UNSPECIFIED: _ClassVar[PackStep]
+    PACK_STEP_BEGIN: _ClassVar[PackStep]
+    PACK_STEP_SHOW: _ClassVar[PackStep]
+    PACK_STEP_KEEP: _ClassVar[PackStep]
+
 class CheckpointMark(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CHECKPOINT_MARK_UNSPECIFIED: _ClassVar[CheckpointMark]
@@ -15,6 +22,10 @@ class CheckpointMark(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CHECKPOINT_MARK_END: _ClassVar[CheckpointMark]
     CHECKPOINT_MARK_BEGIN_AGAIN: _ClassVar[CheckpointMark]
     CHECKPOINT_MARK_END_AGAIN: _ClassVar[CheckpointMark]
+PACK_STEP_UNSPECIFIED: PackStep
+PACK_STEP_BEGIN: PackStep
+PACK_STEP_SHOW: PackStep
+PACK_STEP_KEEP: PackStep
 CHECKPOINT_MARK_UNSPECIFIED: CheckpointMark
 CHECKPOINT_MARK_BEGIN: CheckpointMark
 CHECKPOINT_MARK_END: CheckpointMark
@@ -148,3 +159,53 @@ class NameEdgeResponse(_message.Message):
     EDGE_FIELD_NUMBER: _ClassVar[int]
     edge: _types_pb2.TensorSpec
     def __init__(self, edge: _Optional[_Union[_types_pb2.TensorSpec, _Mapping]] = ...) -> None: ...
+
+class PackSavedRequest(_message.Message):
+    __slots__ = ("session_id", "request_id", "number", "step", "outputs", "hooks")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    HOOKS_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    request_id: str
+    number: int
+    step: PackStep
+    outputs: _containers.RepeatedScalarFieldContainer[int]
+    hooks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., number: _Optional[int] = ..., step: _Optional[_Union[PackStep, str]] = ..., outputs: _Optional[_Iterable[int]] = ..., hooks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PackSavedResponse(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedCompositeFieldContainer[_types_pb2.TensorSpec]
+    def __init__(self, values: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ...) -> None: ...
+
+class SavedValueRequest(_message.Message):
+    __slots__ = ("session_id", "request_id", "tensor", "node", "name", "unpacked")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UNPACKED_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    request_id: str
+    tensor: int
+    node: int
+    name: str
+    unpacked: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., tensor: _Optional[int] = ..., node: _Optional[int] = ..., name: _Optional[str] = ..., unpacked: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SavedValueResponse(_message.Message):
+    __slots__ = ("known", "tensors", "several", "hooks")
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    TENSORS_FIELD_NUMBER: _ClassVar[int]
+    SEVERAL_FIELD_NUMBER: _ClassVar[int]
+    HOOKS_FIELD_NUMBER: _ClassVar[int]
+    known: bool
+    tensors: _containers.RepeatedCompositeFieldContainer[_types_pb2.TensorSpec]
+    several: bool
+    hooks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, known: bool = ..., tensors: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ..., several: bool = ..., hooks: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -165,7 +165,7 @@ class CloseSessionResponse(_message.Message):
     def __init__(self, freed_bytes: _Optional[int] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("create", "op", "backward", "retain_grad", "grad", "gradients", "set_grad", "set_requires_grad", "set_data", "manual_seed", "describe", "read", "release", "graph", "calls", "prepare", "register_program", "run_program", "register_hook", "remove_hook", "resume_backward", "record_function", "checkpoint", "name_edge", "quiet", "timeout_ms")
+    __slots__ = ("create", "op", "backward", "retain_grad", "grad", "gradients", "set_grad", "set_requires_grad", "set_data", "manual_seed", "describe", "read", "release", "graph", "calls", "prepare", "register_program", "run_program", "register_hook", "remove_hook", "resume_backward", "record_function", "checkpoint", "name_edge", "pack_saved", "saved_value", "quiet", "timeout_ms")
     CREATE_FIELD_NUMBER: _ClassVar[int]
     OP_FIELD_NUMBER: _ClassVar[int]
     BACKWARD_FIELD_NUMBER: _ClassVar[int]
@@ -190,6 +190,8 @@ class Command(_message.Message):
     RECORD_FUNCTION_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     NAME_EDGE_FIELD_NUMBER: _ClassVar[int]
+    PACK_SAVED_FIELD_NUMBER: _ClassVar[int]
+    SAVED_VALUE_FIELD_NUMBER: _ClassVar[int]
     QUIET_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     create: _commands_pb2.CreateRequest
@@ -216,9 +218,11 @@ class Command(_message.Message):
     record_function: _hooks_pb2.RecordFunctionRequest
     checkpoint: _hooks_pb2.CheckpointRequest
     name_edge: _hooks_pb2.NameEdgeRequest
+    pack_saved: _hooks_pb2.PackSavedRequest
+    saved_value: _hooks_pb2.SavedValueRequest
     quiet: bool
     timeout_ms: int
-    def __init__(self, create: _Optional[_Union[_commands_pb2.CreateRequest, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpRequest, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardRequest, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradRequest, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradRequest, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsRequest, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradRequest, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradRequest, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataRequest, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedRequest, _Mapping]] = ..., describe: _Optional[_Union[_commands_pb2.DescribeRequest, _Mapping]] = ..., read: _Optional[_Union[_commands_pb2.ReadRequest, _Mapping]] = ..., release: _Optional[_Union[_commands_pb2.ReleaseRequest, _Mapping]] = ..., graph: _Optional[_Union[_commands_pb2.GraphRequest, _Mapping]] = ..., calls: _Optional[_Union[_commands_pb2.Calls, _Mapping]] = ..., prepare: _Optional[_Union[_commands_pb2.Prepare, _Mapping]] = ..., register_program: _Optional[_Union[_programs_pb2.RegisterProgramRequest, _Mapping]] = ..., run_program: _Optional[_Union[_programs_pb2.RunProgramRequest, _Mapping]] = ..., register_hook: _Optional[_Union[_hooks_pb2.RegisterHookRequest, _Mapping]] = ..., remove_hook: _Optional[_Union[_hooks_pb2.RemoveHookRequest, _Mapping]] = ..., resume_backward: _Optional[_Union[_hooks_pb2.ResumeBackwardRequest, _Mapping]] = ..., record_function: _Optional[_Union[_hooks_pb2.RecordFunctionRequest, _Mapping]] = ..., checkpoint: _Optional[_Union[_hooks_pb2.CheckpointRequest, _Mapping]] = ..., name_edge: _Optional[_Union[_hooks_pb2.NameEdgeRequest, _Mapping]] = ..., quiet: bool = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, create: _Optional[_Union[_commands_pb2.CreateRequest, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpRequest, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardRequest, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradRequest, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradRequest, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsRequest, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradRequest, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradRequest, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataRequest, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedRequest, _Mapping]] = ..., describe: _Optional[_Union[_commands_pb2.DescribeRequest, _Mapping]] = ..., read: _Optional[_Union[_commands_pb2.ReadRequest, _Mapping]] = ..., release: _Optional[_Union[_commands_pb2.ReleaseRequest, _Mapping]] = ..., graph: _Optional[_Union[_commands_pb2.GraphRequest, _Mapping]] = ..., calls: _Optional[_Union[_commands_pb2.Calls, _Mapping]] = ..., prepare: _Optional[_Union[_commands_pb2.Prepare, _Mapping]] = ..., register_program: _Optional[_Union[_programs_pb2.RegisterProgramRequest, _Mapping]] = ..., run_program: _Optional[_Union[_programs_pb2.RunProgramRequest, _Mapping]] = ..., register_hook: _Optional[_Union[_hooks_pb2.RegisterHookRequest, _Mapping]] = ..., remove_hook: _Optional[_Union[_hooks_pb2.RemoveHookRequest, _Mapping]] = ..., resume_backward: _Optional[_Union[_hooks_pb2.ResumeBackwardRequest, _Mapping]] = ..., record_function: _Optional[_Union[_hooks_pb2.RecordFunctionRequest, _Mapping]] = ..., checkpoint: _Optional[_Union[_hooks_pb2.CheckpointRequest, _Mapping]] = ..., name_edge: _Optional[_Union[_hooks_pb2.NameEdgeRequest, _Mapping]] = ..., pack_saved: _Optional[_Union[_hooks_pb2.PackSavedRequest, _Mapping]] = ..., saved_value: _Optional[_Union[_hooks_pb2.SavedValueRequest, _Mapping]] = ..., quiet: bool = ..., timeout_ms: _Optional[int] = ...) -> None: ...
 
 class RunRequest(_message.Message):
     __slots__ = ("session_id", "writer", "first_seq", "epoch", "acknowledged_seq", "commands", "timings")
@@ -239,7 +243,7 @@ class RunRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., first_seq: _Optional[int] = ..., epoch: _Optional[int] = ..., acknowledged_seq: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., timings: bool = ...) -> None: ...
 
 class Result(_message.Message):
-    __slots__ = ("seq", "error", "create", "op", "backward", "retain_grad", "grad", "gradients", "set_grad", "set_requires_grad", "set_data", "manual_seed", "describe", "read", "release", "graph", "prepare", "register_program", "run_program", "register_hook", "remove_hook", "resume_backward", "record_function", "checkpoint", "name_edge")
+    __slots__ = ("seq", "error", "create", "op", "backward", "retain_grad", "grad", "gradients", "set_grad", "set_requires_grad", "set_data", "manual_seed", "describe", "read", "release", "graph", "prepare", "register_program", "run_program", "register_hook", "remove_hook", "resume_backward", "record_function", "checkpoint", "name_edge", "pack_saved", "saved_value")
     SEQ_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     CREATE_FIELD_NUMBER: _ClassVar[int]
@@ -265,6 +269,8 @@ class Result(_message.Message):
     RECORD_FUNCTION_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     NAME_EDGE_FIELD_NUMBER: _ClassVar[int]
+    PACK_SAVED_FIELD_NUMBER: _ClassVar[int]
+    SAVED_VALUE_FIELD_NUMBER: _ClassVar[int]
     seq: int
     error: _errors_pb2.Error
     create: _commands_pb2.CreateResponse
@@ -290,7 +296,9 @@ class Result(_message.Message):
     record_function: _hooks_pb2.RecordFunctionResponse
     checkpoint: _hooks_pb2.CheckpointResponse
     name_edge: _hooks_pb2.NameEdgeResponse
-    def __init__(self, seq: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., create: _Optional[_Union[_commands_pb2.CreateResponse, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpResponse, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardResponse, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradResponse, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradResponse, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsResponse, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradResponse, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradResponse, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataResponse, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedResponse, _Mapping]] = ..., describe: _Optional[_Union[_commands_pb2.DescribeResponse, _Mapping]] = ..., read: _Optional[_Union[_commands_pb2.ReadResponse, _Mapping]] = ..., release: _Optional[_Union[_commands_pb2.ReleaseResponse, _Mapping]] = ..., graph: _Optional[_Union[_commands_pb2.GraphResponse, _Mapping]] = ..., prepare: _Optional[_Union[_commands_pb2.PrepareResponse, _Mapping]] = ..., register_program: _Optional[_Union[_programs_pb2.RegisterProgramResponse, _Mapping]] = ..., run_program: _Optional[_Union[_programs_pb2.RunProgramResponse, _Mapping]] = ..., register_hook: _Optional[_Union[_hooks_pb2.RegisterHookResponse, _Mapping]] = ..., remove_hook: _Optional[_Union[_hooks_pb2.RemoveHookResponse, _Mapping]] = ..., resume_backward: _Optional[_Union[_hooks_pb2.ResumeBackwardResponse, _Mapping]] = ..., record_function: _Optional[_Union[_hooks_pb2.RecordFunctionResponse, _Mapping]] = ..., checkpoint: _Optional[_Union[_hooks_pb2.CheckpointResponse, _Mapping]] = ..., name_edge: _Optional[_Union[_hooks_pb2.NameEdgeResponse, _Mapping]] = ...) -> None: ...
+    pack_saved: _hooks_pb2.PackSavedResponse
+    saved_value: _hooks_pb2.SavedValueResponse
+    def __init__(self, seq: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., create: _Optional[_Union[_commands_pb2.CreateResponse, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpResponse, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardResponse, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradResponse, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradResponse, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsResponse, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradResponse, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradResponse, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataResponse, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedResponse, _Mapping]] = ..., describe: _Optional[_Union[_commands_pb2.DescribeResponse, _Mapping]] = ..., read: _Optional[_Union[_commands_pb2.ReadResponse, _Mapping]] = ..., release: _Optional[_Union[_commands_pb2.ReleaseResponse, _Mapping]] = ..., graph: _Optional[_Union[_commands_pb2.GraphResponse, _Mapping]] = ..., prepare: _Optional[_Union[_commands_pb2.PrepareResponse, _Mapping]] = ..., register_program: _Optional[_Union[_programs_pb2.RegisterProgramResponse, _Mapping]] = ..., run_program: _Optional[_Union[_programs_pb2.RunProgramResponse, _Mapping]] = ..., register_hook: _Optional[_Union[_hooks_pb2.RegisterHookResponse, _Mapping]] = ..., remove_hook: _Optional[_Union[_hooks_pb2.RemoveHookResponse, _Mapping]] = ..., resume_backward: _Optional[_Union[_hooks_pb2.ResumeBackwardResponse, _Mapping]] = ..., record_function: _Optional[_Union[_hooks_pb2.RecordFunctionResponse, _Mapping]] = ..., checkpoint: _Optional[_Union[_hooks_pb2.CheckpointResponse, _Mapping]] = ..., name_edge: _Optional[_Union[_hooks_pb2.NameEdgeResponse, _Mapping]] = ..., pack_saved: _Optional[_Union[_hooks_pb2.PackSavedResponse, _Mapping]] = ..., saved_value: _Optional[_Union[_hooks_pb2.SavedValueResponse, _Mapping]] = ...) -> None: ...
 
 class RunResponse(_message.Message):
     __slots__ = ("results", "applied_seq", "durable_seq", "epoch", "dropped_hooks", "timings")

@@ -189,6 +189,16 @@ class AutogradServiceStub(object):
                 request_serializer=gradwire_dot_v1_dot_hooks__pb2.NameEdgeRequest.SerializeToString,
                 response_deserializer=gradwire_dot_v1_dot_hooks__pb2.NameEdgeResponse.FromString,
                 _registered_method=True)
+        self.PackSaved = channel.unary_unary(
+                '/gradwire.v1.AutogradService/PackSaved',
+                request_serializer=gradwire_dot_v1_dot_hooks__pb2.PackSavedRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_hooks__pb2.PackSavedResponse.FromString,
+                _registered_method=True)
+        self.SavedValue = channel.unary_unary(
+                '/gradwire.v1.AutogradService/SavedValue',
+                request_serializer=gradwire_dot_v1_dot_hooks__pb2.SavedValueRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_hooks__pb2.SavedValueResponse.FromString,
+                _registered_method=True)
         self.Cancel = channel.unary_unary(
                 '/gradwire.v1.AutogradService/Cancel',
                 request_serializer=gradwire_dot_v1_dot_service__pb2.CancelRequest.SerializeToString,
@@ -457,6 +467,20 @@ class AutogradServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PackSaved(self, request, context):
+        """Lets the client keep what the nodes of an op save for backward.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SavedValue(self, request, context):
+        """A value that a node saved for backward.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Cancel(self, request, context):
         """Stops what a session is computing.
         """
@@ -672,6 +696,16 @@ def add_AutogradServiceServicer_to_server(servicer, server):
                     servicer.NameEdge,
                     request_deserializer=gradwire_dot_v1_dot_hooks__pb2.NameEdgeRequest.FromString,
                     response_serializer=gradwire_dot_v1_dot_hooks__pb2.NameEdgeResponse.SerializeToString,
+            ),
+            'PackSaved': grpc.unary_unary_rpc_method_handler(
+                    servicer.PackSaved,
+                    request_deserializer=gradwire_dot_v1_dot_hooks__pb2.PackSavedRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_hooks__pb2.PackSavedResponse.SerializeToString,
+            ),
+            'SavedValue': grpc.unary_unary_rpc_method_handler(
+                    servicer.SavedValue,
+                    request_deserializer=gradwire_dot_v1_dot_hooks__pb2.SavedValueRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_hooks__pb2.SavedValueResponse.SerializeToString,
             ),
             'Cancel': grpc.unary_unary_rpc_method_handler(
                     servicer.Cancel,
@@ -1530,6 +1564,60 @@ class AutogradService(object):
             '/gradwire.v1.AutogradService/NameEdge',
             gradwire_dot_v1_dot_hooks__pb2.NameEdgeRequest.SerializeToString,
             gradwire_dot_v1_dot_hooks__pb2.NameEdgeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PackSaved(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/PackSaved',
+            gradwire_dot_v1_dot_hooks__pb2.PackSavedRequest.SerializeToString,
+            gradwire_dot_v1_dot_hooks__pb2.PackSavedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SavedValue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/SavedValue',
+            gradwire_dot_v1_dot_hooks__pb2.SavedValueRequest.SerializeToString,
+            gradwire_dot_v1_dot_hooks__pb2.SavedValueResponse.FromString,
             options,
             channel_credentials,
             insecure,

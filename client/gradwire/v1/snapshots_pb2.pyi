@@ -502,7 +502,7 @@ class StoredMeta(_message.Message):
     def __init__(self, shape: _Optional[_Iterable[int]] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ...) -> None: ...
 
 class StoredValue(_message.Message):
-    __slots__ = ("none", "boolean", "integer", "large", "number", "complex", "text", "data", "tuple", "list", "slice", "dtype", "array", "tensor", "saved", "meta", "route", "scalar")
+    __slots__ = ("none", "boolean", "integer", "large", "number", "complex", "text", "data", "tuple", "list", "slice", "dtype", "array", "tensor", "saved", "meta", "route", "scalar", "packed")
     NONE_FIELD_NUMBER: _ClassVar[int]
     BOOLEAN_FIELD_NUMBER: _ClassVar[int]
     INTEGER_FIELD_NUMBER: _ClassVar[int]
@@ -521,6 +521,7 @@ class StoredValue(_message.Message):
     META_FIELD_NUMBER: _ClassVar[int]
     ROUTE_FIELD_NUMBER: _ClassVar[int]
     SCALAR_FIELD_NUMBER: _ClassVar[int]
+    PACKED_FIELD_NUMBER: _ClassVar[int]
     none: bool
     boolean: bool
     integer: int
@@ -539,7 +540,8 @@ class StoredValue(_message.Message):
     meta: StoredMeta
     route: StoredRoute
     scalar: int
-    def __init__(self, none: bool = ..., boolean: bool = ..., integer: _Optional[int] = ..., large: _Optional[str] = ..., number: _Optional[float] = ..., complex: _Optional[_Union[_types_pb2.Complex, _Mapping]] = ..., text: _Optional[str] = ..., data: _Optional[bytes] = ..., tuple: _Optional[_Union[StoredValues, _Mapping]] = ..., list: _Optional[_Union[StoredValues, _Mapping]] = ..., slice: _Optional[_Union[StoredValues, _Mapping]] = ..., dtype: _Optional[str] = ..., array: _Optional[int] = ..., tensor: _Optional[int] = ..., saved: _Optional[_Union[StoredSaved, _Mapping]] = ..., meta: _Optional[_Union[StoredMeta, _Mapping]] = ..., route: _Optional[_Union[StoredRoute, _Mapping]] = ..., scalar: _Optional[int] = ...) -> None: ...
+    packed: StoredPacked
+    def __init__(self, none: bool = ..., boolean: bool = ..., integer: _Optional[int] = ..., large: _Optional[str] = ..., number: _Optional[float] = ..., complex: _Optional[_Union[_types_pb2.Complex, _Mapping]] = ..., text: _Optional[str] = ..., data: _Optional[bytes] = ..., tuple: _Optional[_Union[StoredValues, _Mapping]] = ..., list: _Optional[_Union[StoredValues, _Mapping]] = ..., slice: _Optional[_Union[StoredValues, _Mapping]] = ..., dtype: _Optional[str] = ..., array: _Optional[int] = ..., tensor: _Optional[int] = ..., saved: _Optional[_Union[StoredSaved, _Mapping]] = ..., meta: _Optional[_Union[StoredMeta, _Mapping]] = ..., route: _Optional[_Union[StoredRoute, _Mapping]] = ..., scalar: _Optional[int] = ..., packed: _Optional[_Union[StoredPacked, _Mapping]] = ...) -> None: ...
 
 class StoredValues(_message.Message):
     __slots__ = ("values",)
@@ -566,6 +568,22 @@ class StoredSaved(_message.Message):
     index: int
     leaf: int
     def __init__(self, array: _Optional[int] = ..., storage: _Optional[int] = ..., version: _Optional[int] = ..., output: _Optional[int] = ..., requires_grad: bool = ..., node: _Optional[int] = ..., index: _Optional[int] = ..., leaf: _Optional[int] = ...) -> None: ...
+
+class StoredPacked(_message.Message):
+    __slots__ = ("ask", "meta", "output", "requires_grad", "node", "index")
+    ASK_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    REQUIRES_GRAD_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    ask: int
+    meta: StoredMeta
+    output: int
+    requires_grad: bool
+    node: int
+    index: int
+    def __init__(self, ask: _Optional[int] = ..., meta: _Optional[_Union[StoredMeta, _Mapping]] = ..., output: _Optional[int] = ..., requires_grad: bool = ..., node: _Optional[int] = ..., index: _Optional[int] = ...) -> None: ...
 
 class StoredRoute(_message.Message):
     __slots__ = ("device", "steps", "geometry")

@@ -50,6 +50,7 @@ class HookKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     HOOK_KIND_ACCUMULATED: _ClassVar[HookKind]
     HOOK_KIND_FUNCTION: _ClassVar[HookKind]
     HOOK_KIND_CHECKPOINT: _ClassVar[HookKind]
+    HOOK_KIND_UNPACK: _ClassVar[HookKind]
 DTYPE_UNSPECIFIED: Dtype
 DTYPE_FLOAT32: Dtype
 DTYPE_FLOAT64: Dtype
@@ -82,6 +83,7 @@ HOOK_KIND_AFTER: HookKind
 HOOK_KIND_ACCUMULATED: HookKind
 HOOK_KIND_FUNCTION: HookKind
 HOOK_KIND_CHECKPOINT: HookKind
+HOOK_KIND_UNPACK: HookKind
 
 class TensorSpec(_message.Message):
     __slots__ = ("id", "dtype", "shape", "device", "requires_grad", "is_leaf", "grad_fn", "retains_grad", "strides", "is_view", "data_dependent", "version", "base", "view_origin", "inference", "outdated", "same_as", "output_nr")

@@ -1,0 +1,151 @@
+"""Saved values kept by the user's Python (torch.autograd.graph.saved_tensors_hooks).
+
+While hooks are in force every op that is recorded is followed by a question: what did its nodes save? The first hook is
+given that, the server lets go of it, and asks for it in backward, as it asks for any hook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple, TypeVar
+
+from gradwire import _commands
+from gradwire._arguments import two_sessions
+from gradwire._batching import BATCHING, DISPATCH
+from gradwire._call import _call
+from gradwire._errors import GradwireTypeError, refuse
+from gradwire._handle import Handle
+from gradwire._memo import read_spec
+from gradwire._modes import GRAD_ENABLED, no_grad
+from gradwire._results import new_proxy
+from gradwire._running import Asked, Runner
+from gradwire._session import Session
+from gradwire._wire import Value
+from gradwire.v1 import hooks_pb2, service_pb2
+
+_T = TypeVar("_T")
+
+
+class Pair(NamedTuple):
+    """The two hooks that are in force."""
+
+    pack: Callable[[Any], Any]
+    unpack: Callable[[Any], Any]
+
+
+#: The hooks in force in this thread or task; None where values stay on the server.
+CURRENT: ContextVar[Pair | None] = ContextVar("gradwire_saved_tensors_hooks", default=None)
+#: Why there may be none.
+DISABLED: ContextVar[str | None] = ContextVar("gradwire_saved_tensors_hooks_disabled", default=None)
+
+
+@contextmanager
+def in_force(pair: Pair | None) -> Iterator[None]:
+    """Let these hooks, or none, be in force inside."""
+    token = CURRENT.set(pair)
+    BATCHING.append(pair)
+    try:
+        yield
+    finally:
+        BATCHING.pop()
+        CURRENT.reset(token)
+
+
+def check_enabled() -> None:
+    """Raises RuntimeError, with its message, inside disable_saved_tensors_hooks."""
+    why = DISABLED.get()
+    if why is not None:
+        raise refuse(why)
+
+
+def packing(session: Session, apply: Callable[[], _T], changed: Sequence[Any] = ()) -> _T:
+    """Apply something that records nodes, and pack what they save if hooks are in force.
+
+    Its results, or `changed` where it answers none, are the tensors that the nodes are behind.
+    """
+    pair = CURRENT.get()
+    if pair is None or not GRAD_ENABLED.get():
+        return apply()
+    number = next(session.ids)
+
+    def begin(values: Sequence[Value]) -> service_pb2.Command:
+        return _command(int(values[0]), hooks_pb2.PACK_STEP_BEGIN, (), ())
+
+    _commands.run(session, "pack_saved", (), [number], begin)
+    hooks: list[int] = []
+    done = False
+    try:
+        with in_force(None):
+            made = apply()
+        outputs = [each._id for each in (*_handles(made), *changed) if each is not None and each._spec.requires_grad]
+        if outputs:
+            done = not _shown_to(pair, session, number, outputs, hooks)
+            if not done:
+                session.wait(_command(number, hooks_pb2.PACK_STEP_KEEP, outputs, hooks))
+                done = True
+        return made
+    except BaseException:
+        for hook in hooks:
+            session.hooks.pop(hook, None)
+        raise
+    finally:
+        if not done:
+            session.abandon(_command(number, hooks_pb2.PACK_STEP_KEEP, (), ()))
+
+
+def _shown_to(pair: Pair, session: Session, number: int, outputs: Sequence[int], hooks: list[int]) -> list[int]:
+    """Give each value that was saved to the first hook; the numbers that the second is to be asked by."""
+    shown = session.wait(_command(number, hooks_pb2.PACK_STEP_SHOW, outputs, ())).pack_saved.values
+    values = [new_proxy(session, spec.id, read_spec(spec)) for spec in shown]
+    values.reverse()
+    while values:
+        with no_grad():
+            packed = pair.pack(values.pop())
+        hook = next(session.ids)
+        session.hooks[hook] = _unpacker(session, pair.unpack, packed)
+        hooks.append(hook)
+    return hooks
+
+
+def _unpacker(session: Session, unpack: Callable[[Any], Any], packed: Any) -> Runner:
+    def run(asked: Asked) -> Sequence[Any]:
+        value = unpack(packed)
+        if not isinstance(value, Handle):
+            raise GradwireTypeError(
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                f"{type(value).__name__}"
+            )
+        if value._session is not session:
+            raise two_sessions("unpack_hook", session, value._session)
+        return (value,)
+
+    return run
+
+
+def _command(number: int, step: Any, outputs: Sequence[int], hooks: Sequence[int]) -> service_pb2.Command:
+    request = hooks_pb2.PackSavedRequest(number=number, step=step, outputs=outputs, hooks=hooks)
+    return service_pb2.Command(pack_saved=request)
+
+
+def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> Any:
+    """What an op that may be recorded answers, when what it saved is packed; NotImplemented for any other."""
+    if CURRENT.get() is None or not GRAD_ENABLED.get():
+        return NotImplemented
+    tensors = [*_handles(args), *_handles([value for _, value in kwargs])]
+    if not any(each._spec.requires_grad or each._family is not None for each in tensors):
+        return NotImplemented
+    return packing(tensors[0]._session, lambda: _call(op, args, kwargs, result))
+
+
+def _handles(value: Any) -> Iterator[Handle]:
+    """The tensors in a value, in tuples and lists."""
+    if isinstance(value, Handle):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            yield from _handles(each)
+
+
+DISPATCH.append(_dispatch)

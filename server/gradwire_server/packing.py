@@ -1,0 +1,89 @@
+"""What nodes saved, given to the client: to keep it outside (saved_tensors_hooks), or to look at it."""
+
+from typing import TYPE_CHECKING, Any
+
+from gradwire.v1 import hooks_pb2
+from gradwire_engine import Tensor
+from gradwire_engine.backward import refuse_freed
+from gradwire_engine.checkpoints import Moment
+from gradwire_engine.graph import AccumulateGrad, Saved
+from gradwire_engine.hooks import Ask
+from gradwire_engine.packing import Packed, pack, packable
+from gradwire_server.errors import Refusal
+from gradwire_server.hooks import MAX_SUSPENDED, ask_for, node_behind
+from gradwire_server.specs import fill_spec
+
+if TYPE_CHECKING:
+    from gradwire_server.session import Session
+
+_NAMES = {"self": "input", "result": "out"}  # what PyTorch calls by other names than our formulas
+
+
+def pack_saved(
+    session: "Session", request: hooks_pb2.PackSavedRequest, answer: hooks_pb2.PackSavedResponse | None
+) -> None:
+    """Begin an op whose nodes keep nothing, show what they saved, let go of it."""
+    moments, number, step = session.hooks.moments, request.number, request.step
+    if step == hooks_pb2.PACK_STEP_BEGIN:
+        if not number or number in moments:
+            raise Refusal("ARGUMENT_VALUE", f"{number} is no number for packing", argument="number")
+        if len(moments) >= MAX_SUSPENDED:
+            raise Refusal("TENSOR_LIMIT", f"at most {MAX_SUSPENDED} ops are packed at once", limit=MAX_SUSPENDED)
+        moments[number] = Moment(session.recording.generator, keeps_random=False)
+        return
+    if step not in (hooks_pb2.PACK_STEP_SHOW, hooks_pb2.PACK_STEP_KEEP):
+        raise Refusal("ARGUMENT_VALUE", f"there is no step {step} of packing", argument="step")
+    if step == hooks_pb2.PACK_STEP_KEEP and not request.hooks:
+        moments.pop(number, None)
+        return
+    if number not in moments:
+        raise Refusal("ARGUMENT_VALUE", f"packing {number} has not begun", argument="number")
+    if step == hooks_pb2.PACK_STEP_KEEP:
+        first, outputs = moments.pop(number).first, session.tensors(request.outputs)
+        pack(first, outputs, [ask_for(session, hook) for hook in request.hooks])
+        return
+    if answer is None:
+        raise Refusal("ARGUMENT_VALUE", "a quiet command shows nothing", argument="quiet")
+    values = packable(moments[number].first, session.tensors(request.outputs))
+    session.check_room(len(values))
+    if not values:
+        del moments[number]
+    for value in values:
+        fill_spec(answer.values.add(), value, session.bind(0, value))
+
+
+def saved_value(
+    session: "Session", request: hooks_pb2.SavedValueRequest, answer: hooks_pb2.SavedValueResponse | None
+) -> None:
+    """Show a value that a node saved."""
+    node = node_behind(session, session.tensor(request.tensor), request.node)
+    given = session.tensors(request.unpacked)
+    names = [] if isinstance(node, AccumulateGrad) else node.plan.names
+    name = request.name if request.name in names else _NAMES.get(request.name, request.name)
+    if answer is None or name not in names:
+        return
+    if node.freed:
+        refuse_freed(node)
+    if not node.saved:
+        return
+    value = node.saved[names.index(name)]
+    parts = value if isinstance(value, list) else [value]
+    if not all(isinstance(part, Saved | Packed) for part in parts):
+        return
+    answer.known, answer.several = True, parts is value
+    asks: list[Ask] = [part.ask for part in parts if isinstance(part, Packed)]
+    if len(given) != len(asks):
+        answer.hooks.extend([ask.number for ask in asks])
+        return
+    left = iter(given)
+    tensors: list[Any] = []
+    for part in parts:
+        whole: Saved = part.unpacked(node, [next(left)]) if isinstance(part, Packed) else part
+        tensors.append(whole.tensor(node, name))
+    session.check_room(len(tensors))
+    for tensor in tensors:
+        fill_spec(answer.tensors.add(), tensor, _named(session, tensor))
+
+
+def _named(session: "Session", tensor: Tensor) -> int:
+    return session.names.get(tensor, 0) or session.bind(0, tensor)

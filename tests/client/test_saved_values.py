@@ -1,0 +1,140 @@
+"""saved_tensors_hooks over the server: memory, threads, vmap, programs; their rules are among the scenarios."""
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import pytest
+
+import gradwire
+from gradwire.autograd.graph import save_on_cpu, saved_tensors_hooks
+
+
+def _bytes(session: gradwire.Session) -> int:
+    gc.collect()
+    return session.describe().bytes
+
+
+def test_the_server_lets_go_of_what_is_packed(session: gradwire.Session) -> None:
+    with session:
+        x = gradwire.ones(100_000, requires_grad=True)
+        start = _bytes(session)
+        y = x.exp().log().sum()
+        plain = _bytes(session) - start
+        del y
+        with saved_tensors_hooks(lambda t: t.shape, lambda shape: gradwire.full(shape, 2.0)):
+            y = x.exp().log().sum()
+        assert plain >= 400_000
+        assert _bytes(session) - start == 4
+        y.backward()
+        assert x.grad is not None
+        assert x.grad[0].item() == 1.0  # exp' of a result of 2, over log' of an argument of 2
+
+
+def test_what_pack_returned_goes_with_the_graph(session: gradwire.Session) -> None:
+    class Box:
+        def __init__(self, tensor: Any) -> None:
+            self.tensor = tensor
+
+    boxes: list[weakref.ref[Box]] = []
+
+    def pack(tensor: Any) -> Box:
+        box = Box(tensor)
+        boxes.append(weakref.ref(box))
+        return box
+
+    with session:
+        start = _bytes(session)
+        x = gradwire.ones(1000, requires_grad=True)
+        with saved_tensors_hooks(pack, lambda box: box.tensor):
+            y, z = x.exp().sum(), (x * x).sum()
+        assert len(boxes) == 3
+        y.backward()
+        del z
+        for _ in range(3):  # the server says in an answer what went with the batch before
+            session.describe()
+        assert [box() for box in boxes] == [None] * 3
+        assert not session.hooks
+        del x, y
+        for _ in range(2):
+            session.describe()
+        assert _bytes(session) == start
+
+
+def test_hooks_are_those_of_the_thread_that_is_inside(session: gradwire.Session) -> None:
+    counts = {0: 0, 1: 0, 2: 0}
+    inside = threading.Barrier(3, timeout=30)
+    gradients: dict[int, Any] = {}
+
+    def work(number: int) -> None:
+        def pack(tensor: Any) -> Any:
+            counts[number] += 1
+            return tensor.clone()
+
+        with session:
+            x = gradwire.tensor([1.0, 2.0], requires_grad=True)
+            with saved_tensors_hooks(pack, lambda t: t):
+                inside.wait()
+                y = x
+                for _ in range(number):
+                    y = y.exp()
+                inside.wait()
+            y.sum().backward()
+            assert x.grad is not None
+            gradients[number] = x.grad.tolist()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in counts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert counts == {0: 0, 1: 1, 2: 2}
+    assert gradients[0] == [1.0, 1.0]
+    assert len(gradients) == 3
+
+
+def test_hooks_are_in_force_in_transforms(session: gradwire.Session) -> None:
+    count: list[int] = []
+
+    def pack(tensor: Any) -> Any:
+        count.append(1)
+        return tensor
+
+    with session:
+        x = gradwire.tensor([[1.0, 2.0], [3.0, 4.0]])
+        mapped = gradwire.func.vmap(gradwire.func.grad(lambda v: (v**3).sum()))
+        expected = mapped(x).tolist()
+        with saved_tensors_hooks(pack, lambda t: t):
+            assert mapped(x).tolist() == expected
+    assert count
+
+
+def test_a_compiled_function_refuses_them(session: gradwire.Session) -> None:
+    with session:
+        x = gradwire.ones(3, requires_grad=True)
+
+        @gradwire.compile
+        def step(x: gradwire.Tensor) -> gradwire.Tensor:
+            with save_on_cpu():
+                return x.exp() * 2
+
+        with pytest.raises(RuntimeError, match="compiled function"):
+            step(x)
+        assert (x * 2).tolist() == [2.0] * 3
+
+
+@pytest.mark.parametrize("given", [(2,), (3, 1)])
+def test_what_is_unpacked_has_to_be_like_what_was_packed(session: gradwire.Session, given: tuple[int, ...]) -> None:
+    with session:
+        x = gradwire.ones(3, requires_grad=True)
+        with saved_tensors_hooks(lambda t: t, lambda t: gradwire.ones(given)):
+            y = x.exp().sum()
+        with pytest.raises(RuntimeError, match="unpack_hook has changed the size"):
+            y.backward(retain_graph=True)
+        assert x.grad is None
+        with saved_tensors_hooks(lambda t: t, lambda t: gradwire.ones(3, dtype=gradwire.float64)):
+            y = x.exp().sum()
+        with pytest.raises(RuntimeError, match="unpack_hook has changed the type"):
+            y.backward()
+        assert x.grad is None
