@@ -249,12 +249,16 @@ class _Reader:
             array, dtype = self.arrays[tree["tensor"]]
             if tree.get("complex") and (dtype not in (_dtypes.float32, _dtypes.float64) or array.shape[-1:] != (2,)):
                 raise ValueError(f"{tree['tensor']!r} holds no complex numbers")
+            if tree.get("requires_grad") and not (dtype.is_floating_point or tree.get("complex")):
+                raise ValueError(f"{tree['tensor']!r} is of {dtype}, which has no gradients")
             return
         ((kind, held),) = tree.items()
         if kind in ("dict", "ordered"):
             for key, item in held:
-                self.check(key)
                 self.check(item)
+                if "tensor" in key:
+                    raise ValueError("a key of a dict is a tensor")
+                hash(self.decode(key))
         elif kind in ("list", "tuple"):
             for item in held:
                 self.check(item)

@@ -245,3 +245,20 @@ def test_a_description_nested_too_deep_is_damage(tmp_path):
     save_file({"w": np.ones(2)}, path, metadata={"gradwire": '{"format": 1, "tree": ' + '{"list":[' * 50_000})
     with pytest.raises(RuntimeError, match="description is damaged"):
         gradwire.load(path)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        '{"dict": [[{"value": [1]}, {"value": 1}]]}',
+        '{"dict": [[{"tensor": "i"}, {"value": 1}]]}',
+        '{"tensor": "i", "requires_grad": true}',
+    ],
+)
+def test_a_description_that_makes_nothing_is_damage_before_anything_is_made(tmp_path, tree):
+    from safetensors.numpy import save_file
+
+    path = tmp_path / "held.safetensors"
+    save_file({"i": np.ones(2, np.int64)}, path, metadata={"gradwire": '{"format": 1, "tree": ' + tree + "}"})
+    with pytest.raises(RuntimeError, match="description is damaged"):
+        gradwire.load(path)
