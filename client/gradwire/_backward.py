@@ -16,6 +16,7 @@ from gradwire._ghost import Reach
 from gradwire._handle import PRESENT, UNKNOWN, Handle
 from gradwire._memo import Spec, read_spec
 from gradwire._ops import stack
+from gradwire._packing import packing
 from gradwire._results import after_backward, doubt_gradients, mark_gradients, new_proxy
 from gradwire._running import run_hooks
 from gradwire._session import Session
@@ -179,12 +180,16 @@ def grad(
         mark_gradients(retaining, UNKNOWN)
         made = tuple(new_proxy(session, one, spec) for one, spec in zip(ids, specs, strict=True))
     else:
-        with explained():
-            answer: Any = session.wait(build(values), tuple(ids)).gradients
-            if answer.HasField("due"):
-                answer = run_hooks(session, answer.due, create_graph)
-        mark_gradients(_found(session, answer.accumulated, ()), UNKNOWN)
-        made = tuple(_proxy(session, message) for message in answer.gradients)
+
+        def through() -> tuple[Any, ...]:
+            with explained():
+                answer: Any = session.wait(build(values), tuple(ids)).gradients
+                if answer.HasField("due"):
+                    answer = run_hooks(session, answer.due, create_graph)
+            mark_gradients(_found(session, answer.accumulated, ()), UNKNOWN)
+            return tuple(_proxy(session, message) for message in answer.gradients)
+
+        made = packing(session, through) if create_graph else through()
     if not keep:
         reach.spend()
     return made

@@ -71,6 +71,15 @@ def double_backward_through_what_was_packed(torch):
     return g, torch.autograd.grad(sum(each.sum() for each in g), [x, w])
 
 
+def what_grad_records_is_packed(torch):
+    x, seen = leaf(torch), []
+    y = x.sin().sum()
+    with _hooks(torch, lambda t: (seen.append(round(t.sum().item(), 4)), t.tolist())[1], lambda p: torch.tensor(p)):
+        (g,) = torch.autograd.grad(y, x, create_graph=True)
+        (h,) = torch.autograd.grad(g.sum(), x, create_graph=True)
+    return len(seen) >= 4, g, h, torch.autograd.grad(h.sum(), x)
+
+
 def a_leaf_of_second_derivatives_gets_its_grad_and_calls_its_hooks(torch):
     x, seen = leaf(torch), []
     x.register_hook(lambda g: seen.append(g.tolist()))
