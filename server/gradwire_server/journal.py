@@ -58,6 +58,7 @@ class _Task:
     log: Log
     record: bytes
     done: Done | None
+    last: bool = False
 
 
 class Journal:
@@ -79,10 +80,10 @@ class Journal:
             target.taken += len(data)
         self._tasks.put(_Task(target, data, done))
 
-    def close(self, target: Log) -> None:
-        """Nothing more is to be written to a log."""
-        target.closed = True
-        self._tasks.put(_Task(target, b"", None))
+    def close(self, target: Log, written: bool = True) -> None:
+        """Nothing more comes for a log; with `written` what came before is written first."""
+        target.closed = target.closed or not written
+        self._tasks.put(_Task(target, b"", None, last=True))
 
     def stop(self, timeout: float) -> None:
         """End when all is written."""
@@ -106,13 +107,19 @@ class Journal:
                 for task in group:
                     if task.done is not None:
                         task.done(failure)
+                if any(task.last for task in group):
+                    self._end(group[0].log)
+
+    def _end(self, target: Log) -> None:
+        target.closed = True
+        target.backlog.clear()
+        descriptor = self._open.pop(target.path, -1)
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def _append(self, target: Log, records: list[bytes]) -> Refusal | None:
         """Bring records to the disk; why that cannot be, if it cannot."""
         if target.closed:  # a snapshot has all of it, or the session is gone
-            descriptor = self._open.pop(target.path, -1)
-            if descriptor >= 0:
-                os.close(descriptor)
             return None
         target.backlog.extend(records)
         if target.before is not None:
@@ -122,10 +129,11 @@ class Journal:
                 return failure
             self.close(target.before)
             target.before = None
-        if not target.backlog:
-            return _refusal() if target.failing else None
-        data = b"".join(target.backlog)
+        if not target.backlog:  # else what is missing would be there
+            target.failing = False
+            return None
         try:
+            data = b"".join(target.backlog)
             descriptor = self._file(target)
             if target.failing:
                 os.ftruncate(descriptor, target.size)
@@ -133,15 +141,13 @@ class Journal:
             while view.nbytes:
                 view = view[os.write(descriptor, view) :]
             os.fdatasync(descriptor)
-        except OSError as error:
+        except (OSError, MemoryError) as error:  # the thread outlives both: all sessions wait for it
             if not target.failing:
                 log.error("log cannot be written", extra={"file": str(target.path), "error": str(error)})
             target.failing = True
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, KeyError):
                 os.ftruncate(self._open[target.path], target.size)
-            return _refusal(error)
-        except KeyError:
-            return _refusal()
+            return _refusal(error if isinstance(error, OSError) else None)
         target.backlog.clear()
         target.size += len(data)
         target.failing = False

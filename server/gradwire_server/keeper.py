@@ -43,6 +43,7 @@ _UPLOAD_PART = 64 << 20
 _LOG_FACTOR = 4  # times the last snapshot's bytes that a log may have before another is made
 _LEAST_LOG = 64 << 20
 _LOOKING = ("Describe",)
+_UNLIMITED = 1 << 62
 _BYTES = ("head", "request", "home_head")
 Steps = Generator[None, None, bytes]
 
@@ -129,7 +130,7 @@ class Keeper:
         if kept is None:
             return
         if kept.log is not None and self.journal is not None:
-            self.journal.close(kept.log)
+            self.journal.close(kept.log, written=keep)
         if not keep:
             self._tasks.put(lambda: vault.remove(kept.folder))
 
@@ -431,6 +432,7 @@ class _Replay:
                 session.brake, session.notes = self.brake, None
                 session.turn_ends = float("inf")
                 session.account.limit = 0
+                session.max_tensors = session.max_programs = _UNLIMITED  # it was within the limits of then
                 try:
                     self._apply(record)
                     session.let_go()
@@ -441,6 +443,7 @@ class _Replay:
                 yield
         finally:
             real.ticket = 1
+            session.max_tensors, session.max_programs = session.limits.max_session_tensors, session.limits.max_programs
         return end
 
     def _apply(self, record: pb.LogRecord) -> None:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
 
 from gradwire.v1 import service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
@@ -39,7 +40,7 @@ class Keeping:
         self.logs = logs
         self.every = every
         self._tasks: list[asyncio.Task[None]] = []
-        self._names: dict[tuple[str, str], asyncio.Lock] = {}  # being written
+        self._saving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by principal
         self._closing: set[asyncio.Task[None]] = set()
         backend.directory.revive = self.revive
 
@@ -105,10 +106,12 @@ class Keeping:
             return None
         backend = self.backend
         head = kept.head
+        place = backend.places.of(kept.head.principal, backend.directory.has_sessions)
         entry = backend.directory.adopt(session_id, backend.place_session, head.lease_ms / 1000, head.client)
         self.shelf.take(session_id)
+        entry.worker.sessions += 1
+        entry.worker.active += 1
         entry.writers, entry.stored = backend.limits.writers, True
-        place = backend.places.of(entry.owner, backend.directory.has_sessions)
         order = self.order(session_id, entry.client, entry.lease, folder=str(kept.folder), place=place)
         order.owner = entry.owner_number
         entry.restoring = entry.worker.ask("Restore", entry.number, order.pack())
@@ -199,7 +202,10 @@ class Keeping:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            await self._away(self.shelf.sweep)
+            try:
+                await self._away(self.shelf.sweep)
+            except Exception:
+                log.exception("the state directory was not swept")
 
     # What clients ask for.
 
@@ -210,14 +216,10 @@ class Keeping:
     async def save(self, entry: Entry, request: pb.SaveSessionRequest, raw: bytes) -> bytes:
         """Answer SaveSession."""
         if request.name:
-            key = (entry.owner, request.name)
-            lock = self._names.setdefault(key, asyncio.Lock())
-            try:
-                async with lock:
-                    return await self._save_named(entry, request, raw)
-            finally:
-                if not lock.locked():
-                    self._names.pop(key, None)
+            key = entry.owner  # whatever the name, or several at once would pass the quotas
+            lock = self._saving.setdefault(key, asyncio.Lock())
+            async with lock:
+                return await self._save_named(entry, request, raw)
         answer = await entry.worker.call(entry, "Save", Order(request=raw).pack())
         entry.stored = True
         return answer

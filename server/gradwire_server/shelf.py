@@ -23,6 +23,7 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server import vault
 from gradwire_server.errors import Refusal
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 _UNFINISHED_SECONDS = 86_400.0  # after which nobody goes on writing a snapshot
 _LOCK_SECONDS = 30.0  # to wait for the workers of a server that was killed to end, too
@@ -79,6 +80,8 @@ class Shelf:
                     raise OSError(f"the state directory {self.root} is another server's") from None
                 time.sleep(0.05)
         for folder in self.sessions.iterdir():
+            if not _DIGEST.fullmatch(folder.name) or not folder.is_dir():
+                continue  # not ours
             head = self._head(folder)
             if head is not None and head.session_digest.hex() == folder.name:
                 self._hold(folder, head)
@@ -132,7 +135,7 @@ class Shelf:
         return True
 
     def _make_room(self, newest: pb.SnapshotHead) -> None:
-        own = [(digest, each) for digest, each in self.kept.items() if each.head.principal == newest.principal]
+        own = [(digest, each) for digest, each in list(self.kept.items()) if each.head.principal == newest.principal]
         size = sum(each.head.bytes for _, each in own)
         for digest, each in own:
             if size <= self.max_bytes or digest == newest.session_digest:
@@ -156,7 +159,7 @@ class Shelf:
     def sweep(self) -> None:
         """Delete what has been kept long enough."""
         now = time.monotonic()
-        for digest in [digest for digest, each in self.kept.items() if now >= each.until]:
+        for digest in [digest for digest, each in list(self.kept.items()) if now >= each.until]:
             self._discard(digest)
         with contextlib.suppress(OSError):
             for owner in list(self.snapshots.iterdir()):

@@ -198,7 +198,10 @@ def _read_head(path: Path, file: Any) -> pb.SnapshotHead:
     raw, crc = file.read(size), file.read(_U32.size)
     if len(crc) < _U32.size or zlib.crc32(raw) != _U32.unpack(crc)[0]:
         raise damaged(path, "its head is not what was written")
-    head = pb.SnapshotHead.FromString(raw)
+    try:
+        head = pb.SnapshotHead.FromString(raw)
+    except DecodeError:
+        raise damaged(path, "its head is no SnapshotHead") from None
     if head.format != FORMAT:
         raise damaged(path, f"it is of format {head.format}, and this server reads {FORMAT}")
     return head
@@ -233,6 +236,8 @@ def read_data(folder: Path, generation: int, state: pb.SessionState, memories: l
     with file:
         start = file.read(_U64.size)
         begin = _U64.size + _U64.unpack(start)[0] if len(start) == _U64.size else 0
+        if begin + sum(each.bytes for each in state.memories) > os.fstat(file.fileno()).st_size:
+            raise damaged(path, "it is cut short, or its head is not what was written")
         for owner, message in zip(memories, state.memories, strict=True):
             file.seek(begin + message.offset)
             on_host = message.device in ("", "cpu")
