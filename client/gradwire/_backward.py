@@ -91,18 +91,25 @@ def backward(
         before = doubt_gradients(reach.owners())
         try:
             _commands.run(session, "backward", (keep, *_spec_key(roots), *_spec_key(gradients)), values, build)
-        except GradwireError:
-            for owner, state in before:
+        except GradwireError as error:
+            # What is raised late may be another command's refusal: then this backward was done.
+            for owner, state in () if error.late else before:
                 owner._grad = state
             raise
         for owner, state in before:
             owner._grad = after_backward(owner, state, PRESENT)
     else:
+        state = UNKNOWN if create_graph else PRESENT
+
+        def settle(answer: Any) -> None:
+            mark_gradients(_found(session, answer.accumulated, targets), state)
+
         with explained():
-            answer: Any = session.wait(build(values)).backward
+            answer = session.wait(build(values)).backward
             if answer.HasField("due"):
-                answer = run_hooks(session, answer.due, create_graph)
-        mark_gradients(_found(session, answer.accumulated, targets), UNKNOWN if create_graph else PRESENT)
+                run_hooks(session, answer.due, create_graph, settle)
+            else:
+                settle(answer)
     if not keep:
         reach.spend()
 
@@ -182,12 +189,19 @@ def grad(
     else:
 
         def through() -> tuple[Any, ...]:
+            arrived: list[Any] = []
+
+            def settle(answer: Any) -> None:
+                mark_gradients(_found(session, answer.accumulated, ()), UNKNOWN)
+                arrived.extend(_proxy(session, message) for message in answer.gradients)
+
             with explained():
-                answer: Any = session.wait(build(values), tuple(ids)).gradients
+                answer = session.wait(build(values), tuple(ids)).gradients
                 if answer.HasField("due"):
-                    answer = run_hooks(session, answer.due, create_graph)
-            mark_gradients(_found(session, answer.accumulated, ()), UNKNOWN)
-            return tuple(_proxy(session, message) for message in answer.gradients)
+                    run_hooks(session, answer.due, create_graph, settle)
+                else:
+                    settle(answer)
+            return tuple(arrived)
 
         made = packing(session, through) if create_graph else through()
     if not keep:

@@ -31,7 +31,7 @@ class Pass:
     """One backward, as the hooks that run in it know it, and what they have to call when it is through."""
 
     def __init__(self) -> None:
-        self.at_end: list[Callable[[], None]] = []
+        self.at_end: list[Callable[[Pass], None]] = []
 
 
 CURRENT_PASS: ContextVar[Pass | None] = ContextVar("gradwire_pass", default=None)
@@ -55,10 +55,15 @@ class Runner(Protocol):
         """Run it."""
 
 
-def run_hooks(session: Session, call: types_pb2.HookCall, create_graph: bool) -> hooks_pb2.ResumeBackwardResponse:
-    """Run what is due, and what is due after that, until the backward is through; what it has done.
+def run_hooks(
+    session: Session,
+    call: types_pb2.HookCall,
+    create_graph: bool,
+    settle: Callable[[hooks_pb2.ResumeBackwardResponse], None],
+) -> None:
+    """Run what is due, and what is due after that, until the backward is through; `settle` is told what it has done.
 
-    What a hook raises ends the backward, on the server too.
+    What a hook raises ends the backward, on the server too; one that is called at the end comes after `settle`.
     """
     this = Pass()
     while True:
@@ -77,9 +82,10 @@ def run_hooks(session: Session, call: types_pb2.HookCall, create_graph: bool) ->
         finally:
             CURRENT_PASS.reset(token)
         if not answer.HasField("due"):
+            settle(answer)
             for call_at_end in this.at_end:
-                call_at_end()
-            return answer
+                call_at_end(this)
+            return
         call = answer.due
 
 

@@ -322,13 +322,26 @@ class Session:
     def _given_up(
         self, command: service_pb2.Command, ticket: Ticket, outputs: tuple[int, ...], error: BaseException
     ) -> None:
-        """Nobody will look at a command's answer: it was refused, or its wait has ended otherwise."""
+        """Nobody will look at a command's answer: it was refused, or its wait has ended otherwise.
+
+        It may have been done all the same: then what is raised is the refusal of an earlier one, which did not wait.
+        """
         self.released.extend(outputs)
-        if isinstance(error, GradwireError):
+        result = ticket.result
+        if result is not None and not result.HasField("error"):
+            self._give_up_due(result)
+        elif isinstance(error, GradwireError):
             return
-        self._stop(ticket)
+        else:
+            self._stop(ticket)
         if command.WhichOneof("command") in _ADDING:
             self._doubt_gradients(of_all=True)
+
+    def _give_up_due(self, result: service_pb2.Result) -> None:
+        """Give up a backward that waits for a hook which nobody will run."""
+        for answer in (result.backward, result.gradients, result.resume_backward):
+            if answer.HasField("due"):
+                self.abandon(hooks_pb2.ResumeBackwardRequest(backward=answer.due.backward, abandon=True))
 
     def _stop(self, ticket: Ticket) -> None:
         """Let the server not go on with a command that nobody waits for any more.

@@ -228,7 +228,7 @@ class _Passage:
         runs = self.to_leaves or (needed is not None and node in needed)
         if runs:  # as PyTorch has it: a target takes its gradient before the hooks if the node is passed, else after
             self._capture(node, gradients, wanted)
-        for index, asks in hooks.tensor.items():
+        for index, asks in tuple(hooks.tensor.items()):  # a hook may register others
             gradients += [None] * (index + 1 - len(gradients))
             for ask in tuple(asks):
                 yield from self._replace(When.TENSOR, ask, gradients, [index])
@@ -328,7 +328,8 @@ class _Passage:
                 return
             if leaf.grad is None and not self.create_graph:
                 # The first gradient becomes `.grad` itself where nobody else holds it: later hooks see it change.
-                gradients = [_own(gradients.pop())]
+                gradient = gradients.pop()  # a name, as _own counts with one
+                gradients = [_own(gradient)]
             aside, self.deliveries = self.deliveries, [(leaf, gradients[0])]
             self.deliver()
             self.deliveries = aside
@@ -341,6 +342,9 @@ class _Passage:
         self, when: When, ask: Ask, gradients: list[Any], places: Sequence[int], others: Sequence[Any] = ()
     ) -> Generator[Due, Answer, None]:
         """Ask with the gradients in those places, and put what is answered there."""
+        for place in places:
+            if isinstance(gradients[place], np.generic):  # a hook may change what it is given in place
+                gradients[place] = np.asarray(gradients[place])
         shown = self._shown([gradients[place] for place in places])
         made = yield Due(when, ask.number, shown, self._shown(others))
         if made is not None:
@@ -580,7 +584,8 @@ def _references(gradient: Any) -> int:
 
 def _own(gradient: Any) -> Tensor:
     """A tensor of this very array if nobody else holds it, else of a copy."""
-    if gradient.ndim > 0 and gradient.flags.c_contiguous and _references(gradient) <= _SOLE_REFERENCES:
+    flags = gradient.flags
+    if gradient.ndim > 0 and flags.c_contiguous and flags.writeable and _references(gradient) <= _SOLE_REFERENCES:
         base = getattr(gradient, "base", gradient)
         if base is None or _is_reshaped(gradient, base):
             return Tensor(gradient)
@@ -680,7 +685,7 @@ def _saved_tensor(value: Any, node: Node, name: str) -> Any:
 def _as_tensor(gradient: Any) -> Tensor | None:
     if gradient is None or type(gradient) is Tensor:
         return gradient
-    return Tensor(module_for("cpu").asarray(gradient) if not hasattr(gradient, "flags") else gradient)
+    return Tensor(np.asarray(gradient) if isinstance(gradient, np.generic) else gradient)
 
 
 def _refuse_cancelled() -> None:

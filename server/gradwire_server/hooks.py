@@ -40,10 +40,11 @@ _KINDS = {
 
 @dataclass(slots=True)
 class Suspended:
-    """A backward that waits for its client, what to do when it is through, and since when it waits."""
+    """A backward that waits for its client, what to do when it is through, its number, and since when it waits."""
 
     run: Backward | Gradients
     finish: Callable[[Any], None]
+    number: int = 0
     since: float = field(default_factory=time.monotonic)
 
 
@@ -60,16 +61,16 @@ class HookTable:
         self.numbers = itertools.count(1)
 
     def suspend(self, waiting: Suspended) -> int:
-        """Keep a backward; the number to go on with it by. Raises Refusal: TENSOR_LIMIT."""
+        """Keep a backward; the number to go on with it by, each time the same. Raises Refusal: TENSOR_LIMIT."""
         if len(self.suspended) >= MAX_SUSPENDED:
             raise Refusal(
                 "TENSOR_LIMIT",
                 f"at most {MAX_SUSPENDED} backwards of a session wait for their hooks",
                 limit=MAX_SUSPENDED,
             )
-        number = next(self.numbers)
-        self.suspended[number] = waiting
-        return number
+        waiting.number = waiting.number or next(self.numbers)
+        self.suspended[waiting.number] = waiting
+        return waiting.number
 
     def tidy(self) -> None:
         """Give up the backwards that nobody has gone on with for an hour."""

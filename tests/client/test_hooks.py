@@ -114,6 +114,45 @@ def test_a_failed_backward_leaves_nothing_suspended(session: gradwire.Session) -
     assert (now.tensor_count, now.bytes) == (held.tensor_count, held.bytes)
 
 
+def test_a_hook_of_several_that_raises_is_told_with_the_gradients_it_came_after(session: gradwire.Session) -> None:
+    x = _leaf(session)
+    y = x * 1
+
+    def hook(gradients: Any) -> None:
+        raise KeyError
+
+    handle = gradwire.autograd.graph.register_multi_grad_hook((y,), hook)
+    with pytest.raises(KeyError):
+        (y * 3).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0, 3.0]
+    handle.remove()
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [5.0, 5.0, 5.0]
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+def test_a_backward_that_tells_of_an_earlier_refusal_is_known_to_be_done_or_not(
+    deferring: gradwire.Session, hooked: bool
+) -> None:
+    other, x = _leaf(deferring), _leaf(deferring)
+    other.register_hook(lambda g: g)
+    if hooked:
+        x.register_hook(lambda g: g)
+    fine, singular = gradwire.eye(2), gradwire.zeros(2, 2)
+    for turn in range(3):
+        y = (x * 3).sum()
+        gradwire.linalg.inv(singular if turn == 2 else fine)
+        if turn < 2:
+            y.backward()
+            x.grad = None
+    with pytest.raises(RuntimeError, match="singular"):
+        y.backward()
+    found = None if x.grad is None else x.grad.tolist()
+    assert found == (None if hooked else [3.0, 3.0, 3.0])
+    (x * 1).sum().backward()
+    assert x.grad.tolist() == ([1.0] * 3 if hooked else [4.0] * 3)
+
+
 def test_a_client_that_runs_no_hooks_is_refused(session: gradwire.Session) -> None:
     x = _leaf(session)
     x.register_hook(lambda g: g * 2)

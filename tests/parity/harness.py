@@ -383,9 +383,18 @@ def check_against_torch(made: Case) -> None:
 def _compare(made: Case, call: _Call, what: str, order: int) -> None:
     ours, theirs = call.ours(), call.theirs()
     out, expected = call.call_ours(ours), call.call_theirs(theirs)
+    _check_own_bytes(ours, out, what)
     _compare_results(made, out, expected, what)
     if order >= 1:
         _compare_derivatives(made, call, (ours, theirs), (out, expected), what, order)
+
+
+def _check_own_bytes(given: list[engine.Tensor], out: list[engine.Tensor], what: str) -> None:
+    """A result that is no view has bytes of its own, and they may be written to."""
+    for mine in out:
+        others = [each for each in given if each.storage is not mine.storage]
+        assert not any(np.shares_memory(mine.array, each.array) for each in others), f"{what}: it shares its bytes"
+        assert mine.view is not None or mine.array.flags.writeable, f"{what}: it is read-only"
 
 
 def _compare_results(made: Case, out: list[Any], expected: list[Any], what: str, loose: bool = False) -> None:

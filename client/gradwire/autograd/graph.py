@@ -55,13 +55,13 @@ def _current() -> Pass:
 
 
 def _all_hooks(count: int, fn: Callable[..., None]) -> list[Callable[[Any], None]]:
-    gathered: dict[Pass, list[Any]] = {}
+    gathered: weakref.WeakKeyDictionary[Pass, list[Any]] = weakref.WeakKeyDictionary()  # a pass that fails goes
 
     def note(place: int, gradient: Any) -> None:
         this = _current()
         if this not in gathered:
             gathered[this] = [None] * count
-            this.at_end.append(lambda: fn(gathered.pop(this)))
+            this.at_end.append(lambda through: fn(gathered.pop(through)))
         gathered[this][place] = gradient
 
     return [functools.partial(note, place) for place in range(count)]

@@ -66,7 +66,7 @@ def channel_shuffle(xp: Any, input: Array, groups: int) -> Array:
     if channels % groups:
         _refuse(f"Number of channels must be divisible by groups. Got {channels} channels and {groups} groups.")
     parts = input.reshape(batch, groups, channels // groups, *rest)
-    return parts.swapaxes(1, 2).reshape(input.shape)
+    return xp.array(parts.swapaxes(1, 2), order="C").reshape(input.shape)
 
 
 channel_shuffle.grad(input=lambda g, groups: channel_shuffle(g, max(g.shape[1] // groups, 1)))

@@ -45,7 +45,8 @@ def lstsq(xp: Any, A: Array, B: Array, rcond: float | None = None, *, driver: st
     kept = values > (0 if driver == "gels" else largest * cut)
     inverse = xp.where(kept, 1 / xp.where(kept, values, 1), 0).astype(values.dtype)
     found = turned.conj().swapaxes(-1, -2) @ (inverse[..., None] * (left.conj().swapaxes(-1, -2) @ right))
-    found = xp.broadcast_to(found, (*batch, *found.shape[-2:]))
+    if found.shape[:-2] != batch:
+        found = xp.array(xp.broadcast_to(found, (*batch, *found.shape[-2:])))
     rank = kept.sum(-1, dtype=dtypes.int64)
     residuals = xp.zeros((0,), values.dtype)
     if rows > columns and driver != "gelsy" and (driver == "gels" or bool((rank == columns).all())):

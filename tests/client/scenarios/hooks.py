@@ -374,3 +374,52 @@ def a_post_accumulate_hook_that_returns_something(torch):
     x = leaf(torch)
     x.register_post_accumulate_grad_hook(lambda p: 3)
     x.sum().backward()
+
+
+def a_hook_that_changes_a_leafs_gradient_changes_no_other_leafs(torch):
+    a, b, w = leaf(torch), leaf(torch, 4.0, 5.0, 6.0), leaf(torch, 7.0, 8.0, 9.0)
+
+    def scale(parameter):
+        parameter.grad.mul_(100)
+
+    a.register_post_accumulate_grad_hook(scale)
+    b.register_post_accumulate_grad_hook(scale)
+    ((a + b) * w).sum().backward()
+    return a.grad, b.grad, w.grad
+
+
+def a_hook_may_change_a_gradient_without_dimensions_in_place(torch):
+    x = torch.tensor(1.0, requires_grad=True)
+
+    def scale(g):
+        g.mul_(5)
+
+    x.register_hook(scale)
+    y = x * 2
+    y.register_hook(scale)
+    (y * 3).backward()
+    return x.grad
+
+
+def a_hook_may_register_another_on_a_sibling_output(torch):
+    x = leaf(torch, 1.0, 2.0)
+    first, second = (x * 2).unbind()
+    seen = []
+
+    def register(g):
+        second.register_hook(lambda g: seen.append(g.item()))
+
+    first.register_hook(register)
+    (first * second).backward(retain_graph=True)
+    at_first = list(seen)
+    (first * second).backward()
+    return at_first, len(seen), x.grad
+
+
+def a_gradient_of_a_sum_along_one_may_be_changed_in_place(torch):
+    x, y = torch.ones(1, 3, requires_grad=True), torch.ones(1, 1, requires_grad=True)
+    (x.sum(0) * 2).backward(torch.ones(3))
+    y.mean().backward()
+    x.grad.add_(1)
+    y.grad.zero_()
+    return x.grad, y.grad
