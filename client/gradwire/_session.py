@@ -36,7 +36,7 @@ from gradwire._shield import Interrupted, interrupted, shielded
 from gradwire._snapshots import Snapshot, restore_on, restored_tensors, save_session
 from gradwire._tracing import traceparent
 from gradwire._transport import PROTOCOL, Transport, client_name
-from gradwire.v1 import commands_pb2, service_pb2
+from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 from gradwire.v1 import errors_pb2 as pb
 
 if TYPE_CHECKING:
@@ -341,7 +341,8 @@ class Session:
         """Give up a backward that waits for a hook which nobody will run."""
         for answer in (result.backward, result.gradients, result.resume_backward):
             if answer.HasField("due"):
-                self.abandon(hooks_pb2.ResumeBackwardRequest(backward=answer.due.backward, abandon=True))
+                request = hooks_pb2.ResumeBackwardRequest(backward=answer.due.backward, abandon=True)
+                self.abandon(service_pb2.Command(resume_backward=request))
 
     def _stop(self, ticket: Ticket) -> None:
         """Let the server not go on with a command that nobody waits for any more.
