@@ -78,6 +78,7 @@ _NAMES = {
     "_explain": "explain",
     "nn._summary": "summary",
     "_files": "load save",
+    "_saved_files": "SavedFile delete_saved_file saved_files",
     "func": "vmap",
     "_exchange": "from_dlpack from_torch to_torch",
     "_repr": "set_printoptions",

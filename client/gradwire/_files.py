@@ -1,4 +1,4 @@
-"""save and load: nested dicts, lists, numbers and tensors as a safetensors file on the client's disk. No pickle.
+"""save and load: nested dicts, lists, numbers and tensors as a safetensors file, on the client's disk. No pickle.
 
 Tensors lie in the file under their path ("state.0.exp_avg"), so that a flat dict of tensors is what every reader of
 safetensors expects. What else there is to know (nesting, numbers, flags, tensors that are one) is JSON in the
@@ -13,13 +13,17 @@ import math
 import os
 import tempfile
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from gradwire import _dtypes
-from gradwire._create import make_tensor, to_bfloat16
-from gradwire._errors import GradwireRuntimeError, GradwireTypeError
+from gradwire._create import empty, make_tensor, to_bfloat16
+from gradwire._errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError
+from gradwire._modes import no_grad
+from gradwire._ops import view_as_complex
+from gradwire._saved_files import read_file, write_file
 from gradwire._tensor import Tensor
 from gradwire._values import Array, read_array
 
@@ -43,8 +47,10 @@ _CODES = {
 }
 
 
-def save(obj: Any, f: Any, **options: Any) -> None:
+def save(obj: Any, f: Any, *, on: str = "client", **options: Any) -> None:
     """Write nested dicts, lists, tuples, numbers, strings and tensors to a path or binary file (torch.save).
+
+    With `on="server"` the file is on the server's disk, `f` is its name there, and no tensor travels.
 
     The file is in the safetensors format, whatever its name; complex128 is kept as pairs of float64. Raises TypeError
     for any other object, naming where it is, and ImportError without the safetensors package. A file that exists is
@@ -52,39 +58,59 @@ def save(obj: Any, f: Any, **options: Any) -> None:
     """
     if options:
         raise GradwireTypeError(f"save() takes an object and a file, not {', '.join(options)}: it pickles nothing")
+    if _is_on_server(on):
+        save_there(obj, f)
+        return
     library = _library()
-    writer = _Writer()
-    try:
-        tree = writer.encode(obj, "")
-    except RecursionError:
-        raise GradwireTypeError("save(): the object is nested too deep, or holds itself") from None
+    writer = _Writer(_stored)
+    tree = writer.encode_all(obj)
     specs = {
         name: library.TensorSpec(dtype=dtype, shape=list(shape), data_ptr=array.ctypes.data, data_len=array.nbytes)
         for name, (array, dtype, shape) in writer.arrays.items()
     }
-    described = json.dumps({"format": _FORMAT, "tree": tree}, allow_nan=False)
-    content = bytes(library.serialize(specs, {_METADATA: described}))
+    content = bytes(library.serialize(specs, {_METADATA: _described(tree)}))
     if hasattr(f, "write"):
         f.write(content)
     else:
         _replace(os.fspath(f), content)
 
 
-def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None) -> Any:
+def load(
+    f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None, on: str = "client"
+) -> Any:
     """What `save` wrote to a path or binary file, or the dict of tensors of any safetensors file (torch.load).
+
+    With `on="server"` `f` is the name of a file on the server's disk, and no tensor travels.
 
     `map_location` is the device of the tensors, the server's memory if left out. Raises FileNotFoundError, EOFError
     for an empty file, RuntimeError for one that is cut short or no safetensors file, TypeError for a dtype that does
     not exist here, ImportError without the safetensors package. `weights_only` and `mmap` change nothing.
     """
+    if _is_on_server(on):
+        return load_there(f, map_location)
     library = _library()
     name = str(getattr(f, "name", "the file")) if hasattr(f, "read") else os.fspath(f)
     content = f.read() if hasattr(f, "read") else _content(name)
     device = "cpu" if map_location is None else _dtypes.device_name(map_location)
     arrays, metadata = _parse(library, bytes(content), name)
-    reader = _Reader(arrays, device, name)
+    return _read(_Reader(arrays, device, name), metadata)
+
+
+def _is_on_server(on: str) -> bool:
+    if on not in ("client", "server"):
+        raise GradwireValueError(f"a file is on the 'client' or on the 'server', not on {on!r}")
+    return on == "server"
+
+
+def _described(tree: Any) -> str:
+    return json.dumps({"format": _FORMAT, "tree": tree}, allow_nan=False)
+
+
+def _read(reader: _Reader, metadata: Mapping[str, str]) -> Any:
+    """The value that a file describes, all of it checked first."""
+    name = reader.name
     if _METADATA not in metadata:
-        return {key: reader.tensor(key, False) for key in arrays}
+        return {key: reader.tensor(key, False) for key in reader.arrays}
     try:
         described = json.loads(metadata[_METADATA])
         tree = described["tree"]
@@ -94,6 +120,26 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as problem:
         raise GradwireRuntimeError(f"{name}: its description is damaged: {problem}") from None
     return reader.decode(tree)
+
+
+def save_there(obj: Any, name: Any) -> None:
+    """Have the server write a file on its own disk."""
+    writer = _Writer(lambda tensor: tensor)
+    tree = writer.encode_all(obj)
+    write_file(_name(name), writer.arrays, {_METADATA: _described(tree)})
+
+
+def load_there(name: Any, map_location: Any) -> Any:
+    """Have the server make tensors of a file on its own disk."""
+    device = "cpu" if map_location is None else _dtypes.device_name(map_location)
+    tensors, metadata = read_file(_name(name), device)
+    return _read(_ThereReader({key: (each, each.dtype) for key, each in tensors.items()}, device, name), metadata)
+
+
+def _name(given: Any) -> str:
+    if not isinstance(given, str):
+        raise GradwireTypeError(f"a file on the server is known by its name, a str, not by a {type(given).__name__}")
+    return given
 
 
 def _library() -> Any:
@@ -130,9 +176,17 @@ def _replace(path: str, content: bytes) -> None:
 class _Writer:
     """Turns a nested value into JSON, and collects its tensors by name."""
 
-    def __init__(self) -> None:
-        self.arrays: dict[str, tuple[Array, str, tuple[int, ...]]] = {}
+    def __init__(self, stored: Callable[[Tensor], Any]) -> None:
+        self.stored = stored
+        self.arrays: dict[str, Any] = {}
         self.names: dict[int, str] = {}
+
+    def encode_all(self, value: Any) -> Any:
+        """The whole value. Raises TypeError for what cannot be saved."""
+        try:
+            return self.encode(value, "")
+        except RecursionError:
+            raise GradwireTypeError("save(): the object is nested too deep, or holds itself") from None
 
     def encode(self, value: Any, path: str) -> Any:
         if isinstance(value, Tensor):
@@ -179,7 +233,7 @@ class _Writer:
             while name in self.arrays:
                 name += "_"
             self.names[id(value)] = name
-            self.arrays[name] = _stored(value)
+            self.arrays[name] = self.stored(value)
         told: dict[str, Any] = {"tensor": name}
         if value.is_complex():
             told["complex"] = True
@@ -237,7 +291,7 @@ def _parse(library: Any, content: bytes, name: str) -> tuple[dict[str, tuple[Arr
 class _Reader:
     """Turns what the file holds into values."""
 
-    def __init__(self, arrays: dict[str, tuple[Array, _dtypes.dtype]], device: str, name: str) -> None:
+    def __init__(self, arrays: dict[str, tuple[Any, _dtypes.dtype]], device: str, name: str) -> None:
         self.arrays = arrays
         self.device = device
         self.name = name
@@ -303,6 +357,20 @@ class _Reader:
         elif dtype is _dtypes.bfloat16:
             array = np.left_shift(array, 16, dtype=np.uint32).view(np.float32).reshape(array.shape)
         return make_tensor(array, dtype, self.device)
+
+
+class _ThereReader(_Reader):
+    """The same for tensors that the server has made already."""
+
+    def tensor(self, name: str, is_complex: bool) -> Tensor:
+        """The tensor of that name; of complex numbers where pairs stand for them."""
+        made: Tensor = self.arrays[name][0]
+        if is_complex and not made.numel():  # nothing that could be seen as complex numbers
+            made = empty(made.shape[:-1], dtype=made.dtype.to_complex(), device=self.device)
+        elif is_complex:
+            with no_grad():
+                made = view_as_complex(made).clone()
+        return made
 
 
 _PLAIN: dict[str, Any] = {

@@ -22,6 +22,7 @@ from gradwire_server.compute import ComputeThread
 from gradwire_server.directory import PROTOCOL, Directory
 from gradwire_server.directory import Entry as EntryOf
 from gradwire_server.errors import Refusal
+from gradwire_server.files import Files
 from gradwire_server.host import KEEP, NUMBER, OPENED, UPLOAD_BEGUN, Arrival, Host
 from gradwire_server.keeper import Keeper
 from gradwire_server.keeping import Keeping
@@ -45,6 +46,7 @@ class SessionBackend(Protocol):
     """Sessions somewhere. Every method may raise Refusal."""
 
     limits: Limits
+    files: Files
 
     async def start(self) -> None:
         """Begin to take calls."""
@@ -355,6 +357,7 @@ class ThreadWorker(Worker):
         """End the thread, if it does within the grace."""
         self.alive = False
         await self._loop.run_in_executor(None, self._compute.stop, grace)
+        await self._loop.run_in_executor(None, self.host.filer.stop)
         if self.host.keeper is not None:
             await self._loop.run_in_executor(None, self.host.keeper.stop, grace)
 
@@ -450,6 +453,7 @@ class Backend:
         self.load = Load(ledger)
         self.keeping: Keeping | None = None
         self.directory: Directory[Worker] = Directory(limits, clock)
+        self.files = Files(self.directory)
         self._about: service_pb2.ServerInfoResponse
         self._sweeper: asyncio.Task[None]
         self._ops = b""

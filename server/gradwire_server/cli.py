@@ -219,6 +219,12 @@ async def _serve(settings: Settings) -> None:
     backend, traces = _backend(settings), _traces(settings)
     if settings.state_dir:
         await backend.keep_in(_shelf(settings), settings.durability == "log", settings.snapshot_every)
+    folder = settings.files_dir or (str(Path(settings.state_dir, "files")) if settings.state_dir else "")
+    if folder:
+        from gradwire_server.files import Drawer
+
+        drawer = Drawer(Path(folder), settings.max_principal_files, settings.max_principal_file_bytes)
+        await backend.files.keep_in(drawer)
     server = Server(backend, tokens, tls, traces)
     address = await server.start(address_of(settings.host, settings.port))
     try:

@@ -24,6 +24,7 @@ from gradwire_server.batch import OutOfOrder, run_batch, run_unary
 from gradwire_server.build import build_info, device_info
 from gradwire_server.commands import MESSAGES
 from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.filing import Filer
 from gradwire_server.keeper import Keeper, Order
 from gradwire_server.ledger import Ledger
 from gradwire_server.limits import Limits
@@ -37,8 +38,10 @@ from gradwire_server.wire import bytes_field
 
 # What `execute` takes: the RPCs that carry commands, and what becomes of a session between its first and last.
 METHODS = (
-    *MESSAGES, "Run", "Open", "Attach", "Drop", "BeginUpload", "KeepUpload", "FinishDownload", "Tidy", "Save", "Restore"
+    *MESSAGES, "Run", "Open", "Attach", "Drop", "BeginUpload", "KeepUpload", "FinishDownload", "Tidy", "Save",
+    "Restore", "SaveFile", "LoadFile",
 )  # fmt: skip
+_FILING = ("SaveFile", "LoadFile")
 NUMBER = struct.Struct("<Q")
 OPENED = struct.Struct("<QQ")  # its principal's place in the ledger, and a number that stands for its principal
 KEEP = b"keep"  # what is dropped is stored, and stays so
@@ -57,6 +60,7 @@ class Host:
         self.ledger = ledger
         self.worker = worker
         self.keeper = keeper
+        self.filer = Filer()
         self.shares = Shares(limits, ledger, worker)
         self.sessions: dict[int, Session] = {}
         self.rings = Rings(limits.max_shared_bytes)
@@ -230,6 +234,8 @@ class Host:
                     answer = yield from self._keep(self.keeper, call, answer)
                 return answer
             self._check(session)
+            if call.method in _FILING:
+                return (yield from self._file(call))
             if call.method != "Run":
                 return self._logged(call, run_unary(call))
             steps = run_batch(call)
@@ -275,6 +281,15 @@ class Host:
             self._check(session)
             return (yield from keeper.save(session, call))
         keeper.record(session, call)
+        return answer
+
+    def _file(self, call: Pending) -> Generator[None, None, bytes]:
+        """Write or read a file; what was read is logged as the tensors' creation. Raises Refusal and others."""
+        if call.method == "SaveFile":
+            return (yield from self.filer.save(call))
+        answer, creations = yield from self.filer.load(call)
+        if self.keeper is not None:
+            yield from self.keeper.record_creations(call, creations)
         return answer
 
     def _logged(self, call: Pending, answer: bytes) -> bytes:

@@ -17,17 +17,18 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradwire.v1 import service_pb2
+from gradwire.v1 import commands_pb2, service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_engine.graph import go_on_from, next_seq
 from gradwire_server import __version__, vault
 from gradwire_server.batch import OutOfOrder, run_batch, run_unary
 from gradwire_server.errors import Refusal, refusal_of
+from gradwire_server.filing import Creations
 from gradwire_server.freezing import Freezer
 from gradwire_server.journal import Journal, Log, Notes, ReplayBrake, read
 from gradwire_server.session import Pending, Session
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from gradwire_server.host import Host
 
 _UPLOAD_PART = 64 << 20
+_INLINE = 1 << 10  # bytes that any server takes within a message
 _LOG_FACTOR = 4  # times the last snapshot's bytes that a log may have before another is made
 _LEAST_LOG = 64 << 20
 _LOOKING = ("Describe",)
@@ -302,18 +304,50 @@ class Keeper:
 
         call.hold = hold
 
+    def record_creations(self, call: Pending, creations: Creations) -> Iterator[None]:
+        """Leaves were made of a file, which may be another by the time the log is read: let it have their bytes."""
+        kept = call.session.kept
+        if kept is None or kept.log is None or self.journal is None:
+            return
+        target, journal = kept.log, self.journal
+        for number, (request, data) in enumerate(creations):
+            total = len(data)
+            if total <= _INLINE:
+                request.payload.data = bytes(data)
+            else:
+                described = request.payload
+                transfer = commands_pb2.Transfer(
+                    dtype=described.dtype, shape=described.shape, transfer_id=f"file-{call.ticket}-{number}"
+                )
+                request.transfer.CopyFrom(transfer)
+                yield from self._put_bytes(target, transfer.transfer_id, "", data)
+            record = pb.LogRecord(call=pb.LogCall(method="Create", request=request.SerializeToString()))
+            kept.notes.take(record)
+            journal.put(target, record, None)
+
+        def hold(answer: Callable[[bytes, Exception | None], None], result: bytes) -> None:
+            journal.put(target, None, lambda failed: answer(result, None) if failed is None else answer(b"", failed))
+
+        call.hold = hold
+
+    def _put_bytes(self, target: Log, transfer_id: str, request_id: str, data: Any) -> Iterator[None]:
+        """Write an upload to a log, a part before each yield."""
+        assert self.journal is not None
+        for start in range(0, len(data), _UPLOAD_PART):
+            part = pb.LogUpload(
+                transfer_id=transfer_id, request_id=request_id, total_bytes=len(data), offset=start,
+                data=bytes(data[start : start + _UPLOAD_PART]),
+            )  # fmt: skip
+            self.journal.put(target, pb.LogRecord(upload=part), None)
+            yield
+
     def _record_upload(self, session: Session, target: Log, transfer_id: str) -> None:
         """An upload that is whole, in parts."""
         held = session.transfers.held.get(transfer_id)
         if self.journal is None or not isinstance(held, Upload) or held.received != held.total:
             return
-        data = memoryview(held.buffer.data)
-        for start in range(0, held.total, _UPLOAD_PART):
-            part = pb.LogUpload(
-                transfer_id=transfer_id, request_id=held.request_id, total_bytes=held.total, offset=start,
-                data=bytes(data[start : start + _UPLOAD_PART]),
-            )  # fmt: skip
-            self.journal.put(target, pb.LogRecord(upload=part), None)
+        for _ in self._put_bytes(target, transfer_id, held.request_id, memoryview(held.buffer.data)):
+            pass
 
     def wants_saving(self, session: Session) -> bool:
         """Whether a session's log has become long."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from gradwire.v1 import service_pb2, snapshots_pb2
+from gradwire.v1 import files_pb2, service_pb2, snapshots_pb2
 from gradwire_server.backend import SessionBackend
 from gradwire_server.commands import MESSAGES
 from gradwire_server.directory import ID_SHOWN
@@ -76,6 +76,10 @@ class Front:
             "RestoreSession": self._restore_session,
             "ListSnapshots": self._list_snapshots,
             "DeleteSnapshot": self._delete_snapshot,
+            "SaveFile": self._save_file,
+            "LoadFile": self._load_file,
+            "ListFiles": self._list_files,
+            "DeleteFile": self._delete_file,
         }
         for method in (*MESSAGES, "Run"):
             unary[method] = self._forward(method)
@@ -229,6 +233,22 @@ class Front:
         name = _small(snapshots_pb2.DeleteSnapshotRequest, raw).name
         freed = await self.backend.delete_snapshot(name)
         return snapshots_pb2.DeleteSnapshotResponse(freed_bytes=freed).SerializeToString()
+
+    async def _save_file(self, raw: bytes, context: Context) -> bytes:
+        request = await _parsed(files_pb2.SaveFileRequest, raw)
+        return await self.backend.files.save(request.session_id, request.name, raw)
+
+    async def _load_file(self, raw: bytes, context: Context) -> bytes:
+        request = await _parsed(files_pb2.LoadFileRequest, raw)
+        return await self.backend.files.load(request.session_id, request.name, raw)
+
+    async def _list_files(self, raw: bytes, context: Context) -> bytes:
+        _small(files_pb2.ListFilesRequest, raw)
+        return (await self.backend.files.listed()).SerializeToString()
+
+    async def _delete_file(self, raw: bytes, context: Context) -> bytes:
+        freed = await self.backend.files.delete(_small(files_pb2.DeleteFileRequest, raw).name)
+        return files_pb2.DeleteFileResponse(freed_bytes=freed).SerializeToString()
 
     async def _stream(self, requests: AsyncIterator[bytes], context: Context) -> None:
         try:

@@ -235,6 +235,18 @@ class Settings(BaseSettings):
         0.0, ge=0, le=_LONGEST, description="How long named snapshots are kept at most; 0 for no end."
     )
 
+    files_dir: Folder = Field(
+        "",
+        description="Directory of the files that clients write with save(..., on='server'); default: in --state-dir. "
+        "Without either there are none.",
+    )
+    max_principal_files: int = Field(
+        100, ge=0, le=_MOST, description="Files on the server's disk of one principal; 0 sets no limit."
+    )
+    max_principal_file_bytes: Bytes = Field(
+        0, ge=0, le=_MOST, description="Bytes of one principal's files on the server's disk; 0 sets no limit."
+    )
+
     @model_validator(mode="after")
     def _stores_somewhere(self) -> "Settings":
         if self.durability == "log" and not self.state_dir:

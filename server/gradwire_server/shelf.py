@@ -45,6 +45,21 @@ def digest_of(session_id: str) -> bytes:
     return hashlib.sha256(session_id.encode()).digest()
 
 
+def folder_of(owner: str) -> str:
+    """The name of the folder with what belongs to a principal."""
+    return hashlib.sha256(owner.encode()).hexdigest()[:32] if owner else "anyone"
+
+
+def check_name(name: str, what: str) -> None:
+    """Whether something can be stored under a name. Raises Refusal: ARGUMENT_VALUE."""
+    if not NAME.fullmatch(name):
+        raise Refusal(
+            "ARGUMENT_VALUE",
+            f"a {what}'s name has 1 to 100 letters, digits and '._-', and begins with no '.', not {name[:100]!r}",
+            argument="name",
+        )
+
+
 class Shelf:
     """Stored sessions by digest, and named snapshots."""
 
@@ -174,16 +189,11 @@ class Shelf:
 
     def named(self, owner: str, name: str) -> Path:
         """Where a snapshot of that name is, or is to be. Raises Refusal: ARGUMENT_VALUE."""
-        if not NAME.fullmatch(name):
-            raise Refusal(
-                "ARGUMENT_VALUE",
-                f"a snapshot's name has 1 to 100 letters, digits and '._-', and begins with no '.', not {name[:100]!r}",
-                argument="name",
-            )
+        check_name(name, "snapshot")
         return self._owner(owner) / name
 
     def _owner(self, owner: str) -> Path:
-        return self.snapshots / (hashlib.sha256(owner.encode()).hexdigest()[:32] if owner else "anyone")
+        return self.snapshots / folder_of(owner)
 
     def left(self, folder: Path, head: pb.SnapshotHead) -> float | None:
         """Seconds that a snapshot is still kept; None for no end, 0 if it is over."""

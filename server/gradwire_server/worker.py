@@ -95,6 +95,7 @@ def main(arguments: list[str]) -> None:
         follow(host.ledger.runnable)
 
     work(Turns(host, calls.answer), calls, before)
+    host.filer.stop()
     if keeper is not None:
         keeper.stop(_LAST_SECONDS)
 

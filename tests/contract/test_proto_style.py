@@ -23,6 +23,7 @@ from tools.stubs import PROTOS, ROOT
 
 WITHOUT_SESSION = {
     "ServerInfo", "ListOps", "ListSessions", "EndSession", "RestoreSession", "ListSnapshots", "DeleteSnapshot",
+    "ListFiles", "DeleteFile",
 }  # fmt: skip
 # One element of the contract: its dotted name, its descriptor, its path in SourceCodeInfo.
 Element = tuple[str, object, tuple[int, ...]]

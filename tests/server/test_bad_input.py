@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradwire.v1 import commands_pb2 as c
-from gradwire.v1 import errors_pb2, hooks_pb2, programs_pb2, service_pb2, snapshots_pb2, types_pb2
+from gradwire.v1 import errors_pb2, files_pb2, hooks_pb2, programs_pb2, service_pb2, snapshots_pb2, types_pb2
 from tests.server.harness import Id, Remote, Running, argument, command, op, payload, refused
 
 NOWHERE = 999_999
@@ -70,6 +70,8 @@ REQUESTS: dict[str, Any] = {
     "Checkpoint": hooks_pb2.CheckpointRequest(),
     "NameEdge": hooks_pb2.NameEdgeRequest(),
     "SaveSession": snapshots_pb2.SaveSessionRequest(),
+    "SaveFile": files_pb2.SaveFileRequest(name="one"),
+    "LoadFile": files_pb2.LoadFileRequest(name="one"),
 }
 
 
@@ -89,7 +91,7 @@ def send(session: Remote, method: str, request: Any, session_id: str) -> tuple[s
 
 WITHOUT_SESSION = {
     "OpenSession", "CloseSession", "ServerInfo", "ListOps", "ListSessions", "EndSession", "RestoreSession",
-    "ListSnapshots", "DeleteSnapshot",
+    "ListSnapshots", "DeleteSnapshot", "ListFiles", "DeleteFile",
 }  # fmt: skip
 
 

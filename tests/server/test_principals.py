@@ -158,7 +158,7 @@ def test_a_token_opens_everything(guarded: Running, house: House) -> None:
 
 WITHOUT_SESSION = {
     "OpenSession", "ServerInfo", "ListOps", "ListSessions", "EndSession", "CloseSession", "RestoreSession",
-    "ListSnapshots", "DeleteSnapshot",
+    "ListSnapshots", "DeleteSnapshot", "ListFiles", "DeleteFile",
 }  # fmt: skip
 
 

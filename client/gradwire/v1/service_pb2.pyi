@@ -1,5 +1,6 @@
 from gradwire.v1 import commands_pb2 as _commands_pb2
 from gradwire.v1 import errors_pb2 as _errors_pb2
+from gradwire.v1 import files_pb2 as _files_pb2
 from gradwire.v1 import hooks_pb2 as _hooks_pb2
 from gradwire.v1 import programs_pb2 as _programs_pb2
 from gradwire.v1 import snapshots_pb2 as _snapshots_pb2

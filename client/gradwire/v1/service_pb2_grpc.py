@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from gradwire.v1 import commands_pb2 as gradwire_dot_v1_dot_commands__pb2
+from gradwire.v1 import files_pb2 as gradwire_dot_v1_dot_files__pb2
 from gradwire.v1 import hooks_pb2 as gradwire_dot_v1_dot_hooks__pb2
 from gradwire.v1 import programs_pb2 as gradwire_dot_v1_dot_programs__pb2
 from gradwire.v1 import service_pb2 as gradwire_dot_v1_dot_service__pb2
@@ -223,6 +224,26 @@ class AutogradServiceStub(object):
                 '/gradwire.v1.AutogradService/DeleteSnapshot',
                 request_serializer=gradwire_dot_v1_dot_snapshots__pb2.DeleteSnapshotRequest.SerializeToString,
                 response_deserializer=gradwire_dot_v1_dot_snapshots__pb2.DeleteSnapshotResponse.FromString,
+                _registered_method=True)
+        self.SaveFile = channel.unary_unary(
+                '/gradwire.v1.AutogradService/SaveFile',
+                request_serializer=gradwire_dot_v1_dot_files__pb2.SaveFileRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_files__pb2.SaveFileResponse.FromString,
+                _registered_method=True)
+        self.LoadFile = channel.unary_unary(
+                '/gradwire.v1.AutogradService/LoadFile',
+                request_serializer=gradwire_dot_v1_dot_files__pb2.LoadFileRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_files__pb2.LoadFileResponse.FromString,
+                _registered_method=True)
+        self.ListFiles = channel.unary_unary(
+                '/gradwire.v1.AutogradService/ListFiles',
+                request_serializer=gradwire_dot_v1_dot_files__pb2.ListFilesRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_files__pb2.ListFilesResponse.FromString,
+                _registered_method=True)
+        self.DeleteFile = channel.unary_unary(
+                '/gradwire.v1.AutogradService/DeleteFile',
+                request_serializer=gradwire_dot_v1_dot_files__pb2.DeleteFileRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_files__pb2.DeleteFileResponse.FromString,
                 _registered_method=True)
         self.ServerInfo = channel.unary_unary(
                 '/gradwire.v1.AutogradService/ServerInfo',
@@ -516,6 +537,34 @@ class AutogradServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SaveFile(self, request, context):
+        """Writes tensors to a file on the server's disk. Needs a server with --files-dir or --state-dir.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LoadFile(self, request, context):
+        """Makes leaves of a file's tensors.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListFiles(self, request, context):
+        """Lists the caller's files.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteFile(self, request, context):
+        """Deletes a file of the caller's.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ServerInfo(self, request, context):
         """Tells what the server is and what it allows. Needs no session.
         """
@@ -731,6 +780,26 @@ def add_AutogradServiceServicer_to_server(servicer, server):
                     servicer.DeleteSnapshot,
                     request_deserializer=gradwire_dot_v1_dot_snapshots__pb2.DeleteSnapshotRequest.FromString,
                     response_serializer=gradwire_dot_v1_dot_snapshots__pb2.DeleteSnapshotResponse.SerializeToString,
+            ),
+            'SaveFile': grpc.unary_unary_rpc_method_handler(
+                    servicer.SaveFile,
+                    request_deserializer=gradwire_dot_v1_dot_files__pb2.SaveFileRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_files__pb2.SaveFileResponse.SerializeToString,
+            ),
+            'LoadFile': grpc.unary_unary_rpc_method_handler(
+                    servicer.LoadFile,
+                    request_deserializer=gradwire_dot_v1_dot_files__pb2.LoadFileRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_files__pb2.LoadFileResponse.SerializeToString,
+            ),
+            'ListFiles': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListFiles,
+                    request_deserializer=gradwire_dot_v1_dot_files__pb2.ListFilesRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_files__pb2.ListFilesResponse.SerializeToString,
+            ),
+            'DeleteFile': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteFile,
+                    request_deserializer=gradwire_dot_v1_dot_files__pb2.DeleteFileRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_files__pb2.DeleteFileResponse.SerializeToString,
             ),
             'ServerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.ServerInfo,
@@ -1753,6 +1822,114 @@ class AutogradService(object):
             '/gradwire.v1.AutogradService/DeleteSnapshot',
             gradwire_dot_v1_dot_snapshots__pb2.DeleteSnapshotRequest.SerializeToString,
             gradwire_dot_v1_dot_snapshots__pb2.DeleteSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SaveFile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/SaveFile',
+            gradwire_dot_v1_dot_files__pb2.SaveFileRequest.SerializeToString,
+            gradwire_dot_v1_dot_files__pb2.SaveFileResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LoadFile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/LoadFile',
+            gradwire_dot_v1_dot_files__pb2.LoadFileRequest.SerializeToString,
+            gradwire_dot_v1_dot_files__pb2.LoadFileResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListFiles(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/ListFiles',
+            gradwire_dot_v1_dot_files__pb2.ListFilesRequest.SerializeToString,
+            gradwire_dot_v1_dot_files__pb2.ListFilesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteFile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/DeleteFile',
+            gradwire_dot_v1_dot_files__pb2.DeleteFileRequest.SerializeToString,
+            gradwire_dot_v1_dot_files__pb2.DeleteFileResponse.FromString,
             options,
             channel_credentials,
             insecure,

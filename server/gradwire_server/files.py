@@ -1,0 +1,156 @@
+"""Files that clients keep on the server's disk, as the front sees them: names, owners, quotas. It reads no tensors.
+
+    DIR/<owner>/<name>.safetensors   a principal's file, which may be copied to and from elsewhere
+    DIR/<owner>/.<name>.<...>.new    one that is being written, which counts to its owner's bytes, too
+
+The worker of the session that asks writes and reads them (filing.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gradwire.v1 import files_pb2 as pb
+from gradwire_server import vault
+from gradwire_server.errors import Refusal
+from gradwire_server.filing import Order
+from gradwire_server.principals import CALLER
+from gradwire_server.shelf import check_name, folder_of
+
+if TYPE_CHECKING:
+    from gradwire_server.directory import Directory
+
+_ENDING, _UNFINISHED = ".safetensors", ".new"
+_UNFINISHED_SECONDS = 86_400.0  # after which nobody goes on writing a file
+T = TypeVar("T")
+
+
+class Drawer:
+    """The directory of files. Its methods wait for the disk: they are for a thread of their own."""
+
+    def __init__(self, root: Path, max_files: int = 0, max_bytes: int = 0) -> None:
+        """A principal may have so many files and bytes of them, 0 for no limit."""
+        self.root = root
+        self.max_files = max_files
+        self.max_bytes = max_bytes
+
+    def open(self) -> None:
+        """Make the directory, and delete what was never finished. Raises OSError."""
+        vault.make_folder(self.root)
+        for path in self.root.glob(f"*/.*{_UNFINISHED}"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > _UNFINISHED_SECONDS:
+                    path.unlink()
+
+    def path(self, owner: str, name: str) -> Path:
+        """Where a principal's file is, or is to be. Raises Refusal: ARGUMENT_VALUE."""
+        check_name(name, "file")
+        return self.root / folder_of(owner) / f"{name}{_ENDING}"
+
+    def listed(self, owner: str) -> list[pb.FileSummary]:
+        """A principal's files by name. Raises Refusal: STORAGE."""
+        return [
+            pb.FileSummary(name=path.name.removesuffix(_ENDING), bytes=size, saved_unix_ms=at // 1_000_000)
+            for path, size, at in self._held(owner)
+            if path.name.endswith(_ENDING)
+        ]
+
+    def _held(self, owner: str) -> list[tuple[Path, int, int]]:
+        found = []
+        try:
+            for path in sorted((self.root / folder_of(owner)).iterdir()):
+                with contextlib.suppress(FileNotFoundError):
+                    told = path.stat()
+                    found.append((path, told.st_size, told.st_mtime_ns))
+        except FileNotFoundError:  # nothing was ever written
+            return []
+        except OSError as error:
+            raise _unreadable(error) from None
+        return found
+
+    def room(self, owner: str, name: str) -> int | None:
+        """Bytes that a file of that name may have; None for no limit. Raises Refusal: SNAPSHOT_LIMIT, STORAGE."""
+        own = self.path(owner, name)
+        others = [(path, size) for path, size, _ in self._held(owner) if path != own]
+        if self.max_files and sum(path.name.endswith(_ENDING) for path, _ in others) >= self.max_files:
+            raise Refusal(
+                "SNAPSHOT_LIMIT", f"a principal has at most {self.max_files} files; delete one first",
+                limit=self.max_files,
+            )  # fmt: skip
+        return max(0, self.max_bytes - sum(size for _, size in others)) if self.max_bytes else None
+
+    def delete(self, owner: str, name: str) -> int:
+        """Delete a principal's file; the bytes it had. Raises Refusal: SNAPSHOT_NOT_FOUND, STORAGE."""
+        path = self.path(owner, name)
+        try:
+            size = path.stat().st_size
+            path.unlink()
+            vault.sync_folder(path.parent)
+        except FileNotFoundError:
+            raise Refusal("SNAPSHOT_NOT_FOUND", f"there is no file {name!r}", name=name) from None
+        except OSError as error:
+            raise Refusal("STORAGE", f"the file cannot be deleted: {os.strerror(error.errno or 0)}") from None
+        return size
+
+
+class Files:
+    """The front's side: it finds the session and the path, and lets the worker do the rest."""
+
+    def __init__(self, directory: Directory[Any]) -> None:
+        self.directory = directory
+        self._drawer: Drawer | None = None
+        self._saving: dict[str, asyncio.Lock] = {}  # by owner
+
+    async def keep_in(self, drawer: Drawer) -> None:
+        """Let there be files. Raises OSError if the directory is not to be had."""
+        await self._away(drawer.open)
+        self._drawer = drawer
+
+    def drawer(self) -> Drawer:
+        """Where files are. Raises Refusal: NOT_SUPPORTED."""
+        if self._drawer is None:
+            raise Refusal("NOT_SUPPORTED", "the server keeps no files: it has neither --files-dir nor --state-dir")
+        return self._drawer
+
+    @staticmethod
+    async def _away(function: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(None, function, *args)
+
+    async def save(self, session_id: str, name: str, raw: bytes) -> bytes:
+        """Answer SaveFile. A principal's are written one at a time, so that quotas see those before."""
+        entry = self.directory.find(session_id)
+        drawer = self.drawer()
+        path = drawer.path(entry.owner, name)
+        lock = self._saving.setdefault(entry.owner, asyncio.Lock())
+        try:
+            async with lock:
+                room = await self._away(drawer.room, entry.owner, name)
+                order = Order(str(path), name, room).pack(raw)
+                return bytes(await entry.worker.call(entry, "SaveFile", order))
+        finally:
+            if not lock.locked():
+                self._saving.pop(entry.owner, None)
+
+    async def load(self, session_id: str, name: str, raw: bytes) -> bytes:
+        """Answer LoadFile."""
+        entry = self.directory.find(session_id)
+        path = self.drawer().path(entry.owner, name)
+        return bytes(await entry.worker.call(entry, "LoadFile", Order(str(path), name).pack(raw)))
+
+    async def listed(self) -> pb.ListFilesResponse:
+        """Answer ListFiles."""
+        return pb.ListFilesResponse(files=await self._away(self.drawer().listed, CALLER.get().name))
+
+    async def delete(self, name: str) -> int:
+        """Answer DeleteFile; bytes freed."""
+        return await self._away(self.drawer().delete, CALLER.get().name, name)
+
+
+def _unreadable(error: OSError) -> Refusal:
+    return Refusal("STORAGE", f"the server cannot read its files: {os.strerror(error.errno or 0)}")

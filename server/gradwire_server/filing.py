@@ -1,0 +1,325 @@
+"""What a worker does to write tensors to a file and to make tensors of one: safetensors, a piece per turn.
+
+Both are calls in their session's line, so that the values are those of one moment, while other sessions compute between
+the pieces. A file is written beside its place; a thread of its own waits for the disk and moves it there. One that is
+read is checked as a whole, its checksum too where it has one, before any tensor has an id.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import time
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradwire.v1 import commands_pb2
+from gradwire.v1 import files_pb2 as pb
+from gradwire_engine import activate, dtypes, tensor
+from gradwire_engine.device import CPU, canonical, selected, to_device
+from gradwire_engine.device import device_of as place_of
+from gradwire_server import vault
+from gradwire_server.errors import Refusal
+from gradwire_server.payload import TO_WIRE
+from gradwire_server.safetensors import CRC, Entry, damaged, head_of, read_head
+from gradwire_server.specs import fill_spec
+
+if TYPE_CHECKING:
+    from gradwire_server.session import Pending, Session
+
+Creations = list[tuple[commands_pb2.CreateRequest, Any]]
+_SPARE = 1 << 20  # bytes that a disk should have left
+
+log = logging.getLogger("gradwire.server")
+
+
+@dataclass
+class Order:
+    """What the front tells of a file; the client's request goes with it."""
+
+    path: str
+    name: str
+    room: int | None = None  # bytes that it may have
+
+    def pack(self, request: bytes) -> bytes:
+        """As bytes."""
+        return json.dumps(asdict(self)).encode() + b"\n" + request
+
+    @staticmethod
+    def unpack(raw: bytes) -> tuple[Order, bytes]:
+        """Of bytes."""
+        told, _, request = raw.partition(b"\n")
+        return Order(**json.loads(told)), request
+
+
+class Filer:
+    """Writes and reads files for the sessions of one worker."""
+
+    def __init__(self) -> None:
+        self._disk: ThreadPoolExecutor | None = None  # from the first file on
+
+    def stop(self) -> None:
+        """End when what was begun is on disk."""
+        if self._disk is not None:
+            self._disk.shutdown()
+
+    def save(self, call: Pending) -> Generator[None, None, bytes]:
+        """Answer SaveFile. Raises Refusal: SNAPSHOT_LIMIT, STORAGE, ARGUMENT_VALUE and those of ids; EngineError."""
+        session = call.session
+        order, raw = Order.unpack(call.raw)
+        request = pb.SaveFileRequest.FromString(raw)
+        session.brake.begin(call.ticket, call.deadline)
+        arrays = _named(session, request)
+        head, order_of_bytes = head_of(
+            {name: (array.dtype, array.shape) for name, array in arrays.items()}, dict(request.metadata)
+        )
+        if len(head) > session.limits.max_message_bytes // 2:  # or it could not be loaded
+            raise Refusal(
+                "MESSAGE_TOO_LARGE", f"the file's head would have {len(head)} bytes: save it in several files"
+            )
+        total = len(head) + sum(array.nbytes for array in arrays.values())
+        writing = _Writing(order, total)
+        try:
+            writing.begin(head)
+            for name in order_of_bytes:
+                for piece in _pieces(session, arrays[name]):
+                    if session.brake.stopping():
+                        raise session.brake.refusal()
+                    writing.add(piece)
+                    yield
+        except OSError as error:
+            writing.abandon()
+            raise writing.refusal(error) from None
+        except BaseException:
+            writing.abandon()
+            raise
+        if self._disk is None:
+            self._disk = ThreadPoolExecutor(1, "gradwire-files")
+        disk = self._disk
+
+        def hold(answer: Callable[[bytes, Exception | None], None], _: bytes) -> None:
+            def commit() -> None:
+                try:
+                    made = writing.commit()
+                except OSError as error:
+                    answer(b"", writing.refusal(error))
+                else:
+                    answer(made, None)
+
+            disk.submit(commit)
+
+        call.hold = hold
+        return b""
+
+    def load(self, call: Pending) -> Generator[None, None, tuple[bytes, Creations]]:
+        """Answer LoadFile, and tell what was created of which bytes.
+
+        Raises Refusal: SNAPSHOT_NOT_FOUND, SNAPSHOT_DAMAGED, STORAGE, DTYPE, PAYLOAD_SIZE, and those of ids;
+        EngineError: MEMORY_LIMIT.
+        """
+        session = call.session
+        order, raw = Order.unpack(call.raw)
+        request = pb.LoadFileRequest.FromString(raw)
+        if request.request_id:
+            held = session.memory.find(request.request_id, call.method, raw)
+            if held is not None:
+                return held, []
+        session.brake.begin(call.ticket, call.deadline)
+        device = canonical(request.device or None)
+        context = session.context(request.grad_mode)
+        try:
+            with open(order.path, "rb", buffering=0) as file:
+                entries, metadata, crc = read_head(file, order.name, session.limits.max_message_bytes // 2)
+                _admit(session, request, entries)
+                with activate(context):  # what they hold counts from now on, though nobody has them yet
+                    arrays = [np.empty(entry.shape, entry.dtype) for entry in entries]
+                    made = [tensor(array) for array in arrays] if device == CPU else []
+                try:
+                    yield from _fill(session, file, order.name, arrays, crc, metadata.pop(CRC, ""))
+                except BaseException:
+                    made.clear()  # or they would count as long as the refusal is on its way
+                    raise
+        except FileNotFoundError:
+            raise Refusal("SNAPSHOT_NOT_FOUND", f"there is no file {order.name!r}", name=order.name) from None
+        except OSError as error:
+            log.error("file cannot be read", extra={"file": order.path, "error": str(error)})
+            why = os.strerror(error.errno or 0)
+            raise Refusal("STORAGE", f"the file {order.name!r} cannot be read: {why}") from None
+        if device != CPU:
+            with activate(context):
+                made = [tensor(to_device(array, device)) for array in arrays]
+        answer = pb.LoadFileResponse(metadata=metadata)
+        ids = [*request.ids, *[0] * (len(entries) - len(request.ids))]
+        for entry, each in zip(entries, made, strict=True):
+            fill_spec(answer.tensors.add(name=entry.name).spec, each, 0)
+        limit = session.limits.max_message_bytes
+        if answer.ByteSize() + 9 * len(made) > limit:  # nine for each id
+            raise Refusal("MESSAGE_TOO_LARGE", f"the file has more tensors than an answer of {limit} bytes can name")
+        session.alone += 1
+        for wanted, told, each in zip(ids, answer.tensors, made, strict=True):
+            told.spec.id = session.bind(wanted, each)
+        response = answer.SerializeToString()
+        if request.request_id:
+            session.memory.keep(request.request_id, call.method, raw, response)
+        creations = zip(ids, entries, arrays, strict=True)
+        return response, [(_creation(request, wanted, entry), _flat(array)) for wanted, entry, array in creations]
+
+
+class _Writing:
+    """A file being written beside its place."""
+
+    def __init__(self, order: Order, total: int) -> None:
+        self.order = order
+        self.total = total
+        self.path = Path(order.path)
+        self._beside = self.path.with_name(f".{order.name}.{secrets.token_hex(8)}.new")
+        self._file = -1
+        self._crc = 0
+        self._place_of_crc = 0
+
+    def begin(self, head: bytes) -> None:
+        """Raises Refusal: SNAPSHOT_LIMIT, STORAGE, before anything is written; OSError."""
+        room = self.order.room
+        if room is not None and self.total > room:
+            raise Refusal(
+                "SNAPSHOT_LIMIT", f"the file takes {self.total} bytes, and {room} are left to the principal", limit=room
+            )
+        vault.make_folder(self.path.parent)
+        free = os.statvfs(self.path.parent)
+        if free.f_bavail * free.f_frsize < self.total + _SPARE:
+            raise Refusal(
+                "STORAGE", f"the server's disk is too full for a file of {self.total} bytes", bytes=self.total
+            )
+        self._file = os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        self._place_of_crc = head.index(f'"{CRC}":"'.encode()) + len(CRC) + 4
+        self.add(head)
+
+    def add(self, piece: Any) -> None:
+        """Write the next bytes. Raises OSError."""
+        view = memoryview(piece)
+        self._crc = zlib.crc32(view, self._crc)
+        while view.nbytes:
+            view = view[os.write(self._file, view) :]
+
+    def commit(self) -> bytes:
+        """On a thread that may wait: let the file survive a crash and take its place. Raises OSError."""
+        try:
+            os.pwrite(self._file, f"{self._crc:08x}".encode(), self._place_of_crc)
+            os.fsync(self._file)
+            os.replace(self._beside, self.path)
+            vault.sync_folder(self.path.parent)
+        except OSError:
+            self.abandon()
+            raise
+        os.close(self._file)
+        summary = pb.FileSummary(name=self.order.name, bytes=self.total, saved_unix_ms=int(time.time() * 1000))
+        return pb.SaveFileResponse(file=summary).SerializeToString()
+
+    def abandon(self) -> None:
+        """Leave nothing of it."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+            with suppress(OSError):
+                self._beside.unlink()
+
+    def refusal(self, error: OSError) -> Refusal:
+        """What to say where the disk says no; paths are for the log alone."""
+        log.error("file cannot be written", extra={"file": str(self.path), "error": str(error)})
+        why = os.strerror(error.errno or 0)
+        return Refusal("STORAGE", f"the server cannot write the file {self.order.name!r}: {why}")
+
+
+def _named(session: Session, request: pb.SaveFileRequest) -> dict[str, Any]:
+    """The arrays to be written. Raises Refusal: ARGUMENT_VALUE and those of ids."""
+    arrays: dict[str, Any] = {}
+    for named in request.tensors:
+        if named.name in arrays or named.name in ("", "__metadata__"):
+            raise Refusal(
+                "ARGUMENT_VALUE", f"{named.name[:100]!r} names two tensors, or none can have that name",
+                argument="tensors",
+            )  # fmt: skip
+        arrays[named.name] = session.tensor(named.id).array
+    if any(key.startswith("gradwire.") for key in request.metadata):
+        raise Refusal("ARGUMENT_VALUE", "metadata that begins with 'gradwire.' is the server's", argument="metadata")
+    return arrays
+
+
+def _pieces(session: Session, array: Any) -> Iterator[Any]:
+    """An array's values row-major, as bytes, some at a time. Raises EngineError: MEMORY_LIMIT."""
+    if not array.size:
+        return
+    size = array.dtype.itemsize
+    if place_of(array) != CPU:
+        session.account.admit(array.nbytes)
+        with selected(place_of(array)):
+            whole = array.ravel().view(np.uint8)
+            for start in range(0, whole.size, vault.PIECE):
+                yield whole[start : start + vault.PIECE].get()
+    elif array.flags.c_contiguous:
+        whole = _flat(array)
+        for start in range(0, len(whole), vault.PIECE):
+            yield whole[start : start + vault.PIECE]
+    else:
+        bits = array.view(f"u{size}") if size <= 8 else array  # of any dtype, custom ones too
+        walk = np.nditer(bits, ["external_loop", "buffered"], order="C", buffersize=vault.PIECE // size)
+        for piece in walk:
+            yield _flat(np.ascontiguousarray(piece))
+
+
+def _flat(array: np.ndarray[Any, Any]) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _admit(session: Session, request: pb.LoadFileRequest, entries: list[Entry]) -> None:
+    """Whether there is room for what a file has, before any of it is made. Raises Refusal, EngineError."""
+    if len(request.ids) > len(entries):
+        raise Refusal(
+            "ARGUMENT_VALUE", f"the file has {len(entries)} tensors, not {len(request.ids)}", argument="ids"
+        )  # fmt: skip
+    limit = session.limits.max_tensor_bytes
+    for entry in entries:
+        if entry.nbytes > limit:
+            raise Refusal(
+                "PAYLOAD_SIZE", f"a tensor has at most {limit} bytes, and {entry.name[:100]!r} has {entry.nbytes}",
+                limit=limit, given=entry.nbytes,
+            )  # fmt: skip
+    if entries:
+        session.check_all_new(request.ids)
+        session.check_room(len(entries))
+    session.account.admit(sum(entry.nbytes for entry in entries))
+
+
+def _fill(session: Session, file: Any, name: str, arrays: list[Any], crc: int, wanted: str) -> Iterator[None]:
+    """Read the values. Raises Refusal: SNAPSHOT_DAMAGED, CANCELLED; OSError."""
+    for array in arrays:
+        view = _flat(array)
+        for start in range(0, len(view), vault.PIECE):
+            if session.brake.stopping():
+                raise session.brake.refusal()
+            piece = view[start : start + vault.PIECE]
+            if file.readinto(piece) != len(piece):
+                raise damaged(name, "it is cut short")
+            crc = zlib.crc32(piece, crc)
+            if array.dtype == dtypes.bool_ and np.frombuffer(piece, np.uint8).max() > 1:
+                raise damaged(name, "a bool of it is neither 0 nor 1")
+            yield
+    if wanted and wanted != f"{crc:08x}":
+        raise damaged(name, "its checksum is not that of its bytes")
+
+
+def _creation(request: pb.LoadFileRequest, wanted: int, entry: Entry) -> commands_pb2.CreateRequest:
+    """The command that makes the same leaf."""
+    made = commands_pb2.CreateRequest(id=wanted, device=request.device, grad_mode=request.grad_mode)
+    made.payload.dtype = TO_WIRE[entry.dtype]  # type: ignore[assignment]
+    made.payload.shape.extend(entry.shape)
+    return made
