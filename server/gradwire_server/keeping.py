@@ -22,7 +22,8 @@ from gradwire_server.principals import CALLER
 from gradwire_server.shelf import Shelf, digest_of
 
 if TYPE_CHECKING:
-    from gradwire_server.backend import Backend, Entry
+    from gradwire_server.backend import Backend
+    from gradwire_server.crew import Entry
 
 _SWEEP_SECONDS = 60.0
 _LASTING = ("SNAPSHOT_DAMAGED", "SNAPSHOT_NOT_FOUND", "DEVICE_UNAVAILABLE", "NOT_SUPPORTED")

@@ -11,10 +11,10 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from gradwire_server.allocator import keep_freed
-from gradwire_server.backend import SessionBackend
 from gradwire_server.errors import Refusal
 from gradwire_server.gate import Gate
 from gradwire_server.limits import Limits
+from gradwire_server.seam import SessionBackend
 from gradwire_server.service import SERVICE, Front
 from gradwire_server.tls import Tls
 from gradwire_server.tokens import Tokens

@@ -16,11 +16,11 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from gradwire.v1 import files_pb2, service_pb2, snapshots_pb2
-from gradwire_server.backend import SessionBackend
 from gradwire_server.commands import MESSAGES
 from gradwire_server.directory import ID_SHOWN
 from gradwire_server.errors import Refusal, abort, refusal_of
 from gradwire_server.principals import ADMIN, CALLER
+from gradwire_server.seam import SessionBackend
 from gradwire_server.sending import Sending
 from gradwire_server.sharing import share
 from gradwire_server.stream import Stream, Streams

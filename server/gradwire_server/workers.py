@@ -20,7 +20,8 @@ from typing import Any
 from gradwire.v1 import service_pb2
 from gradwire_engine.device import CPU, available
 from gradwire_server import blas
-from gradwire_server.backend import Backend, Entry, Lent, Sending, Worker
+from gradwire_server.backend import Backend
+from gradwire_server.crew import Entry, Lent, Sending, Worker
 from gradwire_server.errors import Refusal
 from gradwire_server.host import METHODS
 from gradwire_server.ledger import Ledger

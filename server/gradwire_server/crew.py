@@ -1,0 +1,340 @@
+"""Workers, as the front sees them: `Worker`, which is a thread of this process (here) or a process (workers.py).
+
+Calls go there in order, and their answers come back.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gradwire.v1 import service_pb2
+from gradwire_engine.device import cupy
+from gradwire_server.compute import ComputeThread
+from gradwire_server.directory import Directory
+from gradwire_server.directory import Entry as EntryOf
+from gradwire_server.errors import Refusal
+from gradwire_server.host import UPLOAD_BEGUN, Arrival, Host
+from gradwire_server.keeper import Keeper
+from gradwire_server.ledger import Ledger
+from gradwire_server.limits import Limits, cap_process
+from gradwire_server.rings import Ring
+from gradwire_server.session import Pending
+
+if TYPE_CHECKING:
+    from gradwire_server.backend import Backend
+
+Entry: TypeAlias = "EntryOf[Worker]"
+
+
+class Load:
+    """How many workers have work. What the ledger tells falls slowly, since BLAS's threads follow it."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._running = self._peak = 0
+
+    def began(self) -> None:
+        """A worker that had no work has some."""
+        self._running += 1
+        if self._running > self._peak:
+            self._peak = self._running
+            if self._peak > self.ledger.runnable:
+                self.ledger.runnable = self._peak
+
+    def ended(self) -> None:
+        """A worker has no more work."""
+        self._running -= 1
+
+    def tick(self) -> None:
+        """Some time has passed."""
+        self.ledger.runnable = max(1, self._peak)
+        self._peak = self._running
+
+
+@dataclass(slots=True)
+class Sending(Arrival):
+    """An upload's call, whose it is, and how it goes."""
+
+    entry: Entry
+    received: int  # what the upload had when the call began, or now where that is known at once
+    ticket: int = 0
+    sent: bool = False
+    failure: Refusal | None = None
+
+
+@dataclass(slots=True)
+class Lent:
+    """A ring that a call has: where its client finds it, and the worker's own word for it."""
+
+    entry: Entry
+    pid: int
+    fd: int
+    name: str
+    nbytes: int
+    piece: int
+    ring: Any
+
+
+class Worker(ABC):
+    """Where sessions compute, as the front sees it: calls go there in order, and their answers come back."""
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+        self.alive = False
+        self.sessions = 0
+        self.restarts = 0
+        self.active = 0  # sessions that were called lately, as of the last sweep, and those opened since
+        self.load: Load
+        self.directory: Directory[Worker]
+        self.backend: Backend
+        self._ticket = 0
+        self._waiting: dict[int, tuple[asyncio.Future[bytes], Entry]] = {}
+        self._told: dict[int, asyncio.Future[None]] = {}
+        self._orders: dict[int, asyncio.Future[bytes]] = {}
+
+    def call(self, entry: Entry, method: str, raw: bytes, deadline: float | None = None) -> "asyncio.Future[bytes]":
+        """Apply a call after all that were handed over before it; the answer. Until then the session cannot expire."""
+        future = asyncio.get_running_loop().create_future()
+        self._ticket = ticket = self._ticket + 1
+        if not self._waiting:
+            self.load.began()
+        self._waiting[ticket] = (future, entry)
+        self.directory.begin(entry, ticket, method, raw)
+        self._send(method, entry.number, raw, ticket, deadline)
+        return future
+
+    def tell(self, method: str, number: int, raw: bytes) -> "asyncio.Future[None]":
+        """Apply a call that has no answer; done when it is applied, or the worker has ended."""
+        self._ticket = ticket = self._ticket + 1
+        self._told[ticket] = future = asyncio.get_running_loop().create_future()
+        self._send(method, number, raw, ticket, None)
+        return future
+
+    def ask(self, method: str, number: int, raw: bytes) -> "asyncio.Future[bytes]":
+        """As `call`, for what is the server's own business: it renews no lease and is no work of the session's."""
+        self._ticket = ticket = self._ticket + 1
+        self._orders[ticket] = future = asyncio.get_running_loop().create_future()
+        self._send(method, number, raw, ticket, None)
+        return future
+
+    def lost(self, failure: Refusal) -> None:
+        """Nothing answers any more."""
+        for ticket in (*self._waiting, *self._told, *self._orders):
+            self.answered(ticket, b"", failure)
+
+    def answered(self, ticket: int, result: bytes, failure: Exception | None) -> None:
+        """The answer to a call has come."""
+        waiting = self._waiting.pop(ticket, None)
+        if waiting is None:
+            order = self._orders.pop(ticket, None)
+            if order is not None:
+                _settle(order, result, failure)
+                return
+            told = self._told.pop(ticket, None)
+            if told is not None and not told.done():
+                told.set_result(None)
+            return
+        future, entry = waiting
+        if not self._waiting:
+            self.load.ended()
+        self.directory.finish(entry, ticket)
+        _settle(future, result, failure)
+
+    @property
+    def last_ticket(self) -> int:
+        """Of the calls handed over so far."""
+        return self._ticket
+
+    @abstractmethod
+    async def start(self) -> service_pb2.ServerInfoResponse:
+        """Begin; what the worker computes with."""
+
+    @abstractmethod
+    async def stop(self, grace: float) -> None:
+        """End, after what was handed over if that is done within the grace."""
+
+    @abstractmethod
+    def _send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None: ...
+
+    @abstractmethod
+    def keep(self, lock: int, logs: bool) -> None:
+        """Before `start`: store sessions; `lock` is to be held by whoever does."""
+
+    @abstractmethod
+    def cancel(self, entry: Entry) -> None:
+        """Stop what the session has begun or waiting."""
+
+    @abstractmethod
+    def cancel_through(self, entry: Entry, writer: int, seq: int) -> None:
+        """Stop a writer's commands up to a seq."""
+
+    @abstractmethod
+    def name(self, entry: Entry) -> None:
+        """Tell what the log may show of a session, and whose it is."""
+
+    @abstractmethod
+    async def numbers(self, first: int, last: int) -> dict[str, Any]:
+        """What Host.numbers tells."""
+
+    @abstractmethod
+    def close(self, entry: Entry) -> None:
+        """Stop what the session computes and refuse what waits; "Drop" follows."""
+
+    async def begin_upload(self, entry: Entry, start: service_pb2.UploadStart) -> Sending:
+        """Begin an upload or go on with one."""
+        answer = await self.call(entry, "BeginUpload", start.SerializeToString())
+        received, taker = UPLOAD_BEGUN.unpack_from(answer)
+        transfer_id = answer[UPLOAD_BEGUN.size :].decode()
+        return Sending(entry.number, transfer_id, taker, start.offset, entry, received)
+
+    @abstractmethod
+    async def append(self, arrival: Sending, data: memoryview) -> None:
+        """Take an upload's next bytes."""
+
+    @abstractmethod
+    async def end_upload(self, arrival: Sending) -> int:
+        """No more bytes come by this call; how many the upload has."""
+
+    def leave_upload(self, arrival: Sending) -> None:  # noqa: B027 - not every worker keeps anything of it
+        """The upload's call is over, however it went."""
+
+    @abstractmethod
+    def chunks(self, entry: Entry, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
+        """A download's parts."""
+
+    @abstractmethod
+    async def lend_ring(self, entry: Entry, nonce: str) -> Lent:
+        """A ring for one call."""
+
+    @abstractmethod
+    def return_ring(self, lent: Lent, clean: bool) -> None:
+        """The call has ended."""
+
+    @abstractmethod
+    async def take(self, arrival: Sending, lent: Lent, place: int, size: int) -> None:
+        """Take an upload's next bytes out of a ring."""
+
+    @abstractmethod
+    async def give(self, entry: Entry, transfer_id: str, offset: int, lent: Lent, place: int) -> tuple[int, int]:
+        """Put a download's next piece into a ring; its size, and where the next one begins."""
+
+
+class ThreadWorker(Worker):
+    """A thread of this process. `owns_process` lets it set the process's limits and collect its garbage."""
+
+    def __init__(self, limits: Limits, ledger: Ledger, owns_process: bool = False, counts: bool = False) -> None:
+        super().__init__(0)
+        self.host = Host(limits, ledger, counts=counts)
+        self.stores = self.logs = False
+        self.owns_process = owns_process
+        self._compute: ComputeThread
+        self._loop: asyncio.AbstractEventLoop
+
+    async def start(self) -> service_pb2.ServerInfoResponse:
+        """Start the thread; a process of its own is held to the limits."""
+        self._loop = asyncio.get_running_loop()
+        if self.owns_process and cupy() is None:
+            cap_process(self.host.limits.max_bytes)
+        if self.stores:
+            self.host.keeper = Keeper(self.logs)
+        self._compute = ComputeThread(self.host, self._answer, collects=self.owns_process)
+        self.alive = True
+        return self.host.describe()
+
+    async def stop(self, grace: float) -> None:
+        """End the thread, if it does within the grace."""
+        self.alive = False
+        await self._loop.run_in_executor(None, self._compute.stop, grace)
+        await self._loop.run_in_executor(None, self.host.filer.stop)
+        if self.host.keeper is not None:
+            await self._loop.run_in_executor(None, self.host.keeper.stop, grace)
+
+    def keep(self, lock: int, logs: bool) -> None:
+        """Store sessions."""
+        self.stores, self.logs = True, logs
+
+    def _send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:
+        self._compute.submit(method, number, raw, ticket, deadline)
+
+    def _answer(self, call: Pending, result: bytes, failure: Exception | None) -> None:
+        with suppress(RuntimeError):  # the loop is closed: the server did not wait for a computation that went on
+            self._loop.call_soon_threadsafe(self.answered, call.ticket, result, failure)
+
+    def cancel(self, entry: Entry) -> None:
+        """Stop what the session has begun or waiting."""
+        self.host.cancel(entry.number, self.last_ticket)
+
+    def cancel_through(self, entry: Entry, writer: int, seq: int) -> None:
+        """Stop a writer's commands up to a seq."""
+        self.host.cancel_through(entry.number, writer, seq)
+
+    def close(self, entry: Entry) -> None:
+        """Stop what the session computes."""
+        self.host.close(entry.number, self.last_ticket)
+
+    def name(self, entry: Entry) -> None:
+        """Tell what the log may show of a session, and whose it is."""
+        self.host.name(entry.number, entry.shown, entry.owner)
+
+    async def numbers(self, first: int, last: int) -> dict[str, Any]:
+        """What the host holds and has counted."""
+        return self.host.numbers(first, last)
+
+    async def append(self, arrival: Sending, data: memoryview) -> None:
+        """Take an upload's next bytes. A copy of one chunk is quicker than a change of threads."""
+        with self.host.receiving(arrival, data.nbytes) as room:
+            room[:] = data
+        arrival.received = arrival.offset
+
+    async def end_upload(self, arrival: Sending) -> int:
+        """How many bytes the upload has."""
+        return arrival.received
+
+    async def chunks(self, entry: Entry, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
+        """A download's parts."""
+        total = offset + 1
+        while offset < total:
+            with self.host.chunk(entry.number, transfer_id, offset) as (start, data, total):
+                message = b"".join((start, data))
+                offset += data.nbytes
+            yield message
+
+    async def lend_ring(self, entry: Entry, nonce: str) -> Lent:
+        """A ring for one call."""
+        made = self._loop.run_in_executor(None, self.host.lend_ring, entry.number, nonce)
+        try:
+            ring = await asyncio.shield(made)
+        except asyncio.CancelledError:  # the call is over; the ring comes all the same
+            made.add_done_callback(lambda done: self._return_unused(entry.number, done))
+            raise
+        return Lent(entry, ring.pid, ring.fd, ring.name, ring.nbytes, ring.piece, ring)
+
+    def _return_unused(self, number: int, made: "asyncio.Future[Ring]") -> None:
+        if made.exception() is None:
+            self.host.return_ring(number, made.result(), False)
+
+    def return_ring(self, lent: Lent, clean: bool) -> None:
+        """The call has ended."""
+        self.host.return_ring(lent.entry.number, lent.ring, clean)
+
+    async def take(self, arrival: Sending, lent: Lent, place: int, size: int) -> None:
+        """Take an upload's next bytes out of a ring."""
+        await self._loop.run_in_executor(None, self.host.take, arrival, lent.ring, place, size)
+        arrival.received = arrival.offset
+
+    async def give(self, entry: Entry, transfer_id: str, offset: int, lent: Lent, place: int) -> tuple[int, int]:
+        """Put a download's next piece into a ring: megabytes at once, which the event loop should not wait for."""
+        give = self.host.give
+        return await self._loop.run_in_executor(None, give, entry.number, transfer_id, offset, lent.ring, place)
+
+
+def _settle(future: "asyncio.Future[bytes]", result: bytes, failure: Exception | None) -> None:
+    if future.done():  # its waiter has gone
+        return
+    if failure is None:
+        future.set_result(result)
+    else:
+        future.set_exception(failure)
