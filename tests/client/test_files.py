@@ -106,6 +106,7 @@ def test_a_pytorch_checkpoint_loads_by_name_and_goes_back(tmp_path):
     torch = pytest.importorskip("torch")
     from safetensors.torch import load_file, save_file
 
+    torch.manual_seed(0)  # of two rows that come out alike the normalization would magnify the last bits
     theirs = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
     save_file(theirs.state_dict(), tmp_path / "theirs.safetensors")
     ours = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
