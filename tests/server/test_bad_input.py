@@ -69,6 +69,8 @@ REQUESTS: dict[str, Any] = {
     "RecordFunction": hooks_pb2.RecordFunctionRequest(),
     "Checkpoint": hooks_pb2.CheckpointRequest(),
     "NameEdge": hooks_pb2.NameEdgeRequest(),
+    "PackSaved": hooks_pb2.PackSavedRequest(),
+    "SavedValue": hooks_pb2.SavedValueRequest(),
     "SaveSession": snapshots_pb2.SaveSessionRequest(),
     "SaveFile": files_pb2.SaveFileRequest(name="one"),
     "LoadFile": files_pb2.LoadFileRequest(name="one"),
