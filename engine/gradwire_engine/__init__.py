@@ -9,10 +9,12 @@ from typing import Any
 
 from gradwire_engine import operators, ops
 from gradwire_engine.backward import Backward, Gradients, backward, gradients
+from gradwire_engine.composite import Composite
 from gradwire_engine.context import Account, Command, Context, activate, grad_mode
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import REGISTRY, Composite, Op
+from gradwire_engine.op import Op
 from gradwire_engine.random import Generator
+from gradwire_engine.signature import REGISTRY
 from gradwire_engine.tensor import Tensor, data, detach, retain_grad, set_data, set_grad, set_requires_grad, tensor
 
 operators.attach()

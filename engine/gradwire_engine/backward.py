@@ -7,7 +7,6 @@ all of them or, if anything fails on the way, none. What has to be asked outside
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeAlias, TypeVar
@@ -16,13 +15,14 @@ import numpy as np
 
 from gradwire_engine import dtypes
 from gradwire_engine.context import CURRENT, grad_mode
-from gradwire_engine.device import module_for, module_of
+from gradwire_engine.device import module_for
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import AccumulateGrad, Fit, FunctionNode, Meta, Node, Saved
 from gradwire_engine.hooks import Ask, Due, Hooks, When, check_replaced, hooks_on, refuse_shape
 from gradwire_engine.ops.basic import cast, copied, real, sum_to_size
 from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.shape import clone
+from gradwire_engine.owning import own
 from gradwire_engine.packing import Packed
 from gradwire_engine.refusals import REFUSED, check_writable, explain_backward
 from gradwire_engine.tensor import EdgeTensor, Tensor, edge_of, retain_grad
@@ -329,7 +329,7 @@ class _Passage:
             if leaf.grad is None and not self.create_graph:
                 # The first gradient becomes `.grad` itself where nobody else holds it: later hooks see it change.
                 gradient = gradients.pop()  # a name, as _own counts with one
-                gradients = [_own(gradient)]
+                gradients = [own(gradient)]
             aside, self.deliveries = self.deliveries, [(leaf, gradients[0])]
             self.deliver()
             self.deliveries = aside
@@ -368,7 +368,7 @@ class _Passage:
             if self.create_graph:
                 ready.append((tensor, gradient))
             elif tensor.grad is None:
-                ready.append((tensor, gradient if type(gradient) is Tensor else _own(gradient)))
+                ready.append((tensor, gradient if type(gradient) is Tensor else own(gradient)))
             else:
                 ready.append((tensor, gradient))
                 check_writable(tensor.grad.array)
@@ -563,7 +563,7 @@ class Gradients(_Passage):
         for item in self.inputs:
             gradient = arrived.pop()  # popped, so that an array nobody else holds can be taken over
             if gradient is not None and not self.create_graph:
-                gradient = _own(gradient)
+                gradient = own(gradient)
             elif gradient is None and materialize_grads:
                 admit(item.shape, item.dtype)
                 gradient = Tensor(module_for(item.device).zeros(item.shape, item.dtype), self.create_graph)
@@ -576,60 +576,6 @@ class Gradients(_Passage):
                 )
             results.append(gradient)
         return results
-
-
-def _references(gradient: Any) -> int:
-    return sys.getrefcount(gradient)
-
-
-def _own(gradient: Any) -> Tensor:
-    """A tensor of this very array if nobody else holds it, else of a copy."""
-    flags = gradient.flags
-    if gradient.ndim > 0 and flags.c_contiguous and flags.writeable and _references(gradient) <= _SOLE_REFERENCES:
-        base = getattr(gradient, "base", gradient)
-        if base is None or _is_reshaped(gradient, base):
-            return Tensor(gradient)
-    admit(gradient.shape, gradient.dtype)
-    return Tensor(module_of(gradient).array(gradient, order="C"))
-
-
-def _is_reshaped(gradient: Any, base: Any) -> bool:
-    """Whether it is another shape of a whole array that nothing else looks at."""
-    return type(base) is np.ndarray and base.nbytes == gradient.nbytes and sys.getrefcount(base) <= _SOLE_BASE
-
-
-def _count_base_references() -> int:
-    """How many references `_is_reshaped` sees to the array that one view was made of."""
-    counts: list[int] = []
-    view = np.zeros(2).reshape(1, 2)
-
-    def is_reshaped(gradient: Any, base: Any) -> None:
-        counts.append(sys.getrefcount(base))
-
-    def own(gradient: Any) -> None:
-        base = getattr(gradient, "base", gradient)
-        is_reshaped(gradient, base)
-
-    own(view)
-    return counts[0]
-
-
-def _count_sole_references() -> int:
-    """How many references `_own` sees to an array popped from the list that held it: this differs between Pythons."""
-    counts: list[int] = []
-    pending = [(None, np.zeros(1))]
-
-    def own(gradient: Any) -> None:
-        counts.append(_references(gradient))
-
-    while pending:
-        _, gradient = pending.pop()
-        own(gradient)
-    return counts[0]
-
-
-_SOLE_BASE = _count_base_references()
-_SOLE_REFERENCES = _count_sole_references()
 
 
 def fit(gradient: Any, wanted: Fit) -> Any:

@@ -16,8 +16,7 @@ first-order backward at array speed and, on Tensors, derivatives of any order.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from types import FunctionType
+from collections.abc import Callable
 from typing import Any, overload
 
 import numpy as np
@@ -39,57 +38,12 @@ from gradwire_engine.refusals import (
     explain,
 )  # fmt: skip
 from gradwire_engine.saving import Formula, Saving, meta_of
-from gradwire_engine.schema import REQUIRED, TENSOR_KINDS, Kind, Param, read_signature
+from gradwire_engine.schema import TENSOR_KINDS, Kind
+from gradwire_engine.signature import Signature
 from gradwire_engine.tensor import Origin, Step, Tensor, ViewOf, edge_of, new_tensor, note_flags, refresh
 
-REGISTRY: dict[str, Op | Composite] = {}
 #: Every op that a node may be of, also those that are not called by name.
 OPS: dict[str, Op] = {}
-
-
-class Signature:
-    """What ops and composites share: a name, a signature, binding of arguments."""
-
-    def __init__(self, function: Callable[..., Any], name: str | None, skip: int, doc: str | None = None) -> None:
-        self.function = function
-        self.name = name or function.__name__.rstrip("_")
-        self.params: tuple[Param, ...] = read_signature(function, skip)
-        self.doc = inspect.cleandoc(doc or function.__doc__ or "")
-        self.arity = len(self.params)
-        self.positions = {param.name: place for place, param in enumerate(self.params)}
-        self.defaults = tuple(param.default for param in self.params)
-        self.keywords = tuple(param.name for param in self.params if param.keyword_only)
-        self.positional = self.arity - len(self.keywords)
-        self.forward = _taking_all_by_place(function) if self.keywords else function
-        self.required = max((place + 1 for place, value in enumerate(self.defaults) if value is REQUIRED), default=0)
-        if not self.name.startswith("_"):
-            if self.name in REGISTRY:
-                raise ValueError(f"op {self.name} is declared twice")
-            REGISTRY[self.name] = self  # type: ignore[assignment]
-
-    def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """Arguments in the parameters' order, defaults filled in. Raises EngineError: ARGUMENT_TYPE."""
-        if not kwargs and self.required <= len(args) <= self.positional:
-            return (*args, *self.defaults[len(args) :])
-        bound = list(self.defaults)
-        if len(args) > self.positional:
-            self._refuse(f"takes {self.positional} positional arguments but {len(args)} were given")
-        bound[: len(args)] = args
-        for name, value in kwargs.items():
-            place = self.positions.get(name)
-            if place is None:
-                self._refuse(f"got an unexpected keyword argument '{name}'; it has {', '.join(self.positions)}")
-            elif place < len(args):
-                self._refuse(f"got multiple values for argument '{name}'")
-            else:
-                bound[place] = value
-        for place, value in enumerate(bound):
-            if value is REQUIRED:
-                self._refuse(f"missing 1 required argument: '{self.params[place].name}'")
-        return tuple(bound)
-
-    def _refuse(self, what: str) -> None:
-        raise EngineError(Reason.ARGUMENT_TYPE, f"{self.name}() {what}", op=self.name)
 
 
 class Op(Signature):
@@ -609,68 +563,6 @@ class Op(Signature):
         return tuple(changed)
 
 
-class Composite(Signature):
-    """An op made of others: it records nothing itself and is differentiated through its parts."""
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        in_place: bool = False,
-        data_dependent: bool | Callable[..., bool] = False,
-        outputs: tuple[str, ...] = (),
-        differentiable: bool = True,
-        writes: bool = False,
-    ) -> None:
-        """Declare a composite; the options are those of Op. One that makes tensors of nothing is not differentiable.
-
-        writes: whether it is an in-place op itself, its name ending in an underscore.
-        """
-        super().__init__(function, name, skip=0)
-        self.differentiable = differentiable
-        self.has_in_place = in_place
-        self.data_dependent = data_dependent
-        self.outputs = outputs
-        self.writes = writes
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Apply it; see its signature."""
-        if kwargs or len(args) != self.arity:
-            args = self.bind(args, kwargs)
-        return self.apply(args)
-
-    def apply(self, args: tuple[Any, ...]) -> Any:
-        """Apply it to complete arguments."""
-        named = dict(zip(self.keywords, args[self.positional :], strict=True))
-        try:
-            return self.function(*args[: self.positional], **named)
-        except REFUSED as error:
-            raise explain(self, args, error) from error
-
-    def in_place(self, args: tuple[Any, ...]) -> Tensor:
-        """Apply it to a copy of the first argument, and give that one the result and its history."""
-        from gradwire_engine.rebase import rewrite
-
-        target: Tensor = args[0]
-        context = CURRENT.get()
-        track = context.grad_enabled and any(type(value) is Tensor and edge_of(value) is not None for value in args)
-        if track:
-            check_in_place(target)
-        if target.storage.inference:
-            check_inference(context)
-        check_writable(target.array)
-        kept = Tensor(target.array.copy(), target.requires_grad)
-        kept.node, kept.index = target.node, target.index
-        result = self.apply((kept, *args[1:]))
-        check_result(self.name, target, result)
-        _write(target.array, result.array)
-        target.storage.changed()
-        if result.node is not None:
-            rewrite(target, result.node, result.index)
-        return target
-
-
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))
 _FLOAT32, _FLOAT64 = dtypes.float32, dtypes.float64
 _ndarray = np.ndarray
@@ -683,28 +575,6 @@ def op(**options: Any) -> Callable[[Callable[..., Any]], Op]: ...
 def op(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Declare an op: `@op` or `@op(promote="float", ...)`; see Op."""
     return Op(function) if function is not None else lambda function: Op(function, **options)
-
-
-@overload
-def composite(function: Callable[..., Any], /) -> Composite: ...
-@overload
-def composite(**options: Any) -> Callable[[Callable[..., Any]], Composite]: ...
-def composite(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Declare an op made of others: `@composite` or `@composite(in_place=True, ...)`; see Composite."""
-    return Composite(function) if function is not None else lambda function: Composite(function, **options)
-
-
-def _taking_all_by_place(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its keyword-only parameters as the last positional ones: a call needs no dict."""
-    code = function.__code__
-    if hasattr(function, "__wrapped__"):  # a decorated one, which takes whatever it is given
-        params = inspect.signature(function).parameters.values()
-        names = [each.name for each in params if each.kind is inspect.Parameter.KEYWORD_ONLY]
-        few = len(names)
-        return lambda *args: function(*args[:-few], **dict(zip(names, args[-few:], strict=True)))
-    count = code.co_argcount + code.co_kwonlyargcount
-    code = code.replace(co_argcount=count, co_kwonlyargcount=0)
-    return FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
 
 
 def cast_array(value: Any, dtype: DType) -> Any:

@@ -13,8 +13,9 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.tensor import Origin, Tensor
 
 if TYPE_CHECKING:
+    from gradwire_engine.composite import Composite
     from gradwire_engine.context import Context
-    from gradwire_engine.op import Composite, Op
+    from gradwire_engine.op import Op
 
 # NumPy and CuPy refuse a dtype they have no loop for with this child of TypeError.
 _NoLoop: type[Exception] = np._core._exceptions._UFuncNoLoopError  # type: ignore[attr-defined]

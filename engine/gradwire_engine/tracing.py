@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from gradwire_engine.composite import Composite
 from gradwire_engine.graph import AccumulateGrad, Meta, Node, Saved
 from gradwire_engine.hooks import hooks_on
-from gradwire_engine.op import Composite, Op
+from gradwire_engine.op import Op
 from gradwire_engine.tensor import Tensor, edge_of
 
 

@@ -23,7 +23,7 @@ from gradwire_engine import (
     set_requires_grad,
     tensor,
 )
-from gradwire_engine.backward import _own
+from gradwire_engine.owning import own
 
 
 def leaf(*values: float, grad: bool = True) -> Tensor:
@@ -304,7 +304,7 @@ def test_a_new_gradient_in_another_shape_is_taken_over_without_a_copy() -> None:
     where = made.__array_interface__["data"][0]
     pending = [made]
     del made
-    assert _own(pending.pop()).array.__array_interface__["data"][0] == where
+    assert own(pending.pop()).array.__array_interface__["data"][0] == where
 
 
 def test_a_gradient_that_is_a_saved_value_is_copied() -> None:

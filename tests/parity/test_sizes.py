@@ -13,7 +13,8 @@ import pytest
 
 import gradwire_engine as engine
 from gradwire_engine import Account, Context, activate, admission
-from gradwire_engine.op import Composite, Op
+from gradwire_engine.composite import Composite
+from gradwire_engine.op import Op
 from tests.parity.harness import Case, _Call
 from tests.parity.test_ops import CASES
 

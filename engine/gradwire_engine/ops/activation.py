@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType, Number
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import neg
 from gradwire_engine.ops.blocked import BLOCK, elementwise, is_plain
 from gradwire_engine.ops.checks import needs_order

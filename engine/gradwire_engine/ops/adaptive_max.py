@@ -7,9 +7,10 @@ import math
 from typing import Any
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.gather import gather_backward
 from gradwire_engine.ops.shape import flatten, reshape, squeeze, unsqueeze

@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import cast, expand
 from gradwire_engine.ops.binary import clamp
 from gradwire_engine.ops.dropout import dropout

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite
 from gradwire_engine.ops.contract import einsum
 from gradwire_engine.ops.shape import reshape
 

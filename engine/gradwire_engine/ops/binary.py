@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import Composite
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import Composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import _refuse_bools, conj, div, neg, real, sub
 from gradwire_engine.ops.checks import needs_tensor
 from gradwire_engine.ops.compare import eq, ge, gt, le, logical_and, logical_or, lt

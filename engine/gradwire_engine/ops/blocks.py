@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.precision import through_float32
 from gradwire_engine.ops.shape import squeeze, unsqueeze

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import neg
 from gradwire_engine.ops.loss import constant, reduction_of
 from gradwire_engine.ops.matrix import fold

@@ -6,10 +6,11 @@ from typing import Any
 
 from gradwire_engine import device as devices
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import cast, conj, real, to_device
 from gradwire_engine.ops.compare import eq
 from gradwire_engine.ops.fill import where, zeros

@@ -10,10 +10,10 @@ from typing import Any
 
 from gradwire_engine import device as devices
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType, Number
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite
 from gradwire_engine.ops.checks import admit, fit_number, ints
 from gradwire_engine.tensor import tensor
 

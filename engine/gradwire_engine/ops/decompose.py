@@ -15,9 +15,10 @@ import numpy as np
 import scipy.linalg
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import real
 from gradwire_engine.ops.join import cat, diag_embed, tril, triu
 from gradwire_engine.ops.linalg import adjoint, needs_matrices, solve_triangular

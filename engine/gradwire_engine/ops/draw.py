@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.context import generator_for
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType, Number
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.checks import admit, ints
 from gradwire_engine.ops.creation import factory, made, place
 from gradwire_engine.ops.fill import zeros

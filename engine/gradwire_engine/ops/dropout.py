@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.activation import leaky_relu
 from gradwire_engine.ops.draw import uniform_array
 from gradwire_engine.ops.fill import zeros

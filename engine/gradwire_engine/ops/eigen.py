@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import conj
 from gradwire_engine.ops.decompose import as_dtype, check_phase, diagonals, gaps, off_diagonal, real_part, row
 from gradwire_engine.ops.join import diag_embed

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.collide import combine_at
 from gradwire_engine.tensor import Tensor

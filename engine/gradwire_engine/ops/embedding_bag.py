@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite
 from gradwire_engine.ops.collide import combine_at
 from gradwire_engine.ops.embedding import embedding
 from gradwire_engine.ops.fill import where, zeros

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import cast, conj
 from gradwire_engine.ops.checks import admit, ints, normalize_dim
 from gradwire_engine.ops.join import cat, roll

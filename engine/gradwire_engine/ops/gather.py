@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array, host, module_of
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import cast_array, composite, op
+from gradwire_engine.op import cast_array, op
 from gradwire_engine.ops.basic import expand, sum_to_size
 from gradwire_engine.ops.checks import admit, broadcast_shape, normalize_dim
 from gradwire_engine.ops.collide import add_flat, add_rows

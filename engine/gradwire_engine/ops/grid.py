@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import expand, neg
 from gradwire_engine.ops.binary import clamp
 from gradwire_engine.ops.fill import where, zeros

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import Composite, composite
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import Composite, cast_array, composite, op
+from gradwire_engine.op import cast_array, op
 from gradwire_engine.ops.basic import expand
 from gradwire_engine.ops.checks import check_index, fit_number
 from gradwire_engine.ops.collide import add_rows, combine_at

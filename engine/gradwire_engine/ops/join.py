@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import expand, sum_to_size
 from gradwire_engine.ops.checks import admit, broadcast_shape, ints, normalize_dim, normalize_dims
 from gradwire_engine.ops.fill import zeros

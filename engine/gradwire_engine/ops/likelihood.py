@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.compare import le
 from gradwire_engine.ops.fill import masked_fill, zeros
 from gradwire_engine.ops.loss import reduce_op, reduction_of

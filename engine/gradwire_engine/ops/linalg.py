@@ -18,10 +18,11 @@ import numpy as np
 import scipy.linalg
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import conj, neg
 from gradwire_engine.ops.checks import broadcast_shape
 from gradwire_engine.ops.compare import eq

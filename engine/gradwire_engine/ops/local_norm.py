@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite
 from gradwire_engine.ops.binary import pow
 from gradwire_engine.ops.padding import pad
 from gradwire_engine.ops.pool import avg_pool2d

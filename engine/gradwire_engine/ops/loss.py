@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.context import CURRENT
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import cast, expand, neg
 from gradwire_engine.ops.binary import xlogy
 from gradwire_engine.ops.checks import broadcast_shape

@@ -14,9 +14,10 @@ import numpy as np
 import scipy.linalg
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.checks import admit, broadcast_shape
 from gradwire_engine.ops.join import cat, tril, triu
 from gradwire_engine.ops.linalg import (

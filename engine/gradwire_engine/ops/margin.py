@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite
 from gradwire_engine.ops.basic import neg
 from gradwire_engine.ops.binary import clamp_min, minimum
 from gradwire_engine.ops.compare import ne

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.checks import needs_order, normalize_dim
 from gradwire_engine.ops.cumulative import accumulated, nansum
 from gradwire_engine.ops.reduce import shared_by_all

@@ -15,9 +15,10 @@ import ml_dtypes
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import cast
 from gradwire_engine.ops.blocked import BLOCK
 from gradwire_engine.ops.conv import channel_sum, spread_channels

@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import Number
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import neg
 from gradwire_engine.ops.compare import eq, le, logical_and
 from gradwire_engine.ops.fill import where

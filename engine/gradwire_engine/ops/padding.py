@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.lines import take_lines
 

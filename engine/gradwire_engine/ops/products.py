@@ -7,10 +7,11 @@ import math
 from typing import Any
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import conj, expand
 from gradwire_engine.ops.checks import broadcast_shape, fit_number, normalize_dim
 from gradwire_engine.ops.compare import eq

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite
 from gradwire_engine.ops.binary import lerp
 from gradwire_engine.ops.checks import normalize_dim
 from gradwire_engine.ops.fill import where

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.lines import take_lines
 from gradwire_engine.ops.pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, apply_weights

@@ -9,9 +9,10 @@ import math
 from typing import Any
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import expand
 from gradwire_engine.ops.checks import normalize_dim
 from gradwire_engine.ops.collide import add_flat, combine_at

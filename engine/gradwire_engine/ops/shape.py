@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import Composite, composite
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import Composite, composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import conj, expand
 from gradwire_engine.ops.checks import admit, check_count, check_index, ints, normalize_dim, reshaped, viewed
 from gradwire_engine.tensor import Tensor, leave_graph

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import cast_array, composite, op
+from gradwire_engine.op import cast_array, op
 from gradwire_engine.ops.basic import neg
 from gradwire_engine.ops.checks import normalize_dim
 from gradwire_engine.ops.precision import is_half, through_float32

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.checks import needs_order, normalize_dim
 from gradwire_engine.ops.gather import put_along
 from gradwire_engine.ops.shape import at, unsqueeze

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite
 from gradwire_engine.ops.basic import cast, expand
 from gradwire_engine.ops.fft import FULL_SCALE, PLAIN_SCALE, ROOT_SCALE, c2c, c2r, r2c
 from gradwire_engine.ops.padding import constant_pad

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.checks import normalize_dim
 from gradwire_engine.ops.collide import add_flat
 from gradwire_engine.ops.precision import through_float32

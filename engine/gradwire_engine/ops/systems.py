@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import neg
 from gradwire_engine.ops.checks import broadcast_shape, ints, normalize_dim
 from gradwire_engine.ops.linalg import adjoint, inv, pinv, pinv_backward, solve, solved_bytes

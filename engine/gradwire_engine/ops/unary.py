@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.basic import conj, neg, real
 from gradwire_engine.ops.compare import eq
 from gradwire_engine.ops.fill import where, zeros

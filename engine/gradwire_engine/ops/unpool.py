@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 from gradwire_engine import dtypes
+from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import composite, op
+from gradwire_engine.op import op
 from gradwire_engine.ops.activation import relu
 from gradwire_engine.ops.binary import pow
 from gradwire_engine.ops.checks import admit

@@ -1,0 +1,89 @@
+"""Composites: ops made of others, which record nothing themselves and are differentiated through their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, overload
+
+from gradwire_engine.context import CURRENT
+from gradwire_engine.refusals import (
+    REFUSED,
+    check_in_place,
+    check_inference,
+    check_result,
+    check_writable,
+    explain,
+)  # fmt: skip
+from gradwire_engine.signature import Signature
+from gradwire_engine.tensor import Tensor, edge_of
+
+
+class Composite(Signature):
+    """An op made of others: it records nothing itself and is differentiated through its parts."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        in_place: bool = False,
+        data_dependent: bool | Callable[..., bool] = False,
+        outputs: tuple[str, ...] = (),
+        differentiable: bool = True,
+        writes: bool = False,
+    ) -> None:
+        """Declare a composite; the options are those of Op. One that makes tensors of nothing is not differentiable.
+
+        writes: whether it is an in-place op itself, its name ending in an underscore.
+        """
+        super().__init__(function, name, skip=0)
+        self.differentiable = differentiable
+        self.has_in_place = in_place
+        self.data_dependent = data_dependent
+        self.outputs = outputs
+        self.writes = writes
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Apply it; see its signature."""
+        if kwargs or len(args) != self.arity:
+            args = self.bind(args, kwargs)
+        return self.apply(args)
+
+    def apply(self, args: tuple[Any, ...]) -> Any:
+        """Apply it to complete arguments."""
+        named = dict(zip(self.keywords, args[self.positional :], strict=True))
+        try:
+            return self.function(*args[: self.positional], **named)
+        except REFUSED as error:
+            raise explain(self, args, error) from error
+
+    def in_place(self, args: tuple[Any, ...]) -> Tensor:
+        """Apply it to a copy of the first argument, and give that one the result and its history."""
+        from gradwire_engine.rebase import rewrite
+
+        target: Tensor = args[0]
+        context = CURRENT.get()
+        track = context.grad_enabled and any(type(value) is Tensor and edge_of(value) is not None for value in args)
+        if track:
+            check_in_place(target)
+        if target.storage.inference:
+            check_inference(context)
+        check_writable(target.array)
+        kept = Tensor(target.array.copy(), target.requires_grad)
+        kept.node, kept.index = target.node, target.index
+        result = self.apply((kept, *args[1:]))
+        check_result(self.name, target, result)
+        target.array[...] = result.array
+        target.storage.changed()
+        if result.node is not None:
+            rewrite(target, result.node, result.index)
+        return target
+
+
+@overload
+def composite(function: Callable[..., Any], /) -> Composite: ...
+@overload
+def composite(**options: Any) -> Callable[[Callable[..., Any]], Composite]: ...
+def composite(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Declare an op made of others: `@composite` or `@composite(in_place=True, ...)`; see Composite."""
+    return Composite(function) if function is not None else lambda function: Composite(function, **options)

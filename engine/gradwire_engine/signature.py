@@ -1,0 +1,76 @@
+"""What ops and composites share: a name, a signature, the binding of arguments, and the registry of both."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.schema import REQUIRED, Param, read_signature
+
+if TYPE_CHECKING:
+    from gradwire_engine.composite import Composite
+    from gradwire_engine.op import Op
+
+#: What is called by name.
+REGISTRY: dict[str, Op | Composite] = {}
+
+
+class Signature:
+    """What ops and composites share: a name, a signature, binding of arguments."""
+
+    def __init__(self, function: Callable[..., Any], name: str | None, skip: int, doc: str | None = None) -> None:
+        self.function = function
+        self.name = name or function.__name__.rstrip("_")
+        self.params: tuple[Param, ...] = read_signature(function, skip)
+        self.doc = inspect.cleandoc(doc or function.__doc__ or "")
+        self.arity = len(self.params)
+        self.positions = {param.name: place for place, param in enumerate(self.params)}
+        self.defaults = tuple(param.default for param in self.params)
+        self.keywords = tuple(param.name for param in self.params if param.keyword_only)
+        self.positional = self.arity - len(self.keywords)
+        self.forward = _taking_all_by_place(function) if self.keywords else function
+        self.required = max((place + 1 for place, value in enumerate(self.defaults) if value is REQUIRED), default=0)
+        if not self.name.startswith("_"):
+            if self.name in REGISTRY:
+                raise ValueError(f"op {self.name} is declared twice")
+            REGISTRY[self.name] = self  # type: ignore[assignment]
+
+    def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Arguments in the parameters' order, defaults filled in. Raises EngineError: ARGUMENT_TYPE."""
+        if not kwargs and self.required <= len(args) <= self.positional:
+            return (*args, *self.defaults[len(args) :])
+        bound = list(self.defaults)
+        if len(args) > self.positional:
+            self._refuse(f"takes {self.positional} positional arguments but {len(args)} were given")
+        bound[: len(args)] = args
+        for name, value in kwargs.items():
+            place = self.positions.get(name)
+            if place is None:
+                self._refuse(f"got an unexpected keyword argument '{name}'; it has {', '.join(self.positions)}")
+            elif place < len(args):
+                self._refuse(f"got multiple values for argument '{name}'")
+            else:
+                bound[place] = value
+        for place, value in enumerate(bound):
+            if value is REQUIRED:
+                self._refuse(f"missing 1 required argument: '{self.params[place].name}'")
+        return tuple(bound)
+
+    def _refuse(self, what: str) -> None:
+        raise EngineError(Reason.ARGUMENT_TYPE, f"{self.name}() {what}", op=self.name)
+
+
+def _taking_all_by_place(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with its keyword-only parameters as the last positional ones: a call needs no dict."""
+    code = function.__code__
+    if hasattr(function, "__wrapped__"):  # a decorated one, which takes whatever it is given
+        params = inspect.signature(function).parameters.values()
+        names = [each.name for each in params if each.kind is inspect.Parameter.KEYWORD_ONLY]
+        few = len(names)
+        return lambda *args: function(*args[:-few], **dict(zip(names, args[-few:], strict=True)))
+    count = code.co_argcount + code.co_kwonlyargcount
+    code = code.replace(co_argcount=count, co_kwonlyargcount=0)
+    return FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
