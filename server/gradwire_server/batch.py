@@ -109,6 +109,8 @@ def run_batch(call: Pending) -> Generator[None, None, bytes]:
     repeated = min(max(writer.applied + 1 - first, 0), count)
     earlier = writer.recall.results(first, first + repeated - 1) if repeated else []
     if repeated < count:
+        if session.kept is not None:
+            session.kept.use()
         yield from _run_commands(session, writer, call, commands, repeated, response)
         response.applied_seq = writer.applied
         response.durable_seq = writer.durable if session.notes is None else writer.applied

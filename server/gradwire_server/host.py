@@ -234,6 +234,8 @@ class Host:
                     answer = yield from self._keep(self.keeper, call, answer)
                 return answer
             self._check(session)
+            if call.method != "Run" and session.kept is not None:
+                session.kept.use()
             if call.method in _FILING:
                 return (yield from self._file(call))
             if call.method != "Run":
@@ -358,7 +360,6 @@ class Host:
         """Free all that a closed session holds; how many bytes that was."""
         session.brake.closed = True  # word of it comes on a way of its own, perhaps later than this
         held = session.account.bytes
-        session.brake.closed = True  # the control thread may be later than this
         if self.keeper is not None:
             self.keeper.forget(session, keep=raw == KEEP)
         session.drop()

@@ -94,6 +94,34 @@ class Kept:
     log: Log | None = None
     notes: Notes = field(default_factory=Notes)
     saving: bool = False
+    # How often it was about to compute, and whether the files say that it does no more.
+    uses: int = 0
+    stopped: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def use(self) -> None:
+        """It is about to compute what no file knows of. Raises Refusal: STORAGE where that cannot be noted."""
+        if self.log is not None:
+            return
+        with self.lock:
+            self.uses += 1
+            if self.stopped:
+                try:
+                    (self.folder / RUNNING).touch(0o600)
+                    vault.sync_folder(self.folder)
+                except OSError as error:
+                    log.error("session cannot go on", extra={"file": str(self.folder), "error": str(error)})
+                    raise vault.storage_refusal(error) from None
+                self.stopped = False
+
+    def stop(self, uses: int) -> None:
+        """The files know of all that was applied, unless it was used since. Raises OSError."""
+        with self.lock:
+            if self.uses == uses:
+                self.stopped = True
+                with contextlib.suppress(FileNotFoundError):
+                    (self.folder / RUNNING).unlink()
+                    vault.sync_folder(self.folder)
 
 
 class Keeper:
@@ -156,20 +184,20 @@ class Keeper:
         if kept is None:
             raise Refusal("NOT_SUPPORTED", "the server keeps no sessions: it has no --state-dir")
         if kept.generation and kept.mark == _mark(session):
-            tensors = len(session.store)
-            self._hold(call, lambda: self._unchanged(kept, tensors, order.last))
+            tensors, uses = len(session.store), kept.uses
+            self._hold(call, lambda: self._unchanged(kept, tensors, uses if order.last else None))
             return b""
         if kept.saving and not order.request and not order.last:
             return b""  # the next time will do
         return (yield from self._save(session, call, kept, kept.folder, kept.head, order))
 
     @staticmethod
-    def _unchanged(kept: Kept, tensors: int, last: bool) -> bytes:
+    def _unchanged(kept: Kept, tensors: int, uses: int | None) -> bytes:
         """On the keeper's thread, after the snapshots before: nothing was to be stored anew."""
         if kept.mark is None:
             raise Refusal("STORAGE", "the server cannot write its state directory")
-        if last:
-            _stopped(kept)
+        if uses is not None:
+            kept.stop(uses)
         return _summary(kept.head, kept.bytes, tensors).SerializeToString()
 
     def _save(
@@ -184,6 +212,7 @@ class Keeper:
     ) -> Steps:
         """Store it in a folder; `kept` for a session's own."""
         mark = _mark(session)
+        uses = kept.uses if kept is not None else 0
         head = pb.SnapshotHead.FromString(raw_head)
         if kept is not None and kept.log is not None:
             kept.bytes = max(kept.bytes, kept.log.taken)  # should this fail, it is tried again when the log has grown
@@ -205,7 +234,7 @@ class Keeper:
             kept.saving, kept.generation, kept.mark = True, writing.generation, mark
             if self.logs:
                 self._rotate(session, kept)
-        self._hold(call, lambda: self._commit(session, kept, writing, mark, order.last))
+        self._hold(call, lambda: self._commit(session, kept, writing, mark, uses if order.last or self.logs else None))
         return b""
 
     def _fill(self, session: Session, head: pb.SnapshotHead, freezer: Freezer, request: Any) -> None:
@@ -227,16 +256,16 @@ class Keeper:
         self.journal.put(kept.log, None, None)
         session.notes = kept.notes
 
-    def _commit(self, session: Session, kept: Kept | None, writing: Writing, mark: Any, last: bool) -> bytes:
-        """On the keeper's thread: bring a snapshot to the disk."""
+    def _commit(self, session: Session, kept: Kept | None, writing: Writing, mark: Any, uses: int | None) -> bytes:
+        """On the keeper's thread: bring a snapshot to the disk; `uses` where nothing but a log is to follow it."""
         try:
-            if kept is not None and not last and not self.logs:
+            if kept is not None and uses is None:
                 (kept.folder / RUNNING).touch(0o600)
             size = writing.commit()
             if kept is not None:
                 kept.bytes = size
-                if last or self.logs:
-                    _stopped(kept)
+                if uses is not None:
+                    kept.stop(uses)
                 for number, applied in mark[1]:
                     writer = session.writers.get(number)
                     if writer is not None:
@@ -271,7 +300,7 @@ class Keeper:
     # The log.
 
     def check(self, session: Session) -> None:
-        """Before a call: whether it can be logged. Raises Refusal: UNAVAILABLE."""
+        """Before a call: whether what it does can be logged. Raises Refusal: UNAVAILABLE."""
         kept = session.kept
         if kept is not None and kept.log is not None and kept.log.failing and self.journal is not None:
             self.journal.check(kept.log)
@@ -521,13 +550,6 @@ def _mark(session: Session) -> Any:
 def _another(epoch: int) -> int:
     """An epoch that nobody has seen."""
     return epoch + 1 + secrets.randbelow(1 << 20)
-
-
-def _stopped(kept: Kept) -> None:
-    """No command is applied any more that the files do not know of."""
-    with contextlib.suppress(FileNotFoundError):
-        (kept.folder / RUNNING).unlink()
-        vault.sync_folder(kept.folder)
 
 
 def _summary(head: bytes, size: int, tensors: int) -> pb.SaveSessionResponse:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
 from gradwire.v1 import snapshots_pb2 as pb
@@ -83,6 +84,7 @@ class Writing:
         self.head = head
         self.state = state
         self._data = -1
+        self._exists = False
 
     @property
     def _data_path(self) -> Path:
@@ -144,21 +146,26 @@ class Writing:
             os.close(descriptor)
         sync_folder(self.folder)
         os.replace(self._beside, target)
+        self._exists = True
         sync_folder(self.folder)
-        os.close(self._data)
-        self._data = -1
+        self._close()
         clear_before(self.folder, self.generation)
         return int(self.head.bytes)
 
     def abandon(self) -> None:
-        """Leave nothing of it."""
+        """Leave nothing of it, unless it exists already: then its bytes stay with what names them."""
         if self._data < 0:
             return
-        os.close(self._data)
-        self._data = -1
+        self._close()
+        if self._exists:
+            return
         for path in (self._data_path, self._beside):
             with contextlib.suppress(OSError):
                 path.unlink()
+
+    def _close(self) -> None:
+        os.close(self._data)
+        self._data = -1
 
 
 def clear_before(folder: Path, generation: int) -> None:
@@ -250,8 +257,6 @@ def read_data(folder: Path, generation: int, state: pb.SessionState, memories: l
                     raise damaged(path, "it is cut short")
                 crc = zlib.crc32(piece, crc)
                 if not on_host:
-                    import numpy as np
-
                     view[place : place + size].set(np.frombuffer(piece, np.uint8))
                 yield
             if crc != message.crc:

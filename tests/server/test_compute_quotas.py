@@ -92,8 +92,8 @@ def test_who_has_computed_enough_is_told_when_to_come_back_and_others_go_on(frug
 def test_a_batch_waits_for_the_quota_and_is_applied_then() -> None:
     with running(0, max_session_compute_seconds=6.0) as server:
         session = server.open()
+        session.op("zeros", [1])  # OpenSession answers before the compute thread knows of the session
         held = server.backend.host.sessions[1]
-        session.op("zeros", [1])
         held.computed += 6.1  # a tenth of a second too much: a second's rest
         began = time.monotonic()
         response = session.run(command(op("zeros", [1], outputs=[7])))

@@ -15,6 +15,7 @@ import gradwire
 from gradwire.v1 import service_pb2, snapshots_pb2
 from gradwire_server import vault
 from gradwire_server.backend import InProcessBackend
+from gradwire_server.keeper import Order
 from gradwire_server.limits import Limits
 from gradwire_server.server import Server
 from gradwire_server.shelf import Shelf
@@ -445,6 +446,28 @@ def test_a_session_that_was_rolled_back_is_not_gone_on_with(storing: Callable[..
     assert caught.value.reason == "EPOCH_MISMATCH"
     session.close()
     between.stop()
+
+
+def test_files_say_that_they_are_behind_as_soon_as_a_stored_session_goes_on(
+    storing: Callable[..., Storing], tmp_path: Path
+) -> None:
+    """So that a restart gives it a new epoch, which tells clients that share it that something may be lost."""
+    server = storing()
+    session = gradwire.connect(server.address)
+    x = gradwire.zeros(1)
+    session.sync()
+    (entry,) = server.backend.directory.entries.values()
+
+    async def store() -> None:
+        await entry.worker.ask("Save", entry.number, Order(last=True).pack())
+
+    for _ in range(2):
+        server.do(store())
+        assert not list(tmp_path.glob("sessions/*/running"))
+        x += 1.0
+        session.sync()
+        assert len(list(tmp_path.glob("sessions/*/running"))) == 1
+    session.close()
 
 
 def test_what_was_answered_before_is_answered_again_after_a_restart(storing: Callable[..., Storing]) -> None:

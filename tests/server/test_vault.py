@@ -4,6 +4,7 @@ import struct
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gradwire.v1 import snapshots_pb2 as pb
@@ -51,6 +52,29 @@ def test_no_memory_for_a_record_is_told_and_ends_no_thread(tmp_path: Path, monke
     assert isinstance(told[0], Refusal)
     assert told[1] is None
     assert [record.writer for record, _ in read(target.path)] == [1, 2]
+
+
+def test_a_disk_that_fails_after_a_snapshot_exists_takes_none_of_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = pb.SessionState(memories=[pb.StoredMemory(bytes=8)])
+    writing = vault.Writing(tmp_path, 1, pb.SnapshotHead(format=vault.FORMAT), state)
+    list(writing.data([np.arange(2, dtype=np.int32)], None))
+    synced = vault.sync_folder
+
+    def fail_late(folder: Path) -> None:
+        synced(folder)
+        if (tmp_path / f"1{vault.SESSION}").exists():
+            raise OSError("the disk is gone")
+
+    monkeypatch.setattr(vault, "sync_folder", fail_late)
+    with pytest.raises(OSError, match="gone"):
+        writing.commit()
+    writing.abandon()
+    assert vault.head_of(tmp_path) is not None
+    memory = np.zeros(2, np.int32)
+    list(vault.read_data(tmp_path, 1, vault.read_state(tmp_path, 1)[1], [memory]))
+    assert memory.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("claimed", [1 << 20, 1 << 63, (1 << 64) - 1])
