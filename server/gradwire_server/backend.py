@@ -336,6 +336,11 @@ class Backend:
                 return len(gone), Refusal("UNAVAILABLE", f"{why}; its stored sessions come back, try again")
         return len(lost), Refusal("SESSION_NOT_FOUND", f"the session is gone: {why}")
 
+    def take_back(self, entry: Entry) -> None:
+        """What a session has in memory cannot be gone on with, but its files have all that was answered."""
+        if self.keeping is not None:
+            self.keeping.take_back(entry)
+
     def stores(self) -> "Keeping":
         """Where sessions are stored. Raises Refusal: NOT_SUPPORTED."""
         if self.keeping is None:

@@ -7,8 +7,10 @@ when its turn is over, so that a long one keeps nobody waiting.
 
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
+
+from google.protobuf.message import EncodeError
 
 from gradwire.v1 import service_pb2
 from gradwire_engine import activate
@@ -22,8 +24,11 @@ from gradwire_server.timings import with_timings
 
 # What a client that cancels counts on all the same: ids are free again, and calls are known by their numbers.
 _NEVER_STOPPED = ("release", "prepare")
+# What the runtime of protobuf says where memory is short, too.
+_NO_MEMORY = (MemoryError, EncodeError)
 # What changes no values: downloads may go on sending a tensor's own bytes.
 _LOOKING = ("read", "describe")
+_LEAST_SHOWN = 100  # characters of a refusal
 
 
 class OutOfOrder(Exception):
@@ -49,6 +54,7 @@ def run_unary(call: Pending) -> bytes:
     session.inline_left = session.limits.max_inline_bytes
     session.brake.begin(call.ticket, call.deadline)
     session.command.number = 0
+    session.torn = True
     refusal = None
     with _surroundings(session):
         try:
@@ -67,13 +73,33 @@ def run_unary(call: Pending) -> bytes:
     if session.meter is not None:
         session.meter.applied(which, request, refusal)
     if refusal is not None:
+        session.torn = False
         raise refusal
-    response = answer.SerializeToString()
-    if len(response) > session.limits.max_message_bytes:
-        raise _too_large(len(response), session.limits.max_message_bytes)
+    response = _written(session, answer)
     if request_id:
         session.memory.keep(request_id, call.method, call.raw, response)
+    session.torn = False
     return response
+
+
+def _written(session: Session, answer: Any) -> bytes:
+    """The answer to a command that was applied. Raises Refusal: MESSAGE_TOO_LARGE, MEMORY_LIMIT, which say so."""
+    limit = session.limits.max_message_bytes
+    try:
+        response = serialized(answer)
+    except _NO_MEMORY:
+        refusal = _no_room()
+    else:
+        if len(response) <= limit:
+            return response
+        refusal = _too_large(len(response), limit)
+    refusal.applied, session.torn = True, False
+    raise refusal
+
+
+def serialized(message: Any) -> bytes:
+    """A message's bytes. Raises MemoryError, EncodeError."""
+    return message.SerializeToString()  # type: ignore[no-any-return]
 
 
 def run_batch(call: Pending) -> Generator[None, None, bytes]:
@@ -111,6 +137,7 @@ def run_batch(call: Pending) -> Generator[None, None, bytes]:
     if repeated < count:
         if session.kept is not None:
             session.kept.use()
+        session.torn = True  # until the call is over (host.py)
         yield from _run_commands(session, writer, call, commands, repeated, response)
         response.applied_seq = writer.applied
         response.durable_seq = writer.durable if session.notes is None else writer.applied
@@ -257,16 +284,37 @@ def _surroundings(session: Session) -> Iterator[None]:
 
 
 def _fitting(response: service_pb2.RunResponse, session: Session) -> bytes:
-    """The response serialized; results that make it pass the message cap give way to refusals, largest first."""
-    data = response.SerializeToString()
+    """The response serialized; results that make it pass the message cap give way to refusals, largest first.
+
+    So do those for which there is no memory. Raises MemoryError where there is none even for the refusals.
+    """
     limit = session.limits.max_message_bytes
-    while len(data) > limit:
-        largest = max(response.results, key=lambda result: result.ByteSize())
+    for _ in range(len(response.results) + 1):
+        data = b""
+        with suppress(*_NO_MEMORY):
+            data = serialized(response)
+            if len(data) <= limit:
+                return data
+        left = [result for result in response.results if not result.HasField("error")]
+        if not left:
+            return _cut(response)
+        largest = max(left, key=lambda result: result.ByteSize())
         seq = largest.seq
-        _too_large(largest.ByteSize(), limit).fill(largest.error)
+        (_too_large(largest.ByteSize(), limit) if data else _no_room()).fill(largest.error)
         largest.seq = seq
-        data = response.SerializeToString()
-    return data
+    return _cut(response)
+
+
+def _cut(response: service_pb2.RunResponse) -> bytes:
+    """A response of refusals alone, cut to a few bytes each."""
+    for result in response.results:
+        result.error.metadata.clear()
+        result.error.message = result.error.message[:_LEAST_SHOWN]
+    return serialized(response)
+
+
+def _no_room() -> Refusal:
+    return Refusal("MEMORY_LIMIT", "the command was applied, but there is no memory for its answer")
 
 
 def _too_large(size: int, limit: int) -> Refusal:

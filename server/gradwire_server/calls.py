@@ -137,6 +137,8 @@ def run_calls(
     except Refusal as refusal:
         for seq in range(writer.applied + 1, first + calls.count):
             refusal.fill(results.add(seq=seq).error)
+            if session.notes is not None:
+                session.notes.refused(session, seq, refusal)
             writer.applied = seq
         return
     if session.meter is not None:

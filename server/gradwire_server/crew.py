@@ -16,7 +16,7 @@ from gradwire_server.compute import ComputeThread
 from gradwire_server.directory import Directory
 from gradwire_server.directory import Entry as EntryOf
 from gradwire_server.errors import Refusal
-from gradwire_server.host import UPLOAD_BEGUN, Arrival, Host
+from gradwire_server.host import GOES_BACK, UPLOAD_BEGUN, Arrival, Host
 from gradwire_server.keeper import Keeper
 from gradwire_server.ledger import Ledger
 from gradwire_server.limits import Limits, cap_process
@@ -138,6 +138,8 @@ class Worker(ABC):
                 told.set_result(None)
             return
         future, entry = waiting
+        if isinstance(failure, Refusal) and GOES_BACK in failure.metadata:
+            self.backend.take_back(entry)
         if not self._waiting:
             self.load.ended()
         self.directory.finish(entry, ticket)

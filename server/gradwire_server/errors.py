@@ -96,6 +96,8 @@ RETRY_AFTER = {"UNAVAILABLE": 1.0, "SESSION_LIMIT": 5.0, "COMPUTE_LIMIT": 60.0, 
 class Refusal(Exception):
     """A command refused: a reason of errors.proto without its prefix, a sentence, details for a program."""
 
+    applied = False  # whether the command was applied all the same, and only its answer could not be given
+
     def __init__(self, reason: str, message: str, /, root_seq: int = 0, **metadata: object) -> None:
         super().__init__(message)
         self.reason = reason

@@ -36,7 +36,6 @@ from gradwire_server.specs import fill_spec
 if TYPE_CHECKING:
     from gradwire_server.session import Pending, Session
 
-Creations = list[tuple[commands_pb2.CreateRequest, Any]]
 _SPARE = 1 << 20  # bytes that a disk should have left
 
 log = logging.getLogger("gradwire.server")
@@ -120,8 +119,8 @@ class Filer:
         call.hold = hold
         return b""
 
-    def load(self, call: Pending) -> Generator[None, None, tuple[bytes, Creations]]:
-        """Answer LoadFile, and tell what was created of which bytes.
+    def load(self, call: Pending) -> Generator[None, None, bytes | Loaded]:
+        """Answer LoadFile: what was answered before, or what is still to be bound.
 
         Raises Refusal: SNAPSHOT_NOT_FOUND, SNAPSHOT_DAMAGED, STORAGE, DTYPE, PAYLOAD_SIZE, and those of ids;
         EngineError: MEMORY_LIMIT.
@@ -132,7 +131,7 @@ class Filer:
         if request.request_id:
             held = session.memory.find(request.request_id, call.method, raw)
             if held is not None:
-                return held, []
+                return held
         session.brake.begin(call.ticket, call.deadline)
         device = canonical(request.device or None)
         context = session.context(request.grad_mode)
@@ -164,14 +163,32 @@ class Filer:
         limit = session.limits.max_message_bytes
         if answer.ByteSize() + 9 * len(made) > limit:  # nine for each id
             raise Refusal("MESSAGE_TOO_LARGE", f"the file has more tensors than an answer of {limit} bytes can name")
+        creations = [_creation(request, wanted, entry) for wanted, entry in zip(ids, entries, strict=True)]
+        return Loaded(session, request, raw, answer, made, creations, [_flat(array) for array in arrays])
+
+
+@dataclass
+class Loaded:
+    """Leaves that were made of a file and have no ids yet: what makes them again, and of which bytes."""
+
+    session: Session
+    request: pb.LoadFileRequest
+    raw: bytes
+    answer: pb.LoadFileResponse
+    made: list[Any]
+    creations: list[commands_pb2.CreateRequest]
+    data: list[memoryview]
+
+    def bind(self) -> bytes:
+        """Give them their ids; the answer."""
+        session = self.session
         session.alone += 1
-        for wanted, told, each in zip(ids, answer.tensors, made, strict=True):
-            told.spec.id = session.bind(wanted, each)
-        response = answer.SerializeToString()
-        if request.request_id:
-            session.memory.keep(request.request_id, call.method, raw, response)
-        creations = zip(ids, entries, arrays, strict=True)
-        return response, [(_creation(request, wanted, entry), _flat(array)) for wanted, entry, array in creations]
+        for creation, told, each in zip(self.creations, self.answer.tensors, self.made, strict=True):
+            told.spec.id = session.bind(creation.id, each)
+        response = self.answer.SerializeToString()
+        if self.request.request_id:
+            session.memory.keep(self.request.request_id, "LoadFile", self.raw, response)
+        return response
 
 
 class _Writing:

@@ -6,6 +6,7 @@ The front numbers the sessions and keeps their leases (directory.py).
 """
 
 import gc
+import logging
 import os
 import struct
 import threading
@@ -45,7 +46,9 @@ _FILING = ("SaveFile", "LoadFile")
 NUMBER = struct.Struct("<Q")
 OPENED = struct.Struct("<QQ")  # its principal's place in the ledger, and a number that stands for its principal
 KEEP = b"keep"  # what is dropped is stored, and stays so
+GOES_BACK = "goes_back"  # of a refusal: what is in memory is to be dropped, and what is stored taken up
 UPLOAD_BEGUN = struct.Struct("<QQ")  # received, taker; the transfer's id follows
+log = logging.getLogger("gradwire.server")
 _DATA_FIELD = service_pb2.DownloadResponse.DATA_FIELD_NUMBER
 
 
@@ -229,7 +232,7 @@ class Host:
         try:
             life = self._life.get(call.method)
             if life is not None:
-                answer = life(session, call.raw)
+                answer: bytes = life(session, call.raw)
                 if self.keeper is not None:
                     answer = yield from self._keep(self.keeper, call, answer)
                 return answer
@@ -239,26 +242,53 @@ class Host:
             if call.method in _FILING:
                 return (yield from self._file(call))
             if call.method != "Run":
-                return self._logged(call, run_unary(call))
+                return run_unary(call) if session.notes is None or self.keeper is None else self.keeper.unary(call)
             steps = run_batch(call)
             while True:
                 try:
                     next(steps)
                 except StopIteration as done:
-                    return self._logged(call, done.value)
+                    if session.notes is not None and self.keeper is not None:
+                        self.keeper.record(session, call)
+                    session.torn = False
+                    answer = done.value
+                    return answer
                 self._hold(session.account.bytes - held)
                 self.shares.tell(session)
                 held = session.account.bytes
                 yield
                 self.limit(session)
-        except (Refusal, OutOfOrder):
+        except (Refusal, OutOfOrder) as refused:
+            if session.torn:
+                return self._tear(call, refused)
             raise
         except Exception as error:  # noqa: BLE001 - a refusal too; the unforeseen is logged
+            if session.torn:
+                return self._tear(call, error)
             raise refusal_of(error, call.method, session.command.told()) from None
         finally:
             if session.account.bytes != held:
                 self._hold(session.account.bytes - held)
             self.shares.tell(session)
+
+    def _tear(self, call: Pending, error: Exception) -> bytes:
+        """A call ended in its middle: what of it was applied no answer and no log tells. The session goes no further.
+
+        With a log it comes back as of the last answer; the answer to this call waits until all before it is written.
+        Raises Refusal without.
+        """
+        session = call.session
+        session.torn = False
+        told = refusal_of(error, call.method, session.command.told())
+        broken = Refusal(told.reason, f"the session cannot go on, since a call ended in its middle: {told.message}")
+        if told.reason == "MEMORY_LIMIT" and self.keeper is not None and self.keeper.give_up(call):
+            broken = Refusal("UNAVAILABLE", f"the session goes back to its last answer: {told.message}")
+            broken.metadata[GOES_BACK] = "1"
+        log.error("session cannot go on", extra={**session.command.told(), "error": told.message})
+        session.broken, session.brake.closed = broken, True
+        if call.hold is None:
+            raise broken
+        return b""
 
     def let_go(self, session: Session) -> None:
         """After a call was answered: free what it released last, which its client does not wait for."""
@@ -282,21 +312,28 @@ class Host:
         if call.method == "Save":
             self._check(session)
             return (yield from keeper.save(session, call))
-        keeper.record(session, call)
+        if session.notes is not None:
+            if call.method == "KeepUpload":
+                yield from keeper.keep_upload(call)
+            else:
+                keeper.record(session, call)
         return answer
 
     def _file(self, call: Pending) -> Generator[None, None, bytes]:
         """Write or read a file; what was read is logged as the tensors' creation. Raises Refusal and others."""
         if call.method == "SaveFile":
             return (yield from self.filer.save(call))
-        answer, creations = yield from self.filer.load(call)
-        if self.keeper is not None:
-            yield from self.keeper.record_creations(call, creations)
-        return answer
-
-    def _logged(self, call: Pending, answer: bytes) -> bytes:
-        if call.session.kept is not None and self.keeper is not None:
-            self.keeper.record(call.session, call)
+        loaded = yield from self.filer.load(call)
+        if isinstance(loaded, bytes):
+            return loaded
+        session, keeper = call.session, self.keeper if call.session.notes is not None else None
+        if keeper is not None:
+            yield from keeper.keep_loaded(call, loaded)
+        session.torn = True
+        answer = loaded.bind()
+        if keeper is not None:
+            keeper.record_load(call, loaded)
+        session.torn = False
         return answer
 
     def _check(self, session: Session) -> None:

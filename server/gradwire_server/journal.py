@@ -2,8 +2,11 @@
 
 One thread per worker writes for all its sessions: what came while it waited for the disk goes together, one flush for
 each session's file. A batch is written as it came, after it was applied, together with what its commands alone do not
-tell: which of them were refused, and the numbers of nodes. A record that is not whole ends the log: nobody was told
-of it.
+tell: which of them were refused, and the numbers of nodes.
+
+A file begins with how many bytes of it were flushed, and so may have been acknowledged; that is written after each
+flush, and reaches the disk with the next one at the latest. So two things that look alike are told apart: what is not
+whole after that place is a write that a crash cut off, and ends the log; what is not whole before it is damage.
 """
 
 from __future__ import annotations
@@ -16,26 +19,34 @@ import struct
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from google.protobuf.message import DecodeError
 
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_engine.graph import go_on_from, next_seq
+from gradwire_engine.graph import next_seq
 from gradwire_server.errors import Refusal
-from gradwire_server.session import Brake
-from gradwire_server.vault import sync_folder
+from gradwire_server.vault import damaged, sync_folder
+from gradwire_server.wire import bytes_field
 
 if TYPE_CHECKING:
     from gradwire_server.session import Session
 
+MAGIC = b"GWLOG02\n"
+_FLUSHED = struct.Struct("<QI")  # bytes that were flushed, and the CRC-32 of that number
+START = len(MAGIC) + _FLUSHED.size  # where the records begin
 _HEAD = struct.Struct("<II")
+_SIZE = struct.Struct("<I")
 _MOST_OPEN = 512  # files
+_MOST_PARTS = 512  # of one write
+#: Bytes in the queue above which whoever has more that can wait does.
+MOST_QUEUED = 16 << 20
 #: Is called when a record is on disk, or with why it is not.
 Done: TypeAlias = Callable[[Refusal | None], None]
+Parts: TypeAlias = Sequence[bytes]
 
 log = logging.getLogger("gradwire.server")
 
@@ -43,9 +54,9 @@ log = logging.getLogger("gradwire.server")
 class Log:
     """A session's log file. What could not be written is kept, and tried again before what comes next."""
 
-    def __init__(self, path: Path, size: int = 0) -> None:
+    def __init__(self, path: Path, size: int = START) -> None:
         self.path = path
-        self.size = size  # bytes of whole records
+        self.size = size  # bytes that are flushed
         self.taken = size  # and of those that are to be written
         self.backlog: list[bytes] = []
         self.failing = False
@@ -56,34 +67,66 @@ class Log:
 @dataclass(slots=True)
 class _Task:
     log: Log
-    record: bytes
+    parts: Parts
+    size: int
     done: Done | None
     last: bool = False
+    lasting: bool = True  # to be tried again if it cannot be written: it was applied
+
+
+def packed(record: pb.LogRecord, batch: bytes = b"") -> Parts:
+    """A record as it is written, in parts; `batch` is not copied, and not to be in the record then."""
+    rest = record.SerializeToString()
+    body = [bytes_field(pb.LogRecord.BATCH_FIELD_NUMBER, len(batch)), batch, rest] if batch else [rest]
+    length = _SIZE.pack(sum(map(len, body)))
+    crc = zlib.crc32(length)
+    for part in body:
+        crc = zlib.crc32(part, crc)
+    return (_SIZE.pack(crc) + length, *body)
+
+
+def beginning(flushed: int) -> bytes:
+    """What a log begins with."""
+    return MAGIC + _flushed(flushed)
+
+
+def _flushed(size: int) -> bytes:
+    raw = struct.pack("<Q", size)
+    return _FLUSHED.pack(size, zlib.crc32(raw))
 
 
 class Journal:
-    """Writes logs, in a thread of its own."""
+    """Writes logs, in a thread of its own. `queued` counts the bytes that wait for it."""
 
     def __init__(self) -> None:
+        self.queued = 0
+        self._room = threading.Condition()
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._open: OrderedDict[Path, int] = OrderedDict()
         self._thread = threading.Thread(target=self._work, name="gradwire-journal", daemon=True)
         self._thread.start()
 
-    def put(self, target: Log, record: pb.LogRecord | None, done: Done | None) -> None:
-        """Write a record, after all before it; without one, `done` is called when those are written."""
-        data = b""
-        if record is not None:
-            body = record.SerializeToString()
-            length = struct.pack("<I", len(body))
-            data = struct.pack("<I", zlib.crc32(body, zlib.crc32(length))) + length + body
-            target.taken += len(data)
-        self._tasks.put(_Task(target, data, done))
+    def put(self, target: Log, parts: Parts, done: Done | None, lasting: bool = True) -> None:
+        """Write a record, after all before it; without one, `done` is called when those are written.
+
+        One that is not `lasting` is given up where it cannot be written: it is a part of what was not applied yet.
+        """
+        size = sum(map(len, parts))
+        self._tasks.put(_Task(target, parts, size, done, lasting=lasting))
+        target.taken += size
+        if size:
+            with self._room:
+                self.queued += size
+
+    def has_room(self, size: int, seconds: float) -> bool:
+        """Whether so many bytes more may wait, for which this waits for that long at most."""
+        with self._room:
+            return self._room.wait_for(lambda: not self.queued or self.queued + size <= MOST_QUEUED, seconds)
 
     def close(self, target: Log, written: bool = True) -> None:
         """Nothing more comes for a log; with `written` what came before is written first."""
         target.closed = target.closed or not written
-        self._tasks.put(_Task(target, b"", None, last=True))
+        self._tasks.put(_Task(target, (), 0, None, last=True))
 
     def stop(self, timeout: float) -> None:
         """End when all is written."""
@@ -103,12 +146,20 @@ class Journal:
                 if task is not None:
                     groups.setdefault(id(task.log), []).append(task)
             for group in groups.values():
-                failure = self._append(group[0].log, [task.record for task in group if task.record])
-                for task in group:
-                    if task.done is not None:
-                        task.done(failure)
-                if any(task.last for task in group):
-                    self._end(group[0].log)
+                self._do(group)
+
+    def _do(self, group: list[_Task]) -> None:
+        """What came for one log."""
+        target, size = group[0].log, sum(task.size for task in group)
+        failure = self._append(target, group)
+        with self._room:
+            self.queued -= size
+            self._room.notify_all()
+        for task in group:
+            if task.done is not None:
+                task.done(failure)
+        if any(task.last for task in group):
+            self._end(target)
 
     def _end(self, target: Log) -> None:
         target.closed = True
@@ -117,49 +168,49 @@ class Journal:
         if descriptor >= 0:
             os.close(descriptor)
 
-    def _append(self, target: Log, records: list[bytes]) -> Refusal | None:
+    def _append(self, target: Log, tasks: Sequence[_Task]) -> Refusal | None:
         """Bring records to the disk; why that cannot be, if it cannot."""
         if target.closed:  # a snapshot has all of it, or the session is gone
             return None
-        target.backlog.extend(records)
         if target.before is not None:
-            failure = self._append(target.before, [])
+            failure = self._append(target.before, ())
             if failure is not None:  # nothing may be written while something is missing before it
                 target.failing = True
+                _keep(target, tasks)
                 return failure
             self.close(target.before)
             target.before = None
-        if not target.backlog:  # else what is missing would be there
+        if not target.backlog and not any(task.parts for task in tasks):  # else what is missing would be there
             target.failing = False
             return None
         try:
-            data = b"".join(target.backlog)
+            parts = [*target.backlog, *(part for task in tasks for part in task.parts)]
+            size = target.size + sum(map(len, parts))
             descriptor = self._file(target)
             if target.failing:
                 os.ftruncate(descriptor, target.size)
-            view = memoryview(data)
-            while view.nbytes:
-                view = view[os.write(descriptor, view) :]
+            _write(descriptor, parts, target.size)
             os.fdatasync(descriptor)
+            os.pwrite(descriptor, _flushed(size), len(MAGIC))
         except (OSError, MemoryError) as error:  # the thread outlives both: all sessions wait for it
             if not target.failing:
                 log.error("log cannot be written", extra={"file": str(target.path), "error": str(error)})
             target.failing = True
+            _keep(target, tasks)
             with contextlib.suppress(OSError, KeyError):
                 os.ftruncate(self._open[target.path], target.size)
             return _refusal(error if isinstance(error, OSError) else None)
         target.backlog.clear()
-        target.size += len(data)
+        target.size = size
         target.failing = False
         return None
 
     def _file(self, target: Log) -> int:
         descriptor = self._open.get(target.path)
         if descriptor is None:
-            new = not target.path.exists()
-            descriptor = os.open(target.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            if new:
-                sync_folder(target.path.parent)
+            if target.size == START and not target.path.exists():
+                _create(target.path)
+            descriptor = os.open(target.path, os.O_WRONLY)
             self._open[target.path] = descriptor
             while len(self._open) > _MOST_OPEN:
                 os.close(self._open.popitem(last=False)[1])
@@ -173,8 +224,47 @@ class Journal:
         What could not be written before is tried again, so that it may go well the next time.
         """
         if target.failing:
-            self.put(target, None, None)
+            self.put(target, (), None)
             raise _refusal()
+
+
+def _keep(target: Log, tasks: Sequence[_Task]) -> None:
+    """What was applied is to be written later; the rest is told to be lost, and comes again."""
+    for task in tasks:
+        if task.lasting:
+            target.backlog.extend(task.parts)
+        else:
+            target.taken -= task.size
+
+
+def _create(path: Path) -> None:
+    """Make an empty log, as a whole or not at all. Raises OSError."""
+    beside = path.with_name(f"{path.name}.new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        _write(descriptor, [beginning(START)], 0)
+        os.fdatasync(descriptor)
+        os.replace(beside, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+    finally:
+        os.close(descriptor)
+    sync_folder(path.parent)
+
+
+def _write(descriptor: int, parts: Sequence[bytes | memoryview], place: int) -> None:
+    """Write at a place, whatever the system takes at once. Raises OSError."""
+    for start in range(0, len(parts), _MOST_PARTS):
+        some = list(parts[start : start + _MOST_PARTS])
+        while some:
+            wrote = os.pwritev(descriptor, some, place)
+            place += wrote
+            while some and wrote >= len(some[0]):
+                wrote -= len(some.pop(0))
+            if some and wrote:
+                some[0] = memoryview(some[0])[wrote:]
 
 
 def _refusal(error: OSError | None = None) -> Refusal:
@@ -183,25 +273,52 @@ def _refusal(error: OSError | None = None) -> Refusal:
 
 
 def read(path: Path) -> Iterator[tuple[pb.LogRecord, int]]:
-    """A log's records, and where each ends; up to the first that is not whole."""
-    end = 0
+    """A log's records, and where each ends; up to the first that is not whole, if nobody can have been told of that.
+
+    Raises Refusal: SNAPSHOT_DAMAGED; OSError.
+    """
     with path.open("rb") as file:
+        size, flushed = os.fstat(file.fileno()).st_size, _flushed_of(path, file.read(START))
+        if size < flushed:
+            raise damaged(path, f"it has {size} bytes, and {flushed} were flushed")
+        end = START
         while True:
-            start = file.read(_HEAD.size)
-            if len(start) < _HEAD.size:
+            body = _body(file, size)
+            if body is None:
+                if end < flushed:
+                    raise damaged(path, f"the record at byte {end} is not what was written, and {flushed} were flushed")
                 return
-            crc, size = _HEAD.unpack(start)
-            if size > os.fstat(file.fileno()).st_size - file.tell():
-                return
-            body = file.read(size)
-            if len(body) < size or zlib.crc32(body, zlib.crc32(start[4:])) != crc:
-                return
-            end += _HEAD.size + size
+            end += _HEAD.size + len(body)
             try:
                 record = pb.LogRecord.FromString(body)
             except DecodeError:
-                return
+                raise damaged(path, f"what ends at byte {end} is no LogRecord") from None
+            if record.WhichOneof("record") is None:
+                raise damaged(path, f"the record that ends at byte {end} is none that this version of the server knows")
             yield record, end
+
+
+def _flushed_of(path: Path, start: bytes) -> int:
+    if len(start) < START or not start.startswith(MAGIC):
+        raise damaged(path, "it does not begin as a log does")
+    flushed: int = _FLUSHED.unpack_from(start, len(MAGIC))[0]
+    if start != beginning(flushed):
+        raise damaged(path, "its beginning is not what was written")
+    return flushed
+
+
+def _body(file: BinaryIO, size: int) -> bytes | None:
+    """The next record's bytes; None if it is not whole, or there is none."""
+    start = file.read(_HEAD.size)
+    if len(start) < _HEAD.size:
+        return None
+    crc, length = _HEAD.unpack(start)
+    if length > size - file.tell():
+        return None
+    body = file.read(length)
+    if len(body) < length or zlib.crc32(body, zlib.crc32(start[_SIZE.size :])) != crc:
+        return None
+    return body
 
 
 @dataclass(slots=True)
@@ -211,69 +328,34 @@ class Notes:
     refusals: list[pb.LogRefusal] = field(default_factory=list)
     resumptions: list[pb.LogResumption] = field(default_factory=list)
 
-    def resumed(self, applied: int) -> None:
-        """The session computes, perhaps after others have."""
-        self.resumptions.append(pb.LogResumption(after_seq=applied, node_seq=next_seq() + 1))
+    def resumed(self, applied: int, generator: bytes = b"") -> None:
+        """The session computes, perhaps after others have; with a generator, for the second time."""
+        self.resumptions.append(pb.LogResumption(after_seq=applied, node_seq=next_seq() + 1, generator=generator))
 
     def refused(self, session: Session, seq: int, refusal: Refusal) -> None:
         """A command was refused."""
         self.refusals.append(
             pb.LogRefusal(
                 seq=seq, reason=refusal.reason, message=refusal.message, metadata=refusal.metadata,
-                root_seq=refusal.root_seq, generator=session.recording.generator.get_state(),
+                root_seq=refusal.root_seq, generator=session.recording.generator.get_state(), next_id=session.next_id,
+                applied=refusal.applied,
             )
         )  # fmt: skip
 
-    def take(self, record: pb.LogRecord) -> None:
-        """Give a record what was noted."""
+    def take(self, session: Session, record: pb.LogRecord) -> None:
+        """Give a record what was noted, and how the session stands after it."""
         record.refusals.extend(self.refusals)
         record.resumptions.extend(self.resumptions)
+        record.outcome.CopyFrom(outcome(session))
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was noted."""
         self.refusals.clear()
         self.resumptions.clear()
 
 
-class ReplayBrake(Brake):
-    """Stops the commands that were refused the first time, and gives nodes the numbers that they had."""
-
-    __slots__ = ("_refusals", "_resumptions", "_seq", "_session")
-
-    def __init__(self, session: Session) -> None:
-        self._seq = 0
-        self._session = session
-        self._refusals: dict[int, pb.LogRefusal] = {}
-        self._resumptions: dict[int, int] = {}
-        super().__init__()
-        self.through = {0: 0}
-
-    def follow(self, record: pb.LogRecord) -> None:
-        """Go by what a record says."""
-        self._refusals = {each.seq: each for each in record.refusals}
-        self._resumptions = {each.after_seq + 1: each.node_seq for each in record.resumptions}
-
-    @property
-    def seq(self) -> int:
-        """The command that runs."""
-        return self._seq
-
-    @seq.setter
-    def seq(self, seq: int) -> None:
-        self._seq = seq
-        first = self._resumptions.get(seq)
-        if first is not None:
-            go_on_from(first)
-
-    def cancelled(self) -> bool:
-        """Whether it was refused the first time."""
-        return self._seq in self._refusals
-
-    def stopping(self) -> bool:
-        """As `cancelled`; time is no reason."""
-        return self._seq in self._refusals
-
-    def refusal(self) -> Refusal:
-        """Why it was."""
-        told = self._refusals[self._seq]
-        self._session.recording.generator.set_state(told.generator)
-        refusal = Refusal(told.reason, told.message, root_seq=told.root_seq)
-        refusal.metadata = dict(told.metadata)
-        return refusal
+def outcome(session: Session) -> pb.LogOutcome:
+    """What is to be the same when what was applied is applied again."""
+    applied = sum([writer.applied for writer in session.writers.values()])
+    return pb.LogOutcome(applied=applied, tensors=len(session.store), next_id=session.next_id)

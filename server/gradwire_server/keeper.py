@@ -24,13 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire.v1 import commands_pb2, service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_engine.graph import go_on_from, next_seq
 from gradwire_server import __version__, vault
-from gradwire_server.batch import OutOfOrder, run_batch, run_unary
+from gradwire_server.batch import run_unary
 from gradwire_server.errors import Refusal, refusal_of
-from gradwire_server.filing import Creations
 from gradwire_server.freezing import Freezer
-from gradwire_server.journal import Journal, Log, Notes, ReplayBrake, read
+from gradwire_server.journal import START, Journal, Log, Notes, Parts, packed
+from gradwire_server.replay import Replay
 from gradwire_server.session import Pending, Session
 from gradwire_server.specs import fill_spec
 from gradwire_server.thawing import Thawer, reserve
@@ -38,14 +37,15 @@ from gradwire_server.transfers import Upload
 from gradwire_server.vault import LOG, RUNNING, SESSION, Writing
 
 if TYPE_CHECKING:
+    from gradwire_server.filing import Loaded
     from gradwire_server.host import Host
 
-_UPLOAD_PART = 64 << 20
+_UPLOAD_PART = 1 << 20
+_WAIT_SECONDS = 0.001  # for room in the log's queue, before others have their turn
 _INLINE = 1 << 10  # bytes that any server takes within a message
 _LOG_FACTOR = 4  # times the last snapshot's bytes that a log may have before another is made
 _LEAST_LOG = 64 << 20
-_LOOKING = ("Describe",)
-_UNLIMITED = 1 << 62
+_UNLOGGED = ("Tidy", "BeginUpload", "Describe")  # they change nothing that outlives the server
 _BYTES = ("head", "request", "home_head")
 Steps = Generator[None, None, bytes]
 
@@ -253,7 +253,7 @@ class Keeper:
         old = kept.log
         kept.log = Log(kept.folder / f"{kept.generation}{LOG}")
         kept.log.before = old
-        self.journal.put(kept.log, None, None)
+        self.journal.put(kept.log, (), None)
         session.notes = kept.notes
 
     def _commit(self, session: Session, kept: Kept | None, writing: Writing, mark: Any, uses: int | None) -> bytes:
@@ -305,78 +305,162 @@ class Keeper:
         if kept is not None and kept.log is not None and kept.log.failing and self.journal is not None:
             self.journal.check(kept.log)
 
+    def unary(self, call: Pending) -> bytes:
+        """Apply a command that came alone, and let its answer wait until the log has it. Raises Refusal.
+
+        One that is refused is logged if it used anything up, or was applied and cannot be answered.
+        """
+        session = call.session
+        before = session.recording.generator.get_state(), session.next_id
+        try:
+            answer = run_unary(call)
+        except Refusal as refusal:
+            session.torn = True
+            if refusal.applied or before != (session.recording.generator.get_state(), session.next_id):
+                assert session.notes is not None
+                session.notes.refused(session, 0, refusal)
+                self._record_refused(session, call)
+            session.torn = False
+            raise
+        session.torn = True
+        self.record(session, call)
+        session.torn = False
+        return answer
+
     def record(self, session: Session, call: Pending) -> None:
-        """A call went well: let its answer wait until the log has it."""
+        """A call was applied: let its answer wait until the log has it."""
         kept = session.kept
         if kept is None or kept.log is None or call.hold is not None:
             return
-        target, journal = kept.log, self.journal
-        assert journal is not None
-        record: pb.LogRecord | None = None
+        batch, record = b"", pb.LogRecord()
         if call.method == "Run":
-            record = pb.LogRecord(batch=call.raw)
+            batch = call.raw
         elif call.method == "FinishDownload":
-            record = pb.LogRecord(finished_download=call.raw[1:].decode())
+            record.finished_download = call.raw[1:].decode()
         elif call.method == "Attach":
-            record = pb.LogRecord(writer=int.from_bytes(call.raw, "little"))
-        elif call.method == "KeepUpload":
-            self._record_upload(session, target, call.raw.decode())
-        elif call.method not in ("Tidy", "BeginUpload", *_LOOKING):
+            record.writer = int.from_bytes(call.raw, "little")
+        elif call.method not in _UNLOGGED:
+            record.call.method, record.call.request = call.method, call.raw
+        logged = batch or record.WhichOneof("record")
+        kept.notes.take(session, record)
+        self._put(call, kept.log, packed(record, batch) if logged else ())
+
+    def _record_refused(self, session: Session, call: Pending) -> None:
+        """A unary call was refused; its answer, which acknowledges nothing, does not wait."""
+        kept = session.kept
+        if kept is not None and kept.log is not None and self.journal is not None:
             record = pb.LogRecord(call=pb.LogCall(method=call.method, request=call.raw))
-        if record is not None:
-            kept.notes.take(record)
+            kept.notes.take(session, record)
+            self.journal.put(kept.log, packed(record), None)
+
+    def _put(self, call: Pending, target: Log, parts: Parts) -> None:
+        """Write a record, and let the answer wait until it is on disk with all before it."""
+        journal = self.journal
+        assert journal is not None
 
         def hold(answer: Callable[[bytes, Exception | None], None], result: bytes) -> None:
             journal.put(
-                target, record, lambda failure: answer(result, None) if failure is None else answer(b"", failure)
+                target, parts, lambda failure: answer(result, None) if failure is None else answer(b"", failure)
             )
 
         call.hold = hold
 
-    def record_creations(self, call: Pending, creations: Creations) -> Iterator[None]:
-        """Leaves were made of a file, which may be another by the time the log is read: let it have their bytes."""
-        kept = call.session.kept
-        if kept is None or kept.log is None or self.journal is None:
-            return
-        target, journal = kept.log, self.journal
-        for number, (request, data) in enumerate(creations):
-            total = len(data)
-            if total <= _INLINE:
-                request.payload.data = bytes(data)
-            else:
-                described = request.payload
-                transfer = commands_pb2.Transfer(
-                    dtype=described.dtype, shape=described.shape, transfer_id=f"file-{call.ticket}-{number}"
-                )
-                request.transfer.CopyFrom(transfer)
-                yield from self._put_bytes(target, transfer.transfer_id, "", data)
-            record = pb.LogRecord(call=pb.LogCall(method="Create", request=request.SerializeToString()))
-            kept.notes.take(record)
-            journal.put(target, record, None)
+    def give_up(self, call: Pending) -> bool:
+        """What is in memory is ahead of the log, and stays so; whether there is a log to come back from.
 
-        def hold(answer: Callable[[bytes, Exception | None], None], result: bytes) -> None:
-            journal.put(target, None, lambda failed: answer(result, None) if failed is None else answer(b"", failed))
+        The call's answer waits until all that may have been acknowledged is on disk; nothing more is written then.
+        """
+        session, journal = call.session, self.journal
+        kept = session.kept
+        if kept is None or kept.log is None or journal is None:
+            return False
+        target = kept.log
+
+        def hold(answer: Callable[[bytes, Exception | None], None], _: bytes) -> None:
+            def written(_: Refusal | None) -> None:
+                target.closed = True
+                answer(b"", session.broken)
+
+            journal.put(target, (), written)
 
         call.hold = hold
+        return True
 
-    def _put_bytes(self, target: Log, transfer_id: str, request_id: str, data: Any) -> Iterator[None]:
-        """Write an upload to a log, a part before each yield."""
-        assert self.journal is not None
-        for start in range(0, len(data), _UPLOAD_PART):
+    # Bytes in the log.
+
+    def keep_upload(self, call: Pending) -> Iterator[None]:
+        """An upload was received: let its answer wait until the log has its bytes. Raises Refusal: UNAVAILABLE."""
+        session = call.session
+        self.check(session)
+        kept, transfer_id = session.kept, call.raw.decode()
+        held = session.transfers.held.get(transfer_id)
+        if kept is None or kept.log is None or not isinstance(held, Upload) or held.received != held.total:
+            return
+        session.brake.begin(call.ticket, call.deadline)
+        yield from self._put_bytes(session, kept.log, transfer_id, held.request_id, memoryview(held.buffer.data))
+        self._put(call, kept.log, ())
+
+    def keep_loaded(self, call: Pending, loaded: Loaded) -> Iterator[None]:
+        """Leaves are made of a file, which may be another by the time the log is read: let it have their bytes.
+
+        Raises Refusal: UNAVAILABLE, CANCELLED; nothing has an id yet.
+        """
+        kept = call.session.kept
+        assert kept is not None
+        assert kept.log is not None
+        for number, (creation, data) in enumerate(zip(loaded.creations, loaded.data, strict=True)):
+            if len(data) <= _INLINE:
+                creation.payload.data = bytes(data)
+                continue
+            described = creation.payload
+            transfer = commands_pb2.Transfer(
+                dtype=described.dtype, shape=described.shape, transfer_id=f"file-{call.ticket}-{number}"
+            )
+            creation.transfer.CopyFrom(transfer)
+            yield from self._put_bytes(call.session, kept.log, transfer.transfer_id, "", data)
+
+    def record_load(self, call: Pending, loaded: Loaded) -> None:
+        """The leaves have ids."""
+        session = call.session
+        kept, request_id = session.kept, loaded.request.request_id
+        assert kept is not None
+        assert kept.log is not None
+        record = pb.LogRecord()
+        record.load.creations.extend(creation.SerializeToString() for creation in loaded.creations)
+        if request_id:
+            method, digest, response = session.memory.held[request_id]
+            record.load.answer.request_id, record.load.answer.method = request_id, method
+            record.load.answer.request_digest, record.load.answer.response = digest, response
+        kept.notes.take(session, record)
+        self._put(call, kept.log, packed(record))
+
+    def _put_bytes(
+        self, session: Session, target: Log, transfer_id: str, request_id: str, data: memoryview
+    ) -> Iterator[None]:
+        """Copy bytes to the log, a part before each yield, no faster than it is written.
+
+        Raises Refusal: UNAVAILABLE where it cannot be, CANCELLED, DEADLINE_EXCEEDED.
+        """
+        journal, failed = self.journal, list[Refusal]()
+        assert journal is not None
+
+        def done(failure: Refusal | None) -> None:
+            if failure is not None:
+                failed.append(failure)
+
+        for start in range(0, max(1, len(data)), _UPLOAD_PART):
+            while not journal.has_room(_UPLOAD_PART, _WAIT_SECONDS):
+                if session.brake.stopping():
+                    raise session.brake.refusal()
+                yield
+            if failed:
+                raise failed[0]
             part = pb.LogUpload(
                 transfer_id=transfer_id, request_id=request_id, total_bytes=len(data), offset=start,
                 data=bytes(data[start : start + _UPLOAD_PART]),
             )  # fmt: skip
-            self.journal.put(target, pb.LogRecord(upload=part), None)
+            journal.put(target, packed(pb.LogRecord(upload=part)), done, lasting=False)
             yield
-
-    def _record_upload(self, session: Session, target: Log, transfer_id: str) -> None:
-        """An upload that is whole, in parts."""
-        held = session.transfers.held.get(transfer_id)
-        if self.journal is None or not isinstance(held, Upload) or held.received != held.total:
-            return
-        for _ in self._put_bytes(target, transfer_id, held.request_id, memoryview(held.buffer.data)):
-            pass
 
     def wants_saving(self, session: Session) -> bool:
         """Whether a session's log has become long."""
@@ -455,10 +539,10 @@ class Keeper:
         kept = session.kept
         assert kept is not None
         logs = [each for each in vault.generations(kept.folder, LOG) if each >= generation]
-        end = 0
+        end = START
         for number in logs:
             path = kept.folder / f"{number}{LOG}"
-            end = yield from _Replay(session).run(path)
+            end = yield from Replay(session).run(path)
             if path.stat().st_size > end:
                 log.warning("log ends within a record", extra={"file": str(path), "bytes": path.stat().st_size - end})
                 os.truncate(path, end)
@@ -475,70 +559,6 @@ class Keeper:
             (kept.folder / RUNNING).touch(0o600)
             vault.sync_folder(kept.folder)
         return b""
-
-
-class _Replay:
-    """Applies a log's records to a session."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.brake = ReplayBrake(session)
-
-    def run(self, path: Path) -> Generator[None, None, int]:
-        """Apply them; where the last whole one ends."""
-        session, real = self.session, self.session.brake
-        real.ticket = 1 << 62  # what is cancelled meanwhile is not what was done before
-        end = 0
-        try:
-            for record, ends in read(path):
-                floor = next_seq()
-                session.brake, session.notes = self.brake, None
-                session.turn_ends = float("inf")
-                session.account.limit = 0
-                session.max_tensors = session.max_programs = _UNLIMITED  # it was within the limits of then
-                try:
-                    self._apply(record)
-                    session.let_go()
-                finally:
-                    session.brake = real
-                    go_on_from(max(floor, next_seq()) + 1)
-                end = ends
-                yield
-        finally:
-            real.ticket = 1
-            session.max_tensors, session.max_programs = session.limits.max_session_tensors, session.limits.max_programs
-        return end
-
-    def _apply(self, record: pb.LogRecord) -> None:
-        session = self.session
-        self.brake.follow(record)
-        which = record.WhichOneof("record")
-        if which == "batch":
-            try:
-                for _ in run_batch(Pending("Run", session, record.batch, 1)):
-                    pass
-            except (Refusal, OutOfOrder) as refused:
-                raise Refusal("SNAPSHOT_DAMAGED", f"the session's log cannot be followed: {refused}") from None
-        elif which == "call":
-            if record.resumptions:
-                go_on_from(record.resumptions[0].node_seq)
-            with contextlib.suppress(Refusal):  # it went well, but for a memory that is short now
-                run_unary(Pending(record.call.method, session, record.call.request, 1))
-        elif which == "writer":
-            session.attach(record.writer)
-        elif which == "upload":
-            self._upload(record.upload)
-        elif which == "finished_download":
-            session.transfers.forget(record.finished_download)
-
-    def _upload(self, part: pb.LogUpload) -> None:
-        transfers = self.session.transfers
-        held = transfers.held.get(part.transfer_id)
-        if not isinstance(held, Upload):
-            held = Upload(part.total_bytes, part.request_id)
-            transfers.put(part.transfer_id, held)
-        held.buffer[part.offset : part.offset + len(part.data)] = memoryview(part.data)
-        held.received = part.offset + len(part.data)
 
 
 def _mark(session: Session) -> Any:

@@ -187,6 +187,12 @@ class Keeping:
                 gone.append(entry)
         return gone
 
+    def take_back(self, entry: Entry) -> None:
+        """Let a session's memory go; whoever asks for it next has it restored."""
+        if self.backend.directory.entries.get(entry.id) is entry and self.shelf.put(entry.id, makes_room=False):
+            self.backend.directory.remove(entry)
+            self._drop(entry)
+
     async def close(self, session_id: str) -> bool:
         """Delete the caller's session that lies on the shelf."""
         return await self._away(self.shelf.discard, session_id, CALLER.get().name)

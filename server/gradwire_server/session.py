@@ -186,7 +186,8 @@ class Session:
         self.snapshots = Snapshots()
         self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the one that ran last is the last
         self.hooks = HookTable()
-        self.broken: Refusal | None = None  # why it could not be restored
+        self.broken: Refusal | None = None  # why it could not be restored, or cannot go on
+        self.torn = False  # something of a call was applied that is neither answered nor logged
         self.kept: Kept | None = None  # where it is stored, if it is
         self.notes: Notes | None = None  # what its log is to tell of refusals and nodes, if it has one
         self.place = 0  # of its principal in the ledger; 0 for one without a quota

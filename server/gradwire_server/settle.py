@@ -17,6 +17,8 @@ def settle(session: Session, method: str, error: Exception, again: Callable[[], 
     if _scarce(error):
         _forget(error)  # what was computed up to there is room, too
     if _scarce(error) and _make_room(session):
+        if session.notes is not None:
+            session.notes.resumed(session.brake.seq - 1, session.recording.generator.get_state())
         try:
             again()
             failed = None

@@ -139,13 +139,13 @@ class Shelf:
         """It is in a worker's memory again."""
         self.kept.pop(digest_of(session_id), None)
 
-    def put(self, session_id: str) -> bool:
+    def put(self, session_id: str, makes_room: bool = True) -> bool:
         """A session that is no more in memory: whether it is stored. Of too many of a principal the oldest go."""
         head = self._head(self.home(session_id))
         if head is None:
             return False
         self._hold(self.home(session_id), head)
-        if self.max_bytes:
+        if self.max_bytes and makes_room:
             self._make_room(head)
         return True
 

@@ -170,7 +170,7 @@ class Writing:
 
 def clear_before(folder: Path, generation: int) -> None:
     """Delete the generations before one."""
-    for ending in (SESSION, LOG, DATA):
+    for ending in (SESSION, LOG, DATA, f"{SESSION}.new", f"{LOG}.new"):
         for old in generations(folder, ending):
             if old < generation:
                 with contextlib.suppress(OSError):

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -490,25 +489,6 @@ def gradwire_id(number: int) -> Any:
 
 
 # The log.
-
-
-def test_a_torn_record_ends_the_log(tmp_path: Path) -> None:
-    from gradwire_server.journal import Journal, Log, read
-
-    journal = Journal()
-    target = Log(tmp_path / "1.log")
-    for writer in range(1, 6):
-        journal.put(target, snapshots_pb2.LogRecord(writer=writer), None)
-    journal.stop(10)
-    whole = target.path.read_bytes()
-    assert [record.writer for record, _ in read(target.path)] == [1, 2, 3, 4, 5]
-    for size in range(len(whole)):
-        target.path.write_bytes(whole[:size])
-        found = list(read(target.path))
-        assert [record.writer for record, _ in found] == list(range(1, len(found) + 1))
-        assert len(found) < 5
-    target.path.write_bytes(whole[:-1] + struct.pack("B", whole[-1] ^ 1))
-    assert len(list(read(target.path))) == 4
 
 
 def test_a_crash_at_any_step_of_a_commit_leaves_the_generation_before_or_the_new_one(

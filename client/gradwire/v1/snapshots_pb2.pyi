@@ -596,22 +596,26 @@ class StoredRoute(_message.Message):
     def __init__(self, device: _Optional[str] = ..., steps: _Optional[_Iterable[int]] = ..., geometry: _Optional[_Union[StoredValue, _Mapping]] = ...) -> None: ...
 
 class LogRecord(_message.Message):
-    __slots__ = ("batch", "call", "writer", "upload", "finished_download", "refusals", "resumptions")
+    __slots__ = ("batch", "call", "writer", "upload", "finished_download", "load", "refusals", "resumptions", "outcome")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     CALL_FIELD_NUMBER: _ClassVar[int]
     WRITER_FIELD_NUMBER: _ClassVar[int]
     UPLOAD_FIELD_NUMBER: _ClassVar[int]
     FINISHED_DOWNLOAD_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     RESUMPTIONS_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
     batch: bytes
     call: LogCall
     writer: int
     upload: LogUpload
     finished_download: str
+    load: LogLoad
     refusals: _containers.RepeatedCompositeFieldContainer[LogRefusal]
     resumptions: _containers.RepeatedCompositeFieldContainer[LogResumption]
-    def __init__(self, batch: _Optional[bytes] = ..., call: _Optional[_Union[LogCall, _Mapping]] = ..., writer: _Optional[int] = ..., upload: _Optional[_Union[LogUpload, _Mapping]] = ..., finished_download: _Optional[str] = ..., refusals: _Optional[_Iterable[_Union[LogRefusal, _Mapping]]] = ..., resumptions: _Optional[_Iterable[_Union[LogResumption, _Mapping]]] = ...) -> None: ...
+    outcome: LogOutcome
+    def __init__(self, batch: _Optional[bytes] = ..., call: _Optional[_Union[LogCall, _Mapping]] = ..., writer: _Optional[int] = ..., upload: _Optional[_Union[LogUpload, _Mapping]] = ..., finished_download: _Optional[str] = ..., load: _Optional[_Union[LogLoad, _Mapping]] = ..., refusals: _Optional[_Iterable[_Union[LogRefusal, _Mapping]]] = ..., resumptions: _Optional[_Iterable[_Union[LogResumption, _Mapping]]] = ..., outcome: _Optional[_Union[LogOutcome, _Mapping]] = ...) -> None: ...
 
 class LogCall(_message.Message):
     __slots__ = ("method", "request")
@@ -620,6 +624,24 @@ class LogCall(_message.Message):
     method: str
     request: bytes
     def __init__(self, method: _Optional[str] = ..., request: _Optional[bytes] = ...) -> None: ...
+
+class LogLoad(_message.Message):
+    __slots__ = ("creations", "answer")
+    CREATIONS_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    creations: _containers.RepeatedScalarFieldContainer[bytes]
+    answer: StoredAnswer
+    def __init__(self, creations: _Optional[_Iterable[bytes]] = ..., answer: _Optional[_Union[StoredAnswer, _Mapping]] = ...) -> None: ...
+
+class LogOutcome(_message.Message):
+    __slots__ = ("applied", "tensors", "next_id")
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    TENSORS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_ID_FIELD_NUMBER: _ClassVar[int]
+    applied: int
+    tensors: int
+    next_id: int
+    def __init__(self, applied: _Optional[int] = ..., tensors: _Optional[int] = ..., next_id: _Optional[int] = ...) -> None: ...
 
 class LogUpload(_message.Message):
     __slots__ = ("transfer_id", "request_id", "total_bytes", "offset", "data")
@@ -636,7 +658,7 @@ class LogUpload(_message.Message):
     def __init__(self, transfer_id: _Optional[str] = ..., request_id: _Optional[str] = ..., total_bytes: _Optional[int] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class LogRefusal(_message.Message):
-    __slots__ = ("seq", "reason", "message", "metadata", "root_seq", "generator")
+    __slots__ = ("seq", "reason", "message", "metadata", "root_seq", "generator", "next_id", "applied")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -650,18 +672,24 @@ class LogRefusal(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     ROOT_SEQ_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
+    NEXT_ID_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
     seq: int
     reason: str
     message: str
     metadata: _containers.ScalarMap[str, str]
     root_seq: int
     generator: bytes
-    def __init__(self, seq: _Optional[int] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., root_seq: _Optional[int] = ..., generator: _Optional[bytes] = ...) -> None: ...
+    next_id: int
+    applied: bool
+    def __init__(self, seq: _Optional[int] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., root_seq: _Optional[int] = ..., generator: _Optional[bytes] = ..., next_id: _Optional[int] = ..., applied: bool = ...) -> None: ...
 
 class LogResumption(_message.Message):
-    __slots__ = ("after_seq", "node_seq")
+    __slots__ = ("after_seq", "node_seq", "generator")
     AFTER_SEQ_FIELD_NUMBER: _ClassVar[int]
     NODE_SEQ_FIELD_NUMBER: _ClassVar[int]
+    GENERATOR_FIELD_NUMBER: _ClassVar[int]
     after_seq: int
     node_seq: int
-    def __init__(self, after_seq: _Optional[int] = ..., node_seq: _Optional[int] = ...) -> None: ...
+    generator: bytes
+    def __init__(self, after_seq: _Optional[int] = ..., node_seq: _Optional[int] = ..., generator: _Optional[bytes] = ...) -> None: ...
