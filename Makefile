@@ -9,6 +9,9 @@ FUZZ_SECONDS ?= 300
 SESSIONS ?= 1000
 SECONDS_EACH ?= 300
 SOAKED ?= 10000
+# What hypothesis draws for: the same in every run of the tests, and afresh in `make fuzz`.
+DRAWN := tests/server/test_stateful.py tests/server/test_plans.py tests/client/test_compile.py tests/client/test_array_api.py \
+	tests/engine/test_properties.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help demo test fuzz programs load soak chaos check stubs generate freeze lock notebook docs bench bench-gate clean
@@ -34,6 +37,7 @@ test: $(VENV)/.installed-test ## run all tests
 
 fuzz: $(VENV)/.installed-fuzz ## fresh random calls of the ops against PyTorch; a million changed messages against a server
 	GRADWIRE_FUZZ_SEED=fresh GRADWIRE_FUZZ_CALLS=40 $(BIN)/python -m pytest -n auto tests/parity/test_fuzz.py
+	GRADWIRE_HYPOTHESIS=fresh $(BIN)/python -m pytest -n auto $(DRAWN)
 	$(BIN)/python -W ignore -m tests.hostile.guided -max_total_time=$(FUZZ_SECONDS)
 	$(BIN)/python -m tests.hostile.over_socket --messages $(MESSAGES)
 

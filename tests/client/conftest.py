@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import gradwire
+from gradwire import _sessions
 from gradwire._embedded import EmbeddedServer
 
 
@@ -31,3 +32,9 @@ def deferring(server_address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     opened = gradwire.connect(server_address)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def untended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions opened from now on send what the test has them send; the keeper thread does not come in between."""
+    monkeypatch.setattr(_sessions, "_tend", lambda renewed: None)

@@ -4,7 +4,7 @@ import types
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gradwire
@@ -44,7 +44,7 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8)
 @given(seed=st.integers(0, 1 << 32))
 def test_function_answers_as_numpys_namespace(name, seed):
     case = CASES[name]

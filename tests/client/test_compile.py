@@ -640,7 +640,7 @@ def shared(server_address):
 
 
 @given(instructions=programs())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_random_programs_answer_as_they_do_alone(shared, instructions):
     found = []
     for wrap in (lambda f: f, lambda f: gradwire.compile(f, cache_size=20)):

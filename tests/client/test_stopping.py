@@ -4,10 +4,12 @@ import gc
 import os
 import signal
 import threading
+from contextlib import contextmanager
 
 import pytest
 
 import gradwire
+from gradwire._session import Ticket
 from tests.client.test_processes import run
 
 
@@ -22,6 +24,35 @@ def long_chain(steps=150, size=500):
     return x, loss
 
 
+@contextmanager
+def once_it_waits(session, act):
+    """Another thread acts when the block waits for the server and that is at it; not any more after the block."""
+    over = threading.Event()
+
+    def waits():
+        records = [record for flight in tuple(session._delivery.flights) for record in flight.records]
+        return any(type(record) is Ticket and record.result is None for record in records)
+
+    def work():
+        while not waits():
+            if over.wait(0.001):
+                return
+        if not over.wait(0.05):
+            act()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def press_ctrl_c():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 def wait_for_ever(y):
     while True:
         y.sum().item()
@@ -29,11 +60,8 @@ def wait_for_ever(y):
 
 def test_ctrl_c_in_a_wait_stops_the_command_on_the_server(deferring):
     x, loss = long_chain()
-    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    interrupt.start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), once_it_waits(deferring, press_ctrl_c):
         loss.backward(retain_graph=True)
-    interrupt.join()
     assert x.grad is None  # nothing has changed
     loss.backward()  # and the graph is not freed
     assert x.grad.shape == x.shape
@@ -47,11 +75,8 @@ def test_ctrl_c_stops_nothing_that_was_issued_before(deferring):
         for _ in range(3):
             y = y @ x
         count += 1.0
-    interrupt = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-    interrupt.start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), once_it_waits(deferring, press_ctrl_c):
         wait_for_ever(y)
-    interrupt.join()
     assert count.item() == 60.0
     assert y.isfinite().all().item()
 
@@ -92,12 +117,9 @@ def test_time_limits_nest_and_are_positive(deferring):
 
 def test_cancelling_from_another_thread_ends_the_wait_and_the_session_goes_on(deferring):
     x, loss = long_chain()
-    cancel = threading.Timer(0.3, deferring.cancel)
-    cancel.start()
-    with pytest.raises(gradwire.GradwireRuntimeError) as caught:
+    with pytest.raises(gradwire.GradwireRuntimeError) as caught, once_it_waits(deferring, deferring.cancel):
         loss.backward(retain_graph=True)
     assert caught.value.reason == "CANCELLED"
-    cancel.join()
     gradwire.sync()
     assert x.grad is None
     loss.backward(retain_graph=True)

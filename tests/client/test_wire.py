@@ -11,7 +11,7 @@ from gradwire.v1 import commands_pb2, service_pb2, types_pb2
 
 
 @pytest.fixture
-def posted(deferring, monkeypatch):
+def posted(untended, deferring, monkeypatch):
     """The framed commands that were posted rather than waited for, parsed."""
     commands = []
     original = deferring.flush

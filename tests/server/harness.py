@@ -3,7 +3,8 @@
 import asyncio
 import itertools
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -34,6 +35,17 @@ LIMITS = Limits(
     lease_seconds=60.0,
     gap_seconds=30.0,
 )
+
+
+WAIT = 60.0  # seconds after which nothing more is expected, on the slowest machine
+
+
+def until(condition: Callable[[], Any], what: str = "it") -> None:
+    """Wait for a condition."""
+    ends = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < ends, f"{what} was not so within {WAIT:.0f} s"
+        time.sleep(0.005)
 
 
 class Clock:
@@ -68,6 +80,7 @@ class Running:
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
         self.backend, self.server, self.address = self.do(self._start())
+        self.loop.call_soon_threadsafe(self.backend._sweeper.cancel)  # what it does every second, a test does: `sweep`
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         self.channel = grpc.insecure_channel(self.address, options)
         self.stub = service_pb2_grpc.AutogradServiceStub(self.channel)
@@ -97,8 +110,12 @@ class Running:
         return self.do(sweep())
 
     async def tidy(self) -> None:
-        """What the server does every second."""
+        """What else the server does every second."""
         await asyncio.gather(*self.backend.tidy())
+
+    def settle(self) -> None:
+        """Wait until all calls that have come are over: a client hears of it a little before."""
+        self.do(self.server.front.idle.wait())
 
     def stop(self) -> None:
         """Drain and end."""

@@ -11,9 +11,7 @@ import pytest
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2
 from gradwire_server import batch, commands
-from tests.server.harness import Id, Remote, Running, command, op, refused
-
-WAIT = 60.0
+from tests.server.harness import WAIT, Id, Remote, Running, command, op, refused, until
 
 
 class Gate:
@@ -198,6 +196,7 @@ def test_closing_a_session_cancels_what_it_computes(server: Running, gate: Gate)
     running = session.stub.Backward.future(c.BackwardRequest(session_id=session.id, tensors=[y]))
     assert gate.reached.wait(WAIT)
     closing = session.stub.CloseSession.future(service_pb2.CloseSessionRequest(session_id=session.id))
+    until(lambda: session.id not in server.backend.directory.entries)
     assert refused(session.describe)[1] == "SESSION_NOT_FOUND"
     gate.opened.set()
     assert refused(running.result, WAIT)[1] == "CANCELLED"

@@ -14,8 +14,9 @@ from gradwire.v1 import programs_pb2 as p
 from gradwire.v1 import service_pb2 as s
 from gradwire_server.budgets import Budget
 from gradwire_server.limits import KIB, MIB
+from gradwire_server.session import Session
 from gradwire_server.tokens import Tokens
-from tests.server.harness import Running, command, op, refusal, refused, running
+from tests.server.harness import Running, command, op, refusal, refused, running, until
 from tests.server.test_principals import House
 from tests.server.test_programs import descent
 
@@ -89,25 +90,32 @@ def test_who_has_computed_enough_is_told_when_to_come_back_and_others_go_on(frug
     frugal.stub.CloseSession(s.CloseSessionRequest(session_id=first), metadata=alice)
 
 
+def computed_more(held: Session, seconds: float, since: float) -> None:
+    """Let a session have computed longer, once its call since then is counted: that is after it is answered."""
+    until(lambda: held.idle_since > since)
+    held.computed += seconds
+
+
 def test_a_batch_waits_for_the_quota_and_is_applied_then() -> None:
     with running(0, max_session_compute_seconds=6.0) as server:
         session = server.open()
         session.op("zeros", [1])  # OpenSession answers before the compute thread knows of the session
-        held = server.backend.host.sessions[1]
-        held.computed += 6.1  # a tenth of a second too much: a second's rest
-        began = time.monotonic()
+        held, began = server.backend.host.sessions[1], time.monotonic()
+        session.op("zeros", [1])
+        computed_more(held, 6.1, since=began)  # a tenth of a second too much: a second's rest
         response = session.run(command(op("zeros", [1], outputs=[7])))
         assert not response.results[0].HasField("error")
         assert time.monotonic() - began > 0.5
-        held.computed += 1000.0
+        computed_more(held, 1000.0, since=began + 0.5)
         batch = session.batch(command(op("zeros", [1], outputs=[8])))
-        assert refused(session.stub.Run, batch, timeout=5.0)[:2] == ("RESOURCE_EXHAUSTED", "COMPUTE_LIMIT")
+        assert refused(session.stub.Run, batch, timeout=60.0)[:2] == ("RESOURCE_EXHAUSTED", "COMPUTE_LIMIT")
         waiting = session.stub.Run.future(batch)
-        time.sleep(0.1)
+        entry = server.backend.directory.entries[session.id]
+        until(lambda: entry.pending)
         assert session.stub.Cancel(s.CancelRequest(session_id=session.id)).cancelled
         assert waiting.result(30).results[0].error.message.startswith("cancelled")
         waiting = session.stub.Run.future(session.batch(command(op("zeros", [1], outputs=[9]))))
-        time.sleep(0.1)
+        until(lambda: entry.pending)
         session.close()
         assert refused(waiting.result, 30)[1] == "SESSION_NOT_FOUND"
 
@@ -140,10 +148,7 @@ def test_bytes_under_way_are_capped_and_given_back(house: House, whose: str) -> 
         late = s.RunRequest(session_id=session, writer=1, first_seq=2)  # waits for the command before it
         late.commands.add(op=op("zeros", [1], outputs=[2], named={"name": "x" * (200 * KIB)}))
         waiting = server.stub.Run.future(late, metadata=alice)
-        until = time.monotonic() + 30
-        while not server.backend.directory.entries[session].pending:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        until(lambda: server.backend.directory.entries[session].pending)
         late.first_seq = 3
         assert refused(server.stub.Run, late, metadata=alice)[:2] == ("RESOURCE_EXHAUSTED", "TRAFFIC_LIMIT")
         first = s.RunRequest(session_id=session, writer=1, first_seq=1)

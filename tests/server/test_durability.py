@@ -18,7 +18,7 @@ from gradwire_server.keeper import Order
 from gradwire_server.limits import Limits
 from gradwire_server.server import Server
 from gradwire_server.shelf import Shelf
-from tests.server.harness import Running, refused
+from tests.server.harness import Running, refused, until
 
 LIMITS = Limits(lease_seconds=60.0, max_session_bytes=1 << 30, max_bytes=1 << 30)
 
@@ -260,16 +260,8 @@ def test_a_client_goes_on_after_the_server_was_ended_and_started(storing: Callab
     assert x.grad.tolist() == (2 * y).tolist()
     assert large[-1].item() == 299_999.0
     session.close()
-    assert not list((again.root / "sessions").iterdir()) or again.do(_emptied(again.root / "sessions"))
+    until(lambda: not list((again.root / "sessions").iterdir()))
     between.stop()
-
-
-async def _emptied(folder: Path) -> bool:
-    for _ in range(100):
-        if not list(folder.iterdir()):
-            return True
-        await asyncio.sleep(0.05)
-    return False
 
 
 def test_a_session_whose_lease_ran_out_comes_back(storing: Callable[..., Storing]) -> None:

@@ -374,7 +374,7 @@ def programs(draw):
 
 
 @given(case=programs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_random_programs_leave_the_same_behind(case):
     b, outputs = case
     found = []

@@ -18,10 +18,9 @@ import pytest
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2, service_pb2_grpc
 from gradwire_server import blas
-from tests.server.harness import Id, Remote, command, op, payload, refused, with_session
+from tests.server.harness import WAIT, Id, Remote, command, op, payload, refused, with_session
 
 SERVE = [sys.executable, "-m", "gradwire_server"]
-WAIT = 60
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +13,8 @@ from gradwire_server.ledger import Ledger, Share
 from gradwire_server.limits import KIB, MIB, Limits
 from gradwire_server.shares import Places
 from gradwire_server.tokens import Tokens
-from tests.server.harness import Id, Running, op, refused, running, upload_parts
+from tests.server.harness import Id, Running, op, refused, running, until, upload_parts
 from tests.server.test_principals import House, Metadata
-from tests.server.test_process import WAIT
 
 BACKENDS = [0, 2]
 
@@ -122,10 +120,8 @@ def test_what_a_killed_worker_held_may_be_held_again(house: House) -> None:
         session = opened(server, alice)
         make(server, session, alice, 768 * KIB)
         os.kill(server.backend.workers[0].pid, signal.SIGKILL)
-        until = time.monotonic() + WAIT
-        while server.backend.directory.entries or not server.backend.workers[0].alive:  # until it has started again
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        until(lambda: not server.backend.directory.entries)
+        until(lambda: server.backend.workers[0].alive, "the worker, started again,")
         assert refused(server.stub.KeepAlive, s.KeepAliveRequest(session_id=session), metadata=alice)[0] == "NOT_FOUND"
         make(server, opened(server, alice), alice, 768 * KIB)
 

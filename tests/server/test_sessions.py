@@ -152,11 +152,15 @@ def test_memory_that_only_a_cycle_holds_is_found_before_refusing() -> None:
 def test_bytes_that_another_sessions_work_gives_back_are_the_servers_again() -> None:
     with running() as server:
         one, two = server.open(), server.open()
-        x = one.create(np.ones(4000), requires_grad=True)
-        total = one.op("sum", Id(one.op("mul", Id(x), Id(x)).id))
-        one.backward(total.id, create_graph=True)
-        one.release(x, total.id, total.id - 1)
-        assert one.describe().bytes > 0  # a cycle holds them, until somebody's work has them collected
+        gc.disable()  # or it may come too early
+        try:
+            x = one.create(np.ones(4000), requires_grad=True)
+            total = one.op("sum", Id(one.op("mul", Id(x), Id(x)).id))
+            one.backward(total.id, create_graph=True)
+            one.release(x, total.id, total.id - 1)
+            assert one.describe().bytes > 0  # a cycle holds them, until somebody's work has them collected
+        finally:
+            gc.enable()
         gc.collect()
         two.create([1.0])
         server.sweep()

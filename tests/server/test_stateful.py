@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -236,14 +236,4 @@ def _reduced(gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 def test_random_commands_do_what_the_model_does(workers: int) -> None:
     with running(workers) as server:
         Sessions.server = server
-        checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-        run_state_machine_as_test(
-            Sessions,
-            settings=settings(
-                max_examples=EXAMPLES,
-                stateful_step_count=STEPS,
-                deadline=None,
-                database=None,
-                suppress_health_check=checks,
-            ),
-        )
+        run_state_machine_as_test(Sessions, settings=settings(max_examples=EXAMPLES, stateful_step_count=STEPS))

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,8 +22,8 @@ from gradwire_server.session import Pending
 from gradwire_server.slots import Keys, Slots
 from gradwire_server.turns import Turns
 from gradwire_server.worker import packed, unpacked
-from tests.server.harness import LIMITS, Id, Remote, Running, command, op, payload, refused, running
-from tests.server.test_process import WAIT, connected, opened, process, ready
+from tests.server.harness import LIMITS, WAIT, Id, Remote, Running, command, op, payload, refused, running, until
+from tests.server.test_process import connected, opened, process, ready
 
 BACKENDS = [2]
 
@@ -44,16 +43,9 @@ def pair(server: Running) -> Iterator[tuple[Remote, Remote]]:
     two.close()
 
 
-def all_alive(server: Running) -> bool:
-    return all(worker.alive for worker in server.backend.workers)
-
-
 def wait_for(server: Running) -> None:
     """Until every worker runs."""
-    ends = time.monotonic() + WAIT
-    while not all_alive(server):
-        assert time.monotonic() < ends
-        time.sleep(0.01)
+    until(lambda: all(worker.alive for worker in server.backend.workers))
 
 
 def test_sessions_are_spread_over_the_workers(server: Running, pair: tuple[Remote, Remote]) -> None:
@@ -71,8 +63,7 @@ def test_a_killed_worker_takes_its_own_sessions_and_is_started_again(
     worker = worker_of(server, lost)
     entry = server.backend.directory.entries[lost.id]
     worker.kill()
-    while lost.id in server.backend.directory.entries:
-        time.sleep(0.001)
+    until(lambda: lost.id not in server.backend.directory.entries)
     assert not entry.pending
     code, reason, _ = refused(lost.read, x)
     assert (code, reason) == ("NOT_FOUND", "SESSION_NOT_FOUND")
@@ -94,8 +85,7 @@ def test_what_waits_for_a_killed_worker_is_told(server: Running, session: Remote
     worker.suspend()
     waiting = session.stub.Op.future(op("neg", Id(x), session_id=session.id))
     transfer = ThreadPoolExecutor(1).submit(refused, session.upload, bytes(1 << 20))
-    while len(server.backend.directory.entries[session.id].pending) < 2:
-        time.sleep(0.001)
+    until(lambda: len(server.backend.directory.entries[session.id].pending) == 2)
     worker.kill()
     assert refused(waiting.result, WAIT)[1] == "SESSION_NOT_FOUND"
     assert transfer.result(WAIT)[1] == "SESSION_NOT_FOUND"
@@ -112,8 +102,7 @@ def test_light_calls_do_not_wait_for_a_worker(server: Running, session: Remote) 
         server.stub.ServerInfo(service_pb2.ServerInfoRequest(), timeout=WAIT)
         server.stub.OpenSession(service_pb2.OpenSessionRequest(session_id=session.id), timeout=WAIT)
         others = [server.stub.OpenSession(service_pb2.OpenSessionRequest(), timeout=WAIT) for _ in range(4)]
-        while not session.stub.Cancel(service_pb2.CancelRequest(session_id=session.id), timeout=WAIT).cancelled:
-            pass
+        until(lambda: session.stub.Cancel(service_pb2.CancelRequest(session_id=session.id), timeout=WAIT).cancelled)
         assert not running.done()
     finally:
         worker.resume()
@@ -124,14 +113,17 @@ def test_light_calls_do_not_wait_for_a_worker(server: Running, session: Remote) 
 
 
 def test_cancel_reaches_a_batch_that_runs(session: Remote) -> None:
-    x = session.op("zeros", [300, 300]).id
-    many = [command(op("matmul", Id(x), Id(x), outputs=[100 + n]), quiet=True) for n in range(500)]
-    running = session.stub.Run.future(session.batch(*many))
+    x = session.op("zeros", [600, 600]).id
+    many = []
+    for _ in range(250):  # several seconds
+        many.append(command(op("matmul", Id(x), Id(x), outputs=[100]), quiet=True))
+        many.append(command(c.ReleaseRequest(tensors=[100]), quiet=True))
+    running = session.stub.Run.future(session.batch(*many, command(op("sum", Id(x)))))
     while not running.done():
         session.stub.Cancel(service_pb2.CancelRequest(session_id=session.id))
     results = running.result(WAIT).results
     assert errors_pb2.Reason.Name(results[-1].error.reason) == "REASON_CANCELLED"
-    assert results[-1].seq == 500
+    assert results[-1].seq == 501
 
 
 def test_all_workers_together_hold_as_many_bytes_as_allowed() -> None:
@@ -149,8 +141,7 @@ def test_a_broken_upload_leaves_nothing_behind(server: Running, session: Remote)
     assert refused(session.upload, bytes(200_000), total=1000)[1] == "PAYLOAD_SIZE"
     assert refused(session.upload, bytes(200_000), start=64 * 1024, total=1 << 18)[1] == "ARGUMENT_VALUE"
     worker = server.backend.directory.entries[session.id].worker
-    while worker._asked:
-        time.sleep(0.001)
+    until(lambda: not worker._asked)
     data = np.arange(50_000, dtype=np.int64)
     transfer = c.Transfer(transfer_id=session.upload(data.tobytes()), dtype=payload(data).dtype, shape=data.shape)
     made = session.stub.Create(c.CreateRequest(session_id=session.id, transfer=transfer)).tensor.id

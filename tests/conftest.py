@@ -1,0 +1,32 @@
+"""What makes a run say the same of the same code, wherever it runs and whatever the order of the tests.
+
+Hypothesis draws the same examples in every run; GRADWIRE_HYPOTHESIS=fresh draws others.
+"""
+
+import logging
+import os
+import signal
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_UNCHECKED = (
+    HealthCheck.too_slow,  # it and the next two depend on how quick the machine is
+    HealthCheck.data_too_large,
+    HealthCheck.filter_too_much,
+    HealthCheck.function_scoped_fixture,  # a session serves all examples of a test
+)
+
+settings.register_profile("same", deadline=None, database=None, derandomize=True, suppress_health_check=_UNCHECKED)
+settings.register_profile("fresh", deadline=None, database=None, suppress_health_check=_UNCHECKED, print_blob=True)
+settings.load_profile("fresh" if os.environ.get("GRADWIRE_HYPOTHESIS") == "fresh" else "same")
+
+# A shell starts what it runs in the background with Ctrl-C ignored, and so do the processes that this one starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """A library that configures logging disables the loggers there are: in every later test of the process."""
+    assert not logging.getLogger("gradwire.server").disabled, "the test disabled the server's logger; use a subprocess"
