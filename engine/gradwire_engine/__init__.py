@@ -10,7 +10,7 @@ from typing import Any
 from gradwire_engine import operators, ops
 from gradwire_engine.backward import Backward, Gradients, backward, gradients
 from gradwire_engine.composite import Composite
-from gradwire_engine.context import Account, Command, Context, activate, grad_mode
+from gradwire_engine.context import PAUSE, Account, Command, Context, Interrupt, activate, grad_mode
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import Op
 from gradwire_engine.random import Generator
@@ -44,6 +44,7 @@ def call(name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None =
 
 
 __all__ = [
+    "PAUSE",
     "REGISTRY",
     "Account",
     "Backward",
@@ -53,6 +54,7 @@ __all__ = [
     "EngineError",
     "Generator",
     "Gradients",
+    "Interrupt",
     "Op",
     "Reason",
     "Tensor",

@@ -2,19 +2,21 @@
 
 Two modes share one loop. Without `create_graph` gradients are bare arrays; with it they are Tensors, so that
 what is computed is recorded and can be differentiated again. Leaves receive their gradients at the end,
-all of them or, if anything fails on the way, none. What has to be asked outside (hooks.py) is yielded.
+all of them or, if anything fails on the way, none. What has to be asked outside (hooks.py) is yielded, and so is a
+pause between two nodes where the context's interrupt asks for one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from heapq import heapify, heappop, heappush
+from time import monotonic
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from gradwire_engine import dtypes
-from gradwire_engine.context import CURRENT, grad_mode
+from gradwire_engine.context import CURRENT, PAUSE, Interrupt, Pause, grad_mode
 from gradwire_engine.device import module_for
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import AccumulateGrad, Fit, FunctionNode, Meta, Node, Saved
@@ -30,7 +32,10 @@ from gradwire_engine.tensor import EdgeTensor, Tensor, edge_of, retain_grad
 AnyNode: TypeAlias = "Node | AccumulateGrad"
 Place: TypeAlias = "tuple[AnyNode, int]"
 Answer: TypeAlias = "Sequence[Tensor | None] | None"
+Way: TypeAlias = "Generator[Due | Pause, Answer, None]"
 _P = TypeVar("_P", bound="_Passage")
+_NEVER = Interrupt()
+_QUICK = 256  # nodes that are only looked at, between two looks at the clock
 
 
 def backward(
@@ -151,19 +156,30 @@ class _Passage:
         self.captured: dict[Place, Any] = {}
         self.deliveries: list[tuple[Tensor, Any]] = []
         self.aside: list[Any] | None = None  # where a hooked node's results go first
-        self.steps: Generator[Due, Answer, None]
+        self.steps: Way
 
-    def advance(self, answer: Answer = None) -> Due | None:
-        """Go on, given the answer to what was due, to the next that is; None: the pass is through."""
-        try:
-            with grad_mode(self.create_graph):
-                return self.steps.send(answer)
-        except StopIteration:
-            return None
+    def advance(self, answer: Answer = None) -> Generator[None, None, Due | None]:
+        """Go on, given the answer to what was due, to the next that is; None: the pass is through. Yields in pauses."""
+        while True:
+            try:
+                with grad_mode(self.create_graph):
+                    due = self.steps.send(answer)
+            except StopIteration:
+                return None
+            if not isinstance(due, Pause):
+                return due
+            answer = None
+            yield
 
     def through(self: _P) -> _P:
-        """Go to the end, with nobody to ask. Raises EngineError: NOT_SUPPORTED if that is needed."""
-        due = self.advance()
+        """Go to the end, with nobody to ask and without a pause. Raises EngineError: NOT_SUPPORTED as `to_end`."""
+        for _ in self.to_end():
+            pass
+        return self
+
+    def to_end(self) -> Generator[None, None, None]:
+        """Go to the end, with nobody to ask; yields in pauses. Raises EngineError: NOT_SUPPORTED if that is needed."""
+        due = yield from self.advance()
         if due is not None:
             self.steps.close()
             raise EngineError(
@@ -172,12 +188,12 @@ class _Passage:
                 "was asked for by a command that does not say that its client can",
                 due=due.when.value,
             )
-        return self
 
-    def _run(self, roots: list[tuple[Place, Any]], targets: Sequence[Place] | None) -> Generator[Due, Answer, None]:
+    def _run(self, roots: list[tuple[Place, Any]], targets: Sequence[Place] | None) -> Way:
         """Propagate from the roots to the leaves, or as far as the targets need."""
+        interrupt = CURRENT.get().interrupt or _NEVER
         wanted = None if targets is None else set(targets)
-        nodes, counts = _discover([place[0] for place, _ in roots])
+        nodes, counts = yield from _discover([place[0] for place, _ in roots], interrupt)
         needed = None if wanted is None else _needed(nodes, wanted)
         if wanted is not None and needed is not None and self.to_leaves:
             # As PyTorch has it: a target that is no leaf is passed itself, with its hooks; what it makes is dropped.
@@ -192,12 +208,11 @@ class _Passage:
         ready = [(-node.seq, number, node) for number, node in enumerate(self.pending) if not counts[node]]
         heapify(ready)
         tie = len(ready)
-        cancelled = CURRENT.get().cancelled
         pending, propagate = self.pending, self._propagate
         while ready:
             node = heappop(ready)[2]
-            if cancelled is not None and cancelled():
-                _refuse_cancelled()
+            if monotonic() >= interrupt.at:
+                yield from _pause(interrupt)
             hooks = node.hooks if type(node) is Node else hooks_on(node)
             if hooks is not None:
                 yield from self._pass_hooked(node, hooks, wanted, needed)
@@ -218,9 +233,7 @@ class _Passage:
 
     # Nodes that ask.
 
-    def _pass_hooked(
-        self, node: AnyNode, hooks: Hooks, wanted: set[Place] | None, needed: set[AnyNode] | None
-    ) -> Generator[Due, Answer, None]:
+    def _pass_hooked(self, node: AnyNode, hooks: Hooks, wanted: set[Place] | None, needed: set[AnyNode] | None) -> Way:
         """Pass a node that has hooks, in PyTorch's order; one that no gradient came to, too: they are told None."""
         if self.goals is not None and node not in self.goals:
             return
@@ -242,7 +255,7 @@ class _Passage:
             assert isinstance(node, Node)
             yield from self._propagate_hooked(node, hooks, self.pending.pop(node))
 
-    def _propagate_hooked(self, node: Node, hooks: Hooks, gradients: list[Any]) -> Generator[Due, Answer, None]:
+    def _propagate_hooked(self, node: Node, hooks: Hooks, gradients: list[Any]) -> Way:
         nothing = all(gradient is None for gradient in gradients)
         while hooks.again is not None and not (nothing and type(node) is Node):
             region = hooks.again
@@ -314,7 +327,7 @@ class _Passage:
             values.append(value)
         return values
 
-    def _reach_leaf(self, node: AccumulateGrad, hooks: Hooks) -> Generator[Due, Answer, None]:
+    def _reach_leaf(self, node: AccumulateGrad, hooks: Hooks) -> Way:
         """Let a leaf collect its gradient; at once, not in the end with the others, if a hook is to see that."""
         leaf = node.variable
         gradients = self.pending.pop(node)
@@ -340,7 +353,7 @@ class _Passage:
 
     def _replace(
         self, when: When, ask: Ask, gradients: list[Any], places: Sequence[int], others: Sequence[Any] = ()
-    ) -> Generator[Due, Answer, None]:
+    ) -> Way:
         """Ask with the gradients in those places, and put what is answered there."""
         for place in places:
             if isinstance(gradients[place], np.generic):  # a hook may change what it is given in place
@@ -590,19 +603,27 @@ def fit(gradient: Any, wanted: Fit) -> Any:
     return gradient
 
 
-def _discover(starts: list[AnyNode]) -> tuple[list[AnyNode], dict[AnyNode, int]]:
+def _discover(
+    starts: list[AnyNode], interrupt: Interrupt
+) -> Generator[Due | Pause, Answer, tuple[list[AnyNode], dict[AnyNode, int]]]:
     """All nodes reachable, and how many edges of theirs lead to each."""
     counts: dict[AnyNode, int] = dict.fromkeys(starts, 0)
     stack = list(counts)
     while stack:
-        for edge in stack.pop().edges:
-            if edge is not None:
-                target = edge[0]
-                if target in counts:
-                    counts[target] += 1
-                else:
-                    counts[target] = 1
-                    stack.append(target)
+        for _ in range(_QUICK):
+            for edge in stack.pop().edges:
+                if edge is not None:
+                    target = edge[0]
+                    if target in counts:
+                        counts[target] += 1
+                    else:
+                        counts[target] = 1
+                        stack.append(target)
+            if not stack:
+                break
+        else:
+            if monotonic() >= interrupt.at:
+                yield from _pause(interrupt)
     return list(counts), counts
 
 
@@ -634,7 +655,12 @@ def _as_tensor(gradient: Any) -> Tensor | None:
     return Tensor(np.asarray(gradient) if isinstance(gradient, np.generic) else gradient)
 
 
-def _refuse_cancelled() -> None:
+def _pause(interrupt: Interrupt) -> Way:
+    """The interrupt's time has come. Raises EngineError: CANCELLED, also for what came in the pause."""
+    if not interrupt.stopping():
+        yield PAUSE
+        if not interrupt.stopping():
+            return
     raise EngineError(Reason.CANCELLED, "backward was cancelled; no gradient has changed")
 
 

@@ -1,9 +1,10 @@
-"""What surrounds a computation: grad mode, whose bytes it counts, its random generator, its cancellation.
+"""What surrounds a computation: grad mode, whose bytes it counts, its random generator, what interrupts it.
 
 Kept in one ContextVar, so that a thread or an async task has its own and an op looks it up once.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,27 @@ class Account:
             )
 
 
+class Interrupt:
+    """When a long computation is to look up from its work, between two nodes or steps: to stop, or to pause.
+
+    Until `at`, by time.monotonic(), it costs a look at the clock. Another thread may bring it forward.
+    """
+
+    __slots__ = ("at",)
+
+    def __init__(self) -> None:
+        self.at = math.inf
+
+    def stopping(self) -> bool:
+        """Whether to stop; else others are let go on before it."""
+        return False
+
+
+class Pause:
+    """What a computation that can be gone on with yields where it looks up: nothing is due but that others go on."""
+
+
+PAUSE = Pause()
 _FLOAT32 = np.dtype(np.float32)
 
 
@@ -50,7 +72,7 @@ class Context:
     grad_enabled: bool = True
     account: Account = field(default_factory=Account)
     generator: Generator = field(default_factory=Generator)
-    cancelled: Callable[[], bool] | None = None
+    interrupt: Interrupt | None = None
     inference: bool = False  # what is made inside can never be part of a graph
     command: Command = field(default_factory=Command)
     tracer: Any = None  # what ops report to: tracing.Tracer

@@ -14,6 +14,8 @@ from gradwire_engine.dtypes import TITLES, DType
 from gradwire_engine.errors import EngineError, Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gradwire_engine.device import Array
     from gradwire_engine.hooks import Hooks
     from gradwire_engine.op import Op
@@ -28,6 +30,22 @@ LAST = 1 << 62  # the sequence number of leaves: their gradients are delivered a
 def next_seq() -> int:
     """A number that no node has, between those made before and those after."""
     return next(SEQUENCE)
+
+
+def in_pauses(steps: Iterator[None]) -> Iterator[None]:
+    """Go through a computation's steps: its nodes are numbered as if nobody made any in its pauses."""
+    highest = 0
+    try:
+        for _ in steps:
+            reached = next_seq()
+            highest = max(highest, reached)
+            go_on_from(highest)
+            yield
+            highest = next_seq()
+            go_on_from(reached)
+    finally:
+        if highest:
+            go_on_from(max(highest, next_seq()))
 
 
 def go_on_from(seq: int) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from gradwire_engine.backward import fit
-from gradwire_engine.context import Account, Context
+from gradwire_engine.context import PAUSE, Account, Context, Interrupt, Pause
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.kernels import LARGE, Kernel, in_blocks
 from gradwire_engine.op import Op
@@ -43,14 +44,22 @@ _BETWEEN_LOOKS = 64
 class _Look:
     """A call among a plan's: end the run if the client does not want it any more."""
 
-    __slots__ = ("cancelled",)
+    __slots__ = ("interrupt",)
 
     def __init__(self) -> None:
-        self.cancelled: Callable[[], bool] | None = None
+        self.interrupt: Interrupt | None = None
 
-    def __call__(self) -> None:
+    def __call__(self) -> Pause | None:
+        """Whether to let others go on. Raises EngineError: CANCELLED."""
+        interrupt = self.interrupt
+        if interrupt is None or monotonic() < interrupt.at:
+            return None
+        self.check()
+        return PAUSE
+
+    def check(self) -> None:
         """Raises EngineError: CANCELLED."""
-        if self.cancelled is not None and self.cancelled():
+        if self.interrupt is not None and self.interrupt.stopping():
             raise EngineError(Reason.CANCELLED, "the program was cancelled")
 
 
@@ -396,10 +405,17 @@ class Plan(Schedule):
 
     # Running.
 
-    def run(self, inputs: Sequence[Tensor], numbers: Sequence[float], context: Context) -> list[Tensor]:
-        """Run once; the outputs. `inputs` must fit. Raises EngineError as the ops do, MEMORY_LIMIT, CANCELLED."""
-        self.look.cancelled = context.cancelled
-        self.look()
+    def run(
+        self, inputs: Sequence[Tensor], numbers: Sequence[float], context: Context
+    ) -> Generator[None, None, list[Tensor]]:
+        """Run once; the outputs. Yields in pauses, in which nothing else may use the plan or change its inputs.
+
+        `inputs` must fit. Raises EngineError as the ops do, MEMORY_LIMIT, CANCELLED.
+        """
+        self.look.interrupt = context.interrupt
+        if self.look() is not None:
+            yield
+            self.look.check()
         if self.dynamic_bytes:
             context.account.admit(self.dynamic_bytes)
         arrays = [tensor.array for tensor in inputs]
@@ -415,7 +431,9 @@ class Plan(Schedule):
         self.failed_step = None
         try:
             for call in remaining:
-                call()
+                if call() is PAUSE:
+                    yield
+                    self.look.check()
             return self._finish(inputs)
         except Exception as error:
             done = len(self.code) - operator.length_hint(remaining)

@@ -2,11 +2,11 @@
 
 A command that fails becomes a refusal in its place and poisons the ids it was to give; the rest of the batch runs.
 A request that was applied before is answered from memory. A batch is applied in turns: it yields between two commands
-when its turn is over, so that a long one keeps nobody waiting.
+when its turn is over, so that a long one keeps nobody waiting, and a command that takes long yields between its steps.
 """
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -14,12 +14,13 @@ from google.protobuf.message import EncodeError
 
 from gradwire.v1 import service_pb2
 from gradwire_engine import activate
+from gradwire_engine.graph import in_pauses
 from gradwire_server.calls import prepare, run_calls
 from gradwire_server.commands import HANDLERS, MESSAGES, method_of, new_ids
 from gradwire_server.errors import Refusal
 from gradwire_server.limits import RESPONSE_BYTES
 from gradwire_server.session import Pending, Session, Writer
-from gradwire_server.settle import settle
+from gradwire_server.settle import settle, settling
 from gradwire_server.timings import with_timings
 
 # What a client that cancels counts on all the same: ids are free again, and calls are known by their numbers.
@@ -29,6 +30,7 @@ _NO_MEMORY = (MemoryError, EncodeError)
 # What changes no values: downloads may go on sending a tensor's own bytes.
 _LOOKING = ("read", "describe")
 _LEAST_SHOWN = 100  # characters of a refusal
+_OVER, _INSIDE = object(), object()  # of a batch's commands: all are applied; one of them pauses
 
 
 class OutOfOrder(Exception):
@@ -39,8 +41,8 @@ class OutOfOrder(Exception):
         self.refusal = refusal
 
 
-def run_unary(call: Pending) -> bytes:
-    """Apply a command that came alone. Raises Refusal."""
+def run_unary(call: Pending) -> Generator[None, None, bytes]:
+    """Apply a command that came alone; one that takes long yields in pauses. Raises Refusal."""
     session = call.session
     which, request_type, response_type = MESSAGES[call.method]
     request: Any = request_type.FromString(call.raw)
@@ -55,21 +57,30 @@ def run_unary(call: Pending) -> bytes:
     session.brake.begin(call.ticket, call.deadline)
     session.command.number = 0
     session.torn = True
-    refusal = None
+
+    def execute() -> Iterator[None] | None:
+        answer.Clear()
+        _settle_downloads(session, which)
+        return HANDLERS[which](session, request, answer)
+
+    steps = refusal = None
     with _surroundings(session):
         try:
-            _settle_downloads(session, which)
             if session.brake.stopping():
                 raise session.brake.refusal()
-            HANDLERS[which](session, request, answer)
+            steps = execute()
         except Exception as error:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
-
-            def again() -> None:
-                _settle_downloads(session, which)
-                answer.Clear()
-                HANDLERS[which](session, request, answer)
-
-            refusal = settle(session, call.method, error, again)
+            refusal = settle(session, call.method, error, execute)
+    if steps is not None:
+        steps = _through(session, which, steps, execute)
+        while True:
+            try:
+                with _surroundings(session):
+                    next(steps)
+            except StopIteration as done:
+                refusal = done.value
+                break
+            yield
     if session.meter is not None:
         session.meter.applied(which, request, refusal)
     if refusal is not None:
@@ -191,17 +202,18 @@ def _run_commands(
     session.inline_left = min(RESPONSE_BYTES, session.limits.max_message_bytes) * 3 // 4
     session.brake.begin(call.ticket, writer=writer.number)
     steps = _steps(session, writer, commands, repeated, response.results)
+    pause: object = None
     while True:
-        if session.notes is not None:
+        if session.notes is not None and pause is not _INSIDE:
             session.notes.resumed(writer.applied)
         with _surroundings(session):
-            over = next(steps, True)
-        if over:
+            pause = next(steps, _OVER)
+        if pause is _OVER:
             return
         yield
 
 
-def _steps(session: Session, writer: Writer, commands: Any, repeated: int, results: Any) -> Iterator[None]:
+def _steps(session: Session, writer: Writer, commands: Any, repeated: int, results: Any) -> Iterator[object]:
     brake, clock = session.brake, time.monotonic
     final = len(commands) - 1
     for number, command in enumerate(commands):
@@ -211,7 +223,7 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
                 repeated -= span
                 continue
         if clock() >= session.turn_ends:  # never after the last: its answer is there
-            yield
+            yield None
         timeout = command.timeout_ms
         if timeout:
             brake.limit(timeout)
@@ -223,7 +235,10 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
             session.leaving = command.release.tensors
             writer.applied += 1
         else:
-            _run_command(session, writer, command, results)
+            steps = _run_command(session, writer, command, results)
+            if steps is not None:
+                for _ in steps:
+                    yield _INSIDE
         if timeout:
             brake.limit(0)
 
@@ -234,23 +249,24 @@ def _settle_downloads(session: Session, which: str | None) -> None:
         session.transfers.settle()
 
 
-def _run_command(session: Session, writer: Writer, command: service_pb2.Command, results: Any) -> None:
+def _run_command(session: Session, writer: Writer, command: service_pb2.Command, results: Any) -> Iterator[None] | None:
+    """Apply a command. One that takes long is applied when the steps are through that it gives."""
     seq = writer.applied + 1
     brake = session.brake
     brake.seq = seq
     session.command.number = writer.command_number(seq)
-    answer = result = request = refusal = None
+    answer = result = request = refusal = steps = None
     which = command.WhichOneof("command")
 
-    def execute() -> None:
+    def execute() -> Iterator[None] | None:
         if answer is not None:
             answer.Clear()
             answer.SetInParent()
         _settle_downloads(session, which)
         if which == "prepare":
             prepare(session, writer, command.prepare)
-        else:
-            HANDLERS[which](session, request, answer)
+            return None
+        return HANDLERS[which](session, request, answer)
 
     try:
         stopped = brake.cancel_ticket >= brake.ticket or (brake.through and brake.cancelled())
@@ -262,18 +278,59 @@ def _run_command(session: Session, writer: Writer, command: service_pb2.Command,
         if not command.quiet:
             result = results.add(seq=seq)
             answer = getattr(result, which)
-        execute()
+        steps = execute()
     except Exception as error:  # noqa: BLE001 - becomes this command's refusal; the unforeseen is logged
         refusal = settle(session, method_of(which or "command"), error, execute)
-        if refusal is not None:
-            refusal.fill((result or results.add(seq=seq)).error)
-            if session.notes is not None:
-                session.notes.refused(session, seq, refusal)
-            if which is not None:
-                session.poison_ids(new_ids(which, getattr(command, which)), refusal, seq, writer.number)
+    if steps is not None:
+        return _take_steps(session, writer, command, results, result, steps, execute)
+    if refusal is not None:
+        _refused(session, writer, command, results, result, refusal)
     writer.applied = seq
     if session.meter is not None:
-        session.meter.applied(which, getattr(command, which or "", None), refusal)
+        session.meter.applied(which, request, refusal)
+    return None
+
+
+def _take_steps(
+    session: Session,
+    writer: Writer,
+    command: service_pb2.Command,
+    results: Any,
+    result: service_pb2.Result | None,
+    steps: Iterator[None],
+    again: Callable[[], Iterator[None] | None],
+) -> Iterator[None]:
+    which = command.WhichOneof("command") or ""
+    refusal = yield from _through(session, which, steps, again)
+    if refusal is not None:
+        _refused(session, writer, command, results, result, refusal)
+    writer.applied += 1
+    if session.meter is not None:
+        session.meter.applied(which, getattr(command, which), refusal)
+
+
+def _through(
+    session: Session, which: str, steps: Iterator[None], again: Callable[[], Iterator[None] | None]
+) -> Generator[None, None, Refusal | None]:
+    """Take a command's steps, of which the first may raise as well as the last; what to answer if it fails."""
+    try:
+        yield from in_pauses(steps)
+    except Exception as error:  # noqa: BLE001 - becomes the command's refusal; the unforeseen is logged
+        return (yield from settling(session, method_of(which), error, lambda: in_pauses(again() or iter(()))))
+    return None
+
+
+def _refused(
+    session: Session, writer: Writer, command: service_pb2.Command, results: Any, result: Any, refusal: Refusal
+) -> None:
+    """Say why a command was not applied, also to what depends on it."""
+    seq = writer.applied + 1
+    which = command.WhichOneof("command")
+    refusal.fill((result or results.add(seq=seq)).error)
+    if session.notes is not None:
+        session.notes.refused(session, seq, refusal)
+    if which is not None:
+        session.poison_ids(new_ids(which, getattr(command, which)), refusal, seq, writer.number)
 
 
 @contextmanager

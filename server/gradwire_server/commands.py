@@ -4,7 +4,7 @@ A handler takes the session, the request and the response to fill, which is None
 ("quiet"). It either does all of its work or raises and has changed nothing; batch.py adds what is common.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from google.protobuf.message import Message
@@ -42,7 +42,8 @@ from gradwire_server.specs import fill_spec
 if TYPE_CHECKING:
     from gradwire_server.session import Session
 
-Handler: TypeAlias = "Callable[[Session, Any, Any], None]"
+#: What takes long gives steps: it is done when they are, and others may compute between two of them.
+Handler: TypeAlias = "Callable[[Session, Any, Any], Iterator[None] | None]"
 MAX_DESCRIBED = 10_000
 
 
@@ -191,8 +192,9 @@ def _too_many(name: str, made: int, ids: Sequence[int]) -> Refusal:
 
 def run_backward(
     session: "Session", request: commands_pb2.BackwardRequest, answer: commands_pb2.BackwardResponse | None
-) -> None:
+) -> Iterator[None]:
     """Add gradients to the leaves."""
+    session.enter(session.recording)
     run = Backward(
         session.tensors(request.tensors),
         _optional(session, request.gradients),
@@ -207,13 +209,14 @@ def run_backward(
         if answer is not None:
             answer.accumulated.extend(session.ids_of(received))
 
-    pass_through(session, run, request.answers_hooks, finish, answer)
+    return pass_through(session, run, request.answers_hooks, finish, answer)
 
 
 def run_gradients(
     session: "Session", request: commands_pb2.GradientsRequest, answer: commands_pb2.GradientsResponse | None
-) -> None:
+) -> Iterator[None]:
     """Compute gradients and bind them."""
+    session.enter(session.recording)
     ids = request.results
     session.check_all_new(ids)
     if len(ids) > len(request.inputs):
@@ -241,7 +244,7 @@ def run_gradients(
         if answer is not None:
             answer.accumulated.extend(session.ids_of(received))
 
-    pass_through(session, run, request.answers_hooks, finish, answer)
+    return pass_through(session, run, request.answers_hooks, finish, answer)
 
 
 def _optional(session: "Session", ids: Iterable[int]) -> list[Tensor | None]:
@@ -383,11 +386,11 @@ def release(
 
 def run_program(
     session: "Session", request: programs_pb2.RunProgramRequest, answer: programs_pb2.RunProgramResponse | None
-) -> None:
+) -> Iterator[None]:
     """Run a program. Its steps are commands, so the interpreter is built upon this module."""
     from gradwire_server.interpreter import run_program as run
 
-    run(session, request, answer)
+    return run(session, request, answer)
 
 
 HANDLERS: dict[str, Handler] = {

@@ -8,7 +8,7 @@ than a suspended generator of the engine, which the session keeps.
 import itertools
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -87,19 +87,20 @@ class HookTable:
 
 def pass_through(
     session: "Session", run: Backward | Gradients, asks: bool, finish: Callable[[Any], None], answer: Any
-) -> None:
+) -> Iterator[None]:
     """Let a backward run to its end, or to where the client is to be asked. Raises Refusal, EngineError."""
     if asks and answer is not None:
-        _go_on(session, Suspended(run, finish), None, answer)
+        yield from _go_on(session, Suspended(run, finish), None, answer)
     else:
-        run.through()
+        yield from run.to_end()
         finish(answer)
 
 
 def resume_backward(
     session: "Session", request: hooks_pb2.ResumeBackwardRequest, answer: hooks_pb2.ResumeBackwardResponse | None
-) -> None:
+) -> Iterator[None]:
     """Go on with a backward, or give it up."""
+    session.enter(session.recording)
     waiting = session.hooks.suspended.get(request.backward)
     if request.abandon:
         if waiting is not None:
@@ -114,7 +115,7 @@ def resume_backward(
     del session.hooks.suspended[request.backward]
     waiting.since = time.monotonic()
     try:
-        _go_on(session, waiting, given if request.replaces else None, answer)
+        yield from _go_on(session, waiting, given if request.replaces else None, answer)
     except MemoryError as error:  # the pass is over: a second try would not find it
         raise refusal_of(error, "ResumeBackward") from None
     except EngineError as error:
@@ -123,8 +124,10 @@ def resume_backward(
         raise refusal_of(error, "ResumeBackward") from None
 
 
-def _go_on(session: "Session", waiting: Suspended, given: Sequence[Tensor | None] | None, answer: Any) -> None:
-    due = waiting.run.advance(given)
+def _go_on(
+    session: "Session", waiting: Suspended, given: Sequence[Tensor | None] | None, answer: Any
+) -> Iterator[None]:
+    due = yield from waiting.run.advance(given)
     if due is None:
         waiting.finish(answer)
         return

@@ -98,12 +98,14 @@ class Host:
         brake = self._brake(number)
         if brake is not None:
             brake.cancel_ticket = max(brake.cancel_ticket, ticket)
+            brake.pull()
 
     def cancel_through(self, number: int, writer: int, seq: int) -> None:
         """Stop a writer's commands up to a seq."""
         brake = self._brake(number)
         if brake is not None:
             brake.through[writer] = max(brake.through.get(writer, 0), seq)
+            brake.pull()
 
     def close(self, number: int, ticket: int) -> None:
         """Stop what a session computes and refuse what waits; "Drop" follows, and frees what it holds."""
@@ -111,6 +113,7 @@ class Host:
         if brake is not None:
             brake.closed = True
             brake.cancel_ticket = max(brake.cancel_ticket, ticket)
+            brake.pull()
 
     def name(self, number: int, shown: str, principal: str) -> None:
         """What the log may show of a session, and whose it is."""
@@ -241,16 +244,18 @@ class Host:
                 session.kept.use()
             if call.method in _FILING:
                 return (yield from self._file(call))
-            if call.method != "Run":
-                return run_unary(call) if session.notes is None or self.keeper is None else self.keeper.unary(call)
-            steps = run_batch(call)
+            if call.method == "Run":
+                steps = run_batch(call)
+            else:
+                steps = run_unary(call) if session.notes is None or self.keeper is None else self.keeper.unary(call)
             while True:
                 try:
                     next(steps)
                 except StopIteration as done:
-                    if session.notes is not None and self.keeper is not None:
-                        self.keeper.record(session, call)
-                    session.torn = False
+                    if call.method == "Run":
+                        if session.notes is not None and self.keeper is not None:
+                            self.keeper.record(session, call)
+                        session.torn = False
                     answer = done.value
                     return answer
                 self._hold(session.account.bytes - held)

@@ -7,8 +7,9 @@ tried again when memory is short.
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,20 +92,33 @@ class Scope:
             self.store[slot] = tensor
         return slot
 
-    def run(self, step: Step) -> None:
-        """Do one step and drop what nobody needs any more."""
+    def run(self, step: Step) -> Iterator[None] | None:
+        """Do one step and drop what nobody needs any more; one that takes long is done when its steps are through."""
         if step.call is None:
             self.enter(self.recording)
-            if self.tracer is None:
-                commands.HANDLERS[step.which](self, step.request, None)  # type: ignore[arg-type]
-            else:
-                self._trace(step, self.tracer)
+            tracer = self.tracer
+            going = self._handle(step) if tracer is None else self._trace(step, tracer)
+            if going is not None:
+                return self._take(step, going)
         else:
             self._apply(step)
+        self._drop(step)
+        return None
+
+    def _take(self, step: Step, going: Iterator[None]) -> Iterator[None]:
+        for _ in going:
+            yield
+            self.enter(self.recording)
+        self._drop(step)
+
+    def _drop(self, step: Step) -> None:
         for slot in step.dying:
             self.store.pop(slot, None)
 
-    def _trace(self, step: Step, tracer: Tracer) -> None:
+    def _handle(self, step: Step) -> Iterator[None] | None:
+        return commands.HANDLERS[step.which](self, step.request, None)  # type: ignore[arg-type]
+
+    def _trace(self, step: Step, tracer: Tracer) -> Iterator[None]:
         """Do a step that is no op, and tell the tracer what it does."""
         request, received = step.request, []
         if step.which == "backward" and not request.create_graph and not request.inputs:
@@ -114,7 +128,7 @@ class Scope:
             tracer.cleared(self.tensor(request.tensor))
         elif step.which not in ("grad", "create"):
             tracer.fail(f"{step.which} is no part of plans")
-        commands.HANDLERS[step.which](self, request, None)  # type: ignore[arg-type]
+        yield from self._handle(step) or ()
         if step.which == "create":
             tracer.created(self.tensor(request.id))
         if tracer.failed is None:
@@ -220,12 +234,12 @@ class _Run:
         begin = (self.first + repetition) * rows
         return Tensor(tensor.array[begin : begin + rows], storage=tensor.storage)
 
-    def all(self) -> list[Tensor]:
-        """Run all repetitions; the outputs."""
+    def all(self) -> Generator[None, None, list[Tensor]]:
+        """Run all repetitions; the outputs. Yields in pauses."""
         outputs: list[Tensor] = []
         for repetition in range(self.repeat):
             numbers = self.numbers[repetition if len(self.numbers) > 1 else 0]
-            outputs = self.once(repetition, numbers)
+            outputs = yield from self.once(repetition, numbers)
             if self.stacked:
                 try:
                     self._collect(repetition, outputs)
@@ -233,25 +247,30 @@ class _Run:
                     raise self._failed(error, None, repetition) from None
         return [Tensor(array) for array in self.collected] if self.stacked else outputs
 
-    def once(self, repetition: int, numbers: Sequence[float]) -> list[Tensor]:
-        """Run the steps once."""
+    def once(self, repetition: int, numbers: Sequence[float]) -> Generator[None, None, list[Tensor]]:
+        """Run the steps once; yields in pauses."""
         bound = [self.slice(place, repetition) for place in range(len(self.inputs))] if self.sliced else self.inputs
         plan = self._plan(bound)
         if isinstance(plan, Plan):
             try:
-                return plan.run(bound, numbers, self.session.recording)
+                return (yield from plan.run(bound, numbers, self.session.recording))
             except Exception as error:  # noqa: BLE001 - told as a refusal; the unforeseen is logged
                 raise self._failed(error, plan.failed_step, repetition) from None
         scope = Scope(self.session, dict(enumerate(bound, 1)), numbers, plan)
-        stopping = self.session.brake.stopping
+        brake = self.session.brake
         done = 0
         try:
             for step in self.program.steps:
-                if stopping():
-                    raise self._stopped()
+                if monotonic() >= brake.at:
+                    if not brake.stopping():
+                        yield
+                    if brake.stopping():
+                        raise self._stopped()
                 if plan is not None:
                     plan.step = done
-                scope.run(step)
+                going = scope.run(step)
+                if going is not None:
+                    yield from going
                 done += 1
         except Exception as error:  # noqa: BLE001 - told as this step's refusal; the unforeseen is logged
             raise self._failed(error, done, repetition) from None
@@ -308,9 +327,10 @@ class _Run:
 
 def run_program(
     session: "Session", request: programs_pb2.RunProgramRequest, answer: programs_pb2.RunProgramResponse | None
-) -> None:
-    """Run a program and bind its outputs."""
-    outputs = _Run(session, request).all()
+) -> Iterator[None]:
+    """Run a program and bind its outputs; yields in pauses."""
+    session.enter(session.recording)
+    outputs = yield from _Run(session, request).all()
     session.current = session.recording
     CURRENT.set(session.recording)
     names = session.allot(request.outputs, len(outputs))

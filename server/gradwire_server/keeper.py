@@ -305,15 +305,17 @@ class Keeper:
         if kept is not None and kept.log is not None and kept.log.failing and self.journal is not None:
             self.journal.check(kept.log)
 
-    def unary(self, call: Pending) -> bytes:
-        """Apply a command that came alone, and let its answer wait until the log has it. Raises Refusal.
+    def unary(self, call: Pending) -> Generator[None, None, bytes]:
+        """Apply a command that came alone, and let its answer wait until the log has it. Yields in pauses.
+
+        Raises Refusal.
 
         One that is refused is logged if it used anything up, or was applied and cannot be answered.
         """
         session = call.session
         before = session.recording.generator.get_state(), session.next_id
         try:
-            answer = run_unary(call)
+            answer = yield from run_unary(call)
         except Refusal as refusal:
             session.torn = True
             if refusal.applied or before != (session.recording.generator.get_state(), session.next_id):

@@ -107,6 +107,7 @@ class Replay:
                 floor = next_seq()
                 session.brake, session.notes = self.brake, self.notes
                 session.turn_ends = float("inf")
+                real.slice(session.turn_ends)
                 session.account.limit = 0
                 session.max_tensors = session.max_programs = _UNLIMITED  # it was within the limits of then
                 try:
@@ -153,7 +154,8 @@ class Replay:
             self.brake.resume(told)
         if refused is None or refused.applied:
             try:
-                run_unary(Pending(record.call.method, session, record.call.request, 1))
+                for _ in run_unary(Pending(record.call.method, session, record.call.request, 1)):
+                    pass
             except Refusal as refusal:
                 if not refusal.applied:
                     self.notes.refused(session, 0, refusal)
@@ -166,7 +168,8 @@ class Replay:
         session = self.session
         for raw in load.creations:
             request = commands_pb2.CreateRequest.FromString(raw)
-            run_unary(Pending("Create", session, raw, 1))
+            for _ in run_unary(Pending("Create", session, raw, 1)):
+                pass
             if request.HasField("transfer"):
                 session.transfers.forget(request.transfer.transfer_id)
         if load.HasField("answer"):

@@ -4,6 +4,7 @@ Everything here is touched by the compute thread alone, but for the brake, whose
 whole by the control thread and only grow, and transfers' bytes. Leases and writers' numbers are the front's.
 """
 
+import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from gradwire.v1 import types_pb2
-from gradwire_engine import Account, Command, Context, Tensor
+from gradwire_engine import Account, Command, Context, Interrupt, Tensor
 from gradwire_engine import Generator as RandomGenerator
 from gradwire_engine.context import CURRENT
 from gradwire_engine.dtypes import FLOAT, category, name_of
@@ -94,15 +95,18 @@ class DroppedHooks:
         return list(islice(self.gone, self.told))
 
 
-class Brake:
+class Brake(Interrupt):
     """What runs and whether it should stop: asked by the engine between nodes, pulled by the control thread.
 
-    `ticket` is the running call's; for a batch `writer` and `seq` are the running command's.
+    `ticket` is the running call's; for a batch `writer` and `seq` are the running command's. It is to be asked when a
+    slice of a turn is over, so that a long command gives way to other sessions, and when a deadline has come.
     """
 
-    __slots__ = ("cancel_ticket", "closed", "deadline", "seconds", "seq", "through", "ticket", "writer")
+    __slots__ = ("_slice_ends", "cancel_ticket", "closed", "deadline", "seconds", "seq", "through", "ticket", "writer")
 
     def __init__(self) -> None:
+        super().__init__()
+        self._slice_ends = math.inf
         self.closed = False  # the session is closed: what waits is refused
         self.cancel_ticket = 0  # calls up to this one are cancelled
         self.through: dict[int, int] = {}  # by writer: commands through this seq are cancelled
@@ -114,13 +118,27 @@ class Brake:
 
     def begin(self, ticket: int, deadline: float | None = None, writer: int = 0) -> None:
         """Another call runs."""
-        self.ticket, self.deadline, self.writer = ticket, deadline, writer
+        self.ticket, self.writer = ticket, writer
         self.seconds = None
+        self._until(deadline)
 
     def limit(self, milliseconds: int) -> None:
         """Give the running command a time limit of its own; 0 takes it back."""
         self.seconds = milliseconds / 1000 if milliseconds else None
-        self.deadline = time.monotonic() + milliseconds / 1000 if milliseconds else None
+        self._until(time.monotonic() + milliseconds / 1000 if milliseconds else None)
+
+    def _until(self, deadline: float | None) -> None:
+        self.deadline = deadline
+        self.at = self._slice_ends if deadline is None else min(deadline, self._slice_ends)
+
+    def slice(self, ends: float) -> None:
+        """Let the computation go on for a while."""
+        self._slice_ends = ends
+        self._until(self.deadline)
+
+    def pull(self) -> None:
+        """What cancels was changed; what runs is to look. From the control thread."""
+        self.at = -math.inf
 
     def cancelled(self) -> bool:
         """Whether the client wants it stopped."""
@@ -200,7 +218,7 @@ class Session:
         self.inline_left = 0  # bytes of values that the response being made may still hold
         self.command = Doing(key)
         self.recording = Context(
-            account=self.account, generator=RandomGenerator(), cancelled=self.brake.stopping, command=self.command
+            account=self.account, generator=RandomGenerator(), interrupt=self.brake, command=self.command
         )
         self.not_recording = replace(self.recording, grad_enabled=False)
         self.inferring = replace(self.not_recording, inference=True)

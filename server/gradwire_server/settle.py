@@ -1,18 +1,32 @@
 """What becomes of a command that raised: a second try where memory was short, else a refusal."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 
 from gradwire_engine import EngineError, Reason
 from gradwire_server.errors import Refusal, refusal_of
 from gradwire_server.session import Session
 
 
-def settle(session: Session, method: str, error: Exception, again: Callable[[], None]) -> Refusal | None:
+def settle(
+    session: Session, method: str, error: Exception, again: Callable[[], Iterator[None] | None]
+) -> Refusal | None:
     """What to answer to a command that raised, or None if it went well at a second try.
 
     The refusal has no traceback: its frames would keep the command's tensors alive.
     """
+    steps = settling(session, method, error, again)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+
+def settling(
+    session: Session, method: str, error: Exception, again: Callable[[], Iterator[None] | None]
+) -> Generator[None, None, Refusal | None]:
+    """As `settle`, for a command that takes steps: its second try pauses between them as its first did."""
     failed: Exception | None = error
     if _scarce(error):
         _forget(error)  # what was computed up to there is room, too
@@ -20,7 +34,7 @@ def settle(session: Session, method: str, error: Exception, again: Callable[[], 
         if session.notes is not None:
             session.notes.resumed(session.brake.seq - 1, session.recording.generator.get_state())
         try:
-            again()
+            yield from again() or ()
             failed = None
         except Exception as second:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
             failed = second

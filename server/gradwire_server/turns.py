@@ -169,6 +169,7 @@ class Turns:
         """Let a session compute for a slice; how many seconds it took."""
         began, now = self.clock(), time.monotonic()
         session.turn_ends = now + self.slice_seconds
+        session.brake.slice(session.turn_ends)
         line = session.line
         while line and self._step(line[0], now):
             line.popleft()

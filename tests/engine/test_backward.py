@@ -2,13 +2,18 @@
 
 import gc
 import weakref
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gradwire_engine import (
+    Backward,
     Context,
     EngineError,
+    Gradients,
+    Interrupt,
     Reason,
     Tensor,
     activate,
@@ -23,7 +28,9 @@ from gradwire_engine import (
     set_requires_grad,
     tensor,
 )
+from gradwire_engine.graph import in_pauses
 from gradwire_engine.owning import own
+from tests.steps import Polled
 
 
 def leaf(*values: float, grad: bool = True) -> Tensor:
@@ -273,11 +280,59 @@ def test_a_cancelled_backward_stops_between_nodes_and_changes_no_gradient() -> N
     y = x
     for _ in range(100):
         y = y * 1.5
-    polls = iter([False] * 5 + [True] * 1000)
-    with activate(Context(cancelled=lambda: next(polls))), pytest.raises(EngineError) as refusal:
+    interrupt = Polled([False] * 10 + [True])
+    with activate(Context(interrupt=interrupt)), pytest.raises(EngineError) as refusal:
         backward([y])
     assert refusal.value.reason is Reason.CANCELLED
     assert x.grad is None
+    assert not interrupt.answers
+    node, passed = y.grad_fn, 0
+    while node.freed:
+        node, passed = node.edges[0][0], passed + 1
+    assert passed == 5  # one after each two looks, before and after a pause
+
+
+def test_a_backward_that_pauses_gives_what_one_without_pauses_gives() -> None:
+    def pass_both(interrupt: Interrupt | None) -> tuple[Any, Any, int]:
+        x = leaf(0.5)
+        y = x
+        for _ in range(50):
+            y = call("sin", (y,)) * x
+        pauses = 0
+        with activate(Context(interrupt=interrupt)):
+            run = Gradients([y], [x], create_graph=True)
+            for _ in run.to_end():
+                pauses += 1
+            (first,) = run.results(False, False)
+            run = Backward([first])
+            for _ in run.to_end():
+                pauses += 1
+            run.deliver()
+        return first.array.tolist(), x.grad.array.tolist(), pauses
+
+    *plain, none = pass_both(None)
+    *paused, pauses = pass_both(Polled([False] * 100_000))
+    assert paused == plain
+    assert none == 0
+    assert pauses > 200  # one before each node
+
+
+def test_nodes_made_between_pauses_are_numbered_as_if_there_were_none() -> None:
+    made: list[int] = []
+
+    def steps() -> Iterator[None]:
+        for _ in range(3):
+            made.append((leaf(1.0) * 2.0).grad_fn.seq)
+            yield
+        made.append((leaf(1.0) * 2.0).grad_fn.seq)
+
+    others = [(leaf(1.0) * 2.0).grad_fn.seq]
+    for _ in in_pauses(steps()):
+        others.extend((leaf(1.0) * 2.0).grad_fn.seq for _ in range(5))
+    others.append((leaf(1.0) * 2.0).grad_fn.seq)
+    assert made == list(range(made[0], made[0] + 4))
+    assert sorted(set(others)) == others  # each is above those before it
+    assert others[-1] > made[-1]
 
 
 def test_gradients_never_share_memory_with_each_other_or_with_the_users() -> None:

@@ -23,10 +23,10 @@ class Gate:
         self.handler = commands.HANDLERS[which]
         monkeypatch.setitem(batch.HANDLERS, which, self.hold)
 
-    def hold(self, *args: Any) -> None:
+    def hold(self, *args: Any) -> Any:
         self.reached.set()
         assert self.opened.wait(WAIT)
-        self.handler(*args)
+        return self.handler(*args)
 
 
 @pytest.fixture
@@ -129,12 +129,12 @@ def test_another_sessions_cancel_stops_nothing(
 def test_a_commands_own_time_limit(session: Remote, chain: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     real = commands.HANDLERS["backward"]
 
-    def slow(held: Any, *rest: Any) -> None:
+    def slow(held: Any, *rest: Any) -> Any:
         if held.brake.deadline is not None:
             late = threading.Event()
             while not held.brake.stopping():
                 late.wait(0.001)
-        real(held, *rest)
+        return real(held, *rest)
 
     monkeypatch.setitem(batch.HANDLERS, "backward", slow)
     x, last = chain

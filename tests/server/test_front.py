@@ -86,10 +86,10 @@ def test_draining_finishes_what_runs_and_refuses_what_is_new(monkeypatch: pytest
     reached, opened = threading.Event(), threading.Event()
     real = commands.HANDLERS["backward"]
 
-    def hold(*args: Any) -> None:
+    def hold(*args: Any) -> Any:
         reached.set()
         assert opened.wait(60)
-        real(*args)
+        return real(*args)
 
     monkeypatch.setitem(batch.HANDLERS, "backward", hold)
     with running() as server:
@@ -116,12 +116,12 @@ def test_a_grace_that_is_over_cancels_what_runs(monkeypatch: pytest.MonkeyPatch)
     reached = threading.Event()
     real = commands.HANDLERS["backward"]
 
-    def hold(session: Any, *rest: Any) -> None:
+    def hold(session: Any, *rest: Any) -> Any:
         reached.set()
         late = threading.Event()
         while not session.brake.stopping():
             late.wait(0.001)
-        real(session, *rest)
+        return real(session, *rest)
 
     monkeypatch.setitem(batch.HANDLERS, "backward", hold)
     with running() as server:

@@ -10,6 +10,7 @@ from gradwire_engine.hooks import Ask, When
 from gradwire_engine.packing import holds_packed, pack
 from tests.parity.test_stored import session, through_storage
 from tests.server.harness import Id, running
+from tests.steps import through
 
 BEGIN, SHOW, KEEP = (
     hooks_pb2.PACK_STEP_BEGIN,
@@ -89,13 +90,13 @@ def test_packed_values_are_stored_as_such():
         node = root.grad_fn.edges[0][0]
         assert holds_packed(node.saved)
         run = engine.Backward([root])
-        due = run.advance()
+        due = through(run.advance())
         asked = []
         while due is not None:
             assert due.when is When.UNPACK
             asked.append(due.number)
             value = np.exp([1.0, 4.0]) if due.number == 3 else np.array([1.0, 2.0])
-            due = run.advance([engine.tensor(value)])
+            due = through(run.advance([engine.tensor(value)]))
         run.deliver()
         assert asked == [3, 1, 2]
         np.testing.assert_array_equal(new.store[5].grad.array, np.exp([1.0, 4.0]) * [2.0, 4.0])

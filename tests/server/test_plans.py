@@ -17,9 +17,16 @@ from gradwire_server.errors import Refusal
 from gradwire_server.limits import Limits
 from gradwire_server.programs import HASH_BYTES
 from gradwire_server.session import Brake, Session
+from tests.steps import Polled, through
 
 Step = programs_pb2.ProgramStep
 FLOAT32, INT64 = types_pb2.DTYPE_FLOAT32, types_pb2.DTYPE_INT64
+
+
+def handle(which, session, request, answer):
+    """Do a command, with all its steps."""
+    for _ in HANDLERS[which](session, request, answer) or ():
+        pass
 
 
 class Builder:
@@ -95,7 +102,7 @@ def outcome(builder, outputs, runs, plans, numbers=(), exchange=()):
     limit = interpreter.MAX_PLANS if plans else 0
     with activate(session.recording), _plans(limit):
         session.recording.generator.manual_seed(3)
-        HANDLERS["register_program"](session, programs_pb2.RegisterProgramRequest(hash=name, program=raw), None)
+        handle("register_program", session, programs_pb2.RegisterProgramRequest(hash=name, program=raw), None)
         leaves = [tensor(array.copy(), requires) for array, requires in builder.arrays]
         ids = [session.bind(0, leaf) for leaf in leaves]
         for run in range(runs):
@@ -103,7 +110,8 @@ def outcome(builder, outputs, runs, plans, numbers=(), exchange=()):
                 leaves[place] = tensor(builder.arrays[place][0] + np.float32(run), builder.arrays[place][1])
                 ids[place] = session.bind(0, leaves[place])
             answer = programs_pb2.RunProgramResponse()
-            HANDLERS["run_program"](
+            handle(
+                "run_program",
                 session,
                 programs_pb2.RunProgramRequest(hash=name, inputs=ids, numbers=[n * (run + 1) for n in numbers]),
                 answer,
@@ -281,15 +289,14 @@ def test_a_plan_stops_between_two_long_calls():
         y = b.op("matmul", y, x)
     _, program, session = outcome(b, [y], 2, True)
     (plan,) = program.plans
-    polls = iter([False] * 5 + [True])
-    context = replace(session.recording, cancelled=lambda: next(polls))
+    context = replace(session.recording, interrupt=Polled([False] * 10 + [True]))
     given = [tensor(array) for array, _ in b.arrays]
     with activate(context), pytest.raises(EngineError) as refusal:
-        plan.run(given, [], context)
+        through(plan.run(given, [], context))
     assert refusal.value.reason.value == "CANCELLED"
     assert plan.failed_step == 4  # of twenty
     with activate(session.recording):
-        (again,) = plan.run(given, [], session.recording)
+        (again,) = through(plan.run(given, [], session.recording))
     np.testing.assert_allclose(again.array, np.linalg.matrix_power(b.arrays[0][0], 21), rtol=1e-3, atol=1e-9)
 
 
@@ -301,22 +308,22 @@ def test_targets_that_are_no_classes_are_refused_with_their_step():
     raw = program.SerializeToString()
     name = hashlib.sha256(raw).digest()
     with activate(session.recording):
-        HANDLERS["register_program"](session, programs_pb2.RegisterProgramRequest(hash=name, program=raw), None)
+        handle("register_program", session, programs_pb2.RegisterProgramRequest(hash=name, program=raw), None)
         leaves = [tensor(array.copy(), requires) for array, requires in b.arrays]
         ids = [session.bind(0, leaf) for leaf in leaves]
         request = programs_pb2.RunProgramRequest(hash=name, inputs=ids)
         for _ in range(3):
-            HANDLERS["run_program"](session, request, None)
+            handle("run_program", session, request, None)
         assert session.programs[name].plans
         before = leaves[2].array.copy()
         leaves[1].array[3] = 99
         with pytest.raises(Refusal) as refused:
-            HANDLERS["run_program"](session, request, None)
+            handle("run_program", session, request, None)
         assert refused.value.reason == "INDEX_OUT_OF_RANGE"
         assert refused.value.metadata["step"] == "5"
         np.testing.assert_array_equal(leaves[2].array, before)
         leaves[1].array[3] = -100  # the ignored one
-        HANDLERS["run_program"](session, request, None)
+        handle("run_program", session, request, None)
         assert np.isfinite(leaves[2].array).all()
 
 

@@ -1,0 +1,201 @@
+"""Long commands pause when a slice of their session's turn is over: others go on, and nothing of the session does."""
+
+import hashlib
+import itertools
+
+import numpy as np
+import pytest
+
+from gradwire.v1 import commands_pb2 as c
+from gradwire.v1 import programs_pb2, service_pb2, types_pb2
+from gradwire_engine.graph import Node
+from gradwire_server.errors import Refusal
+from gradwire_server.session import Session
+from tests.server.harness import Id, command, op, payload
+from tests.server.test_workers import Playing
+
+NODES = 300
+X, LAST, GRAD = 1, 900, 901
+
+
+def run(playing: Playing, number: int, ticket: int, first: int, *commands: service_pb2.Command) -> None:
+    """Hand a batch over."""
+    request = service_pb2.RunRequest(writer=1, first_seq=first, commands=commands)
+    playing.add("Run", number, request.SerializeToString(), ticket)
+
+
+def with_chain() -> Playing:
+    """Session 1 has a leaf and the end of a long chain of ops that comes of it; each look at the clock is a pause."""
+    playing = Playing()
+    ids = [X, *range(2, 1 + NODES), LAST]
+    create = command(c.CreateRequest(id=X, payload=payload(np.array([0.5])), requires_grad=True))
+    ops = [command(op("sin", Id(a), outputs=[b])) for a, b in itertools.pairwise(ids)]
+    run(playing, 1, 1, 1, create, *ops)
+    playing.play()
+    playing.done.clear()
+    return playing
+
+
+def passed(session: Session) -> int:
+    """Nodes of the chain that a backward has passed."""
+    node: Node = session.store[LAST].grad_fn
+    count = 0
+    while node.freed:
+        node = node.edges[0][0]
+        count += 1
+        if not isinstance(node, Node):
+            break
+    return count
+
+
+def test_a_long_backward_does_not_keep_another_session_waiting() -> None:
+    playing = with_chain()
+    backward = c.BackwardRequest(tensors=[LAST])
+    run(playing, 1, 2, NODES + 2, command(backward), command(c.GradRequest(tensor=X, id=GRAD)))
+    for _ in range(10):
+        playing.turns.slice()
+    began = passed(playing.host.sessions[1])
+    assert 0 < began < 15  # a node or so for each slice of no time
+    playing.batch(2, 3, 5)
+    while not playing.done:
+        playing.turns.slice()
+    assert playing.done == [3]
+    assert passed(playing.host.sessions[1]) < 50
+    playing.play()
+    assert playing.done == [3, 2]
+    value, slope = np.float64(0.5), np.float64(1.0)
+    for _ in range(NODES):
+        value, slope = np.sin(value), slope * np.cos(value)
+    np.testing.assert_allclose(playing.host.sessions[1].store[GRAD].array, [slope], rtol=1e-12)
+
+
+def test_nothing_else_of_a_session_runs_while_its_backward_pauses() -> None:
+    playing = with_chain()
+    first = NODES + 2
+    run(playing, 1, 2, first, command(c.BackwardRequest(tensors=[LAST])))
+    for _ in range(5):
+        playing.turns.slice()
+    run(playing, 1, 3, first + 1, command(c.GradRequest(tensor=X, id=GRAD)))
+    alone = c.GradRequest(tensor=X, id=GRAD + 1)
+    playing.add("Grad", 1, alone.SerializeToString(), 4)
+    playing.add("Attach", 2, (2).to_bytes(8, "little"), 5)
+    while not playing.done:
+        playing.turns.slice()
+        assert not {GRAD, GRAD + 1} & set(playing.host.sessions[1].store)
+    assert playing.done == [5]
+    playing.play()
+    assert playing.done == [5, 2, 3, 4]
+    assert not any(playing.failures)
+    assert {GRAD, GRAD + 1} <= set(playing.host.sessions[1].store)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_no_node_is_passed_after_a_cancel(alone: bool) -> None:
+    playing = with_chain()
+    backward = c.BackwardRequest(tensors=[LAST])
+    if alone:
+        playing.add("Backward", 1, backward.SerializeToString(), 2)
+    else:
+        run(playing, 1, 2, NODES + 2, command(backward))
+    for _ in range(20):
+        playing.turns.slice()
+    session = playing.host.sessions[1]
+    before = passed(session)
+    assert 0 < before < 30
+    playing.host.cancel(1, ticket=2)
+    playing.play()
+    assert passed(session) == before
+    assert session.store[X].grad is None
+    assert playing.done == [2]
+    if alone:
+        assert isinstance(playing.failures[-1], Refusal)
+        assert playing.failures[-1].reason == "CANCELLED"
+
+
+def test_a_cancel_is_seen_at_once_however_long_the_slice() -> None:
+    playing = with_chain()
+    session = playing.host.sessions[1]
+    playing.turns.slice_seconds = 3600.0
+    stop_at = session.store[LAST].grad_fn
+    for _ in range(100):
+        stop_at = stop_at.edges[0][0]
+    free = Node.free
+
+    def free_and_cancel(node: Node) -> None:
+        free(node)
+        if node is stop_at:
+            playing.host.cancel(1, ticket=2)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Node, "free", free_and_cancel)
+        run(playing, 1, 2, NODES + 2, command(c.BackwardRequest(tensors=[LAST])))
+        playing.play()
+    assert passed(session) == 101
+    assert session.store[X].grad is None
+
+
+def test_surroundings_of_sessions_do_not_mix_in_pauses() -> None:
+    """A backward that records, beside a session that computes without recording: both as if they were alone."""
+    playing = with_chain()
+    first = c.GradientsRequest(outputs=[LAST], inputs=[X], results=[GRAD], create_graph=True)
+    run(playing, 1, 2, NODES + 2, command(first))
+    create = c.CreateRequest(id=1, payload=payload(np.array([2.0])), requires_grad=True)
+    silent = [command(op("mul", Id(1), Id(1), outputs=[2 + n], grad_mode=2)) for n in range(200)]
+    run(playing, 2, 3, 1, command(create), *silent)
+    playing.play()
+    assert not any(playing.failures)
+    slope = playing.host.sessions[1].store[GRAD]
+    assert slope.requires_grad
+    assert all(not each.requires_grad for key, each in playing.host.sessions[2].store.items() if key > 1)
+    numbers = sorted(node.seq for node in graph_of(slope.grad_fn))
+    assert len(numbers) == len(set(numbers))
+
+
+def graph_of(root: Node) -> set[Node]:
+    """All nodes but leaves'."""
+    found, waiting = {root}, [root]
+    while waiting:
+        for edge in waiting.pop().edges:
+            if edge is not None and isinstance(edge[0], Node) and edge[0] not in found:
+                found.add(edge[0])
+                waiting.append(edge[0])
+    return found
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_a_program_that_is_repeated_pauses_and_draws_its_own_random_numbers(planned: bool) -> None:
+    """Each repetition adds random numbers to the input; another session draws some in the pauses."""
+
+    def repeated(others: bool) -> tuple[list[float], int]:
+        playing = Playing()
+        program = programs_pb2.Program()
+        program.inputs.add(dtype=types_pb2.DTYPE_FLOAT32, shape=[4])
+        program.steps.add(op=op("rand_like", Id(1), outputs=[2]))
+        program.steps.add(op=op("add_", Id(1), Id(2), grad_mode=2))
+        if not planned:
+            program.steps.add(op=op("nonzero", Id(1), outputs=[3]))  # of a shape that no plan can know
+        raw = program.SerializeToString()
+        name = hashlib.sha256(raw).digest()
+        create = c.CreateRequest(id=1, payload=payload(np.zeros(4, np.float32)))
+        run(
+            playing, 1, 1, 1,
+            command(c.ManualSeedRequest(seed=5)),
+            command(create),
+            command(programs_pb2.RegisterProgramRequest(hash=name, program=raw)),
+            command(programs_pb2.RunProgramRequest(hash=name, inputs=[1], repeat=100)),
+        )  # fmt: skip
+        if others:
+            draws = [command(op("rand", [4], outputs=[10 + n])) for n in range(100)]
+            run(playing, 2, 2, 1, *draws)
+        slices = 0
+        while 1 not in playing.done:
+            playing.turns.slice()
+            slices += 1
+        playing.play()
+        assert not any(playing.failures)
+        return playing.host.sessions[1].store[1].array.tolist(), slices
+
+    alone, _ = repeated(False)
+    beside, slices = repeated(True)
+    assert beside == alone
+    assert slices > 150  # about one for each repetition, and as many of the other's
