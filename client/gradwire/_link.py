@@ -53,7 +53,7 @@ class LinkBroken(Exception):
         self.error = error
 
 
-class _Call(Protocol):
+class Call(Protocol):
     """A stream whose events are taken by who waits for them: one thread at a time. `send` is for any."""
 
     messages: deque[bytes]
@@ -243,7 +243,8 @@ class _PublicCall:
 _lower_works = cygrpc is not None
 
 
-def _open_call(channel: grpc.Channel, headers: _Headers) -> _Call:
+def open_call(channel: grpc.Channel, headers: _Headers) -> Call:
+    """A stream by gRPC. Raises ValueError if the channel is closed."""
     if _lower_works:
         try:
             return _LowerCall(channel, headers)
@@ -261,9 +262,9 @@ def _do_without_lower() -> None:
 class Link:
     """An open stream, for one thread that sends and one that receives."""
 
-    def __init__(self, channel: grpc.Channel, address: str, metadata: _Headers = ()) -> None:
+    def __init__(self, call: Call, address: str) -> None:
         self._address = address
-        self._call = _open_call(channel, metadata)
+        self._call = call
         self._reading = threading.Lock()
 
     def attach(

@@ -7,6 +7,7 @@ Every wait here can be interrupted by Ctrl-C.
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import threading
 import time
@@ -19,7 +20,8 @@ from google.protobuf.message import Message
 
 from gradwire._credentials import Credentials
 from gradwire._errors import GradwireError, make_error
-from gradwire._link import Link
+from gradwire._link import Link, open_call
+from gradwire._local import LocalCall, NotLocal
 from gradwire._shield import shielded
 from gradwire._status import error_of_call
 from gradwire._tracing import traceparent
@@ -44,6 +46,7 @@ _OPTIONS = [
 # How often and how patiently a call is repeated that did not reach the server: about three seconds in all.
 _RETRY_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 _M = TypeVar("_M", bound=Message)
+_log = logging.getLogger("gradwire")
 
 
 class Transport:
@@ -56,6 +59,8 @@ class Transport:
         self._closing = threading.Event()
         self._channel = credentials.channel(address, _OPTIONS)
         self._link: Link | None = None
+        #: The name of the socket where streams may go without gRPC; empty for none.
+        self.local_stream = ""
         # A call that nothing refers to any more is cancelled.
         self._told: deque[Any] = deque(maxlen=16)
 
@@ -111,10 +116,20 @@ class Transport:
             self._link.drop()
         try:
             with shielded():
-                self._link = Link(self._channel, self.address, self._metadata)
+                call = self._local_call() or open_call(self._channel, self._metadata)
+                self._link = Link(call, self.address)
         except ValueError:  # another thread has closed the channel
             raise self.closed_error() from None
         return self._link
+
+    def _local_call(self) -> LocalCall | None:
+        if not self.local_stream or self.closed:
+            return None
+        try:
+            return LocalCall(self.local_stream)
+        except NotLocal as why:
+            _log.debug("%s: the stream goes by gRPC: %s", self.address, why)
+            return None
 
     def start_stream(self, kind: str, name: str, request: Any) -> Any:
         """Call a streaming method ("stream_unary", …) whose messages are bytes. Raises GradwireError when closed."""

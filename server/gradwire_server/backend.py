@@ -42,6 +42,7 @@ class Backend:
         self.places = Places(limits, ledger)
         self.load = Load(ledger)
         self.keeping: Keeping | None = None
+        self.local_stream = ""  # the name of the socket where clients of this machine may have their streams
         self.directory: Directory[Worker] = Directory(limits, clock)
         self.files = Files(self.directory)
         self._about: service_pb2.ServerInfoResponse
@@ -129,6 +130,7 @@ class Backend:
             protocol=PROTOCOL,
             limits=self.limits.message(),
             machine=machine() if self.limits.max_shared_bytes else "",
+            local_stream=self.local_stream,
         )
 
     def place_session(self) -> Worker:

@@ -225,7 +225,7 @@ async def _serve(settings: Settings) -> None:
 
         drawer = Drawer(Path(folder), settings.max_principal_files, settings.max_principal_file_bytes)
         await backend.files.keep_in(drawer)
-    server = Server(backend, tokens, tls, traces)
+    server = Server(backend, tokens, tls, traces, settings.local_streams)
     address = await server.start(address_of(settings.host, settings.port))
     try:
         metrics = _metrics(server, backend, settings) if settings.metrics else None

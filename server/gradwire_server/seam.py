@@ -18,6 +18,7 @@ class SessionBackend(Protocol):
 
     limits: Limits
     files: Files
+    local_stream: str  # OpenSessionResponse.local_stream
 
     async def start(self) -> None:
         """Begin to take calls."""

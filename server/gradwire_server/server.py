@@ -14,6 +14,7 @@ from gradwire_server.allocator import keep_freed
 from gradwire_server.errors import Refusal
 from gradwire_server.gate import Gate
 from gradwire_server.limits import Limits
+from gradwire_server.local import LocalStreams
 from gradwire_server.seam import SessionBackend
 from gradwire_server.service import SERVICE, Front
 from gradwire_server.tls import Tls
@@ -41,14 +42,19 @@ class Server:
         tokens: Tokens | None = None,
         tls: Tls | None = None,
         traces: "Traces | None" = None,
+        local: bool = True,
     ) -> None:
-        """With `tokens`, or a `tls` that asks for clients' certificates, calls need a principal."""
+        """With `tokens`, or a `tls` that asks for clients' certificates, calls need a principal.
+
+        Without both, clients of this machine and user have their streams by a socket of their own, unless not `local`.
+        """
         self.backend = backend
         self.tls = tls
         self.tokens = tokens
         self.front = Front(backend, traces)
         self.health = health.aio.HealthServicer()
         self.gate: Gate | None = None
+        self.local = LocalStreams(self.front) if local and tokens is None and tls is None else None
         self._server: grpc.aio.Server
 
     async def start(self, address: str) -> str:
@@ -76,6 +82,8 @@ class Server:
             await self.backend.stop(0)
             raise OSError(f"cannot listen at {address}") from error
         await self._server.start()
+        if self.local is not None:
+            self.backend.local_stream = await self.local.start()
         for name in ("", SERVICE):
             await self.health.set(name, health_pb2.HealthCheckResponse.SERVING)
         return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
@@ -90,6 +98,8 @@ class Server:
         await self.backend.stop(grace)
         self.front.streams.end(Refusal("UNAVAILABLE", "the server is shutting down"))
         await self._server.stop(min(grace, 1.0))
+        if self.local is not None:
+            self.local.stop()
         log.info("stopped")
 
 

@@ -23,7 +23,7 @@ from gradwire_server.principals import ADMIN, CALLER
 from gradwire_server.seam import SessionBackend
 from gradwire_server.sending import Sending
 from gradwire_server.sharing import share
-from gradwire_server.stream import Stream, Streams
+from gradwire_server.stream import Stream, Streams, Wire
 from gradwire_server.timings import ASK
 from gradwire_server.wire import peek_data, peek_session
 
@@ -160,7 +160,7 @@ class Front:
 
         return forward
 
-    def parent_of(self, context: Context) -> str:
+    def parent_of(self, context: Wire) -> str:
         """The trace that a call belongs to by its metadata, if that is of interest."""
         if self.traces is None:
             return ""
@@ -331,9 +331,13 @@ class Front:
         """End the call with the refusal as its status. Always raises, as gRPC's abort does."""
         if isinstance(error, grpc.aio.AbortError):
             raise error
+        await abort(context, self.refused(error, method))
+
+    def refused(self, error: Exception, method: str) -> Refusal:
+        """What to tell the caller of an error that ended a call, which is counted."""
         refusal = refusal_of(error, method, {"principal": CALLER.get().name})
         self.refusals[method, refusal.reason] += 1
-        await abort(context, refusal)
+        return refusal
 
 
 def _small(kind: type[M], raw: bytes) -> M:

@@ -45,6 +45,11 @@ class Settings(BaseSettings):
         False,
         description="Listen at an address that others can reach without both encryption and authentication.",
     )
+    local_streams: bool = Field(
+        True,
+        description="Let clients on this machine of this user have their streams by a Unix socket, without gRPC, where "
+        "calls need neither token nor certificate.",
+    )
     token_file: File = Field(
         "", description="File of the tokens that calls need, a line each as `gradwire token` makes them."
     )

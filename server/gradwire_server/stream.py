@@ -11,7 +11,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -26,7 +26,20 @@ if TYPE_CHECKING:
     from gradwire_server.service import Front
     from gradwire_server.traces import Call
 
-Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+class Wire(Protocol):
+    """What a stream's messages come and go by: gRPC's context, or what looks like it (local.py)."""
+
+    async def read(self) -> Any:
+        """The next message; grpc.aio.EOF after the last."""
+
+    async def write(self, message: bytes) -> None:
+        """Send a message, once there is room."""
+
+    def invocation_metadata(self) -> Any:
+        """What came with the call: keys and values."""
+
+
 # Batches with the backend at once: enough that it never waits for the front.
 _MOST_AT_ONCE = 16
 _LEAST_WINDOW = 16 * MIB
@@ -63,7 +76,7 @@ class Batch:
 class Stream:
     """An open stream. `serve` returns when the client is done and raises why it ended otherwise."""
 
-    def __init__(self, front: "Front", context: Context) -> None:
+    def __init__(self, front: "Front", context: Wire) -> None:
         self.front = front
         self.backend = front.backend
         self.context = context

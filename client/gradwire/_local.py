@@ -1,0 +1,198 @@
+"""A stream by a Unix socket, for a server on this machine and of this user: what gRPC costs is left out.
+
+The server tells the socket's name when a session is opened (OpenSessionResponse.local_stream, which says how messages
+travel there). The name is believed only as far as the kernel confirms that a process of this user listens. Where it
+cannot be had, streams go by gRPC.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import struct
+import threading
+import weakref
+from collections import deque
+from typing import Any
+
+import grpc
+
+from gradwire._shield import shielded
+from gradwire._wire import Details
+
+_LENGTH = struct.Struct("<I")
+_PREFIX = _LENGTH.size
+_LAST = 1 << 31
+_CREDENTIALS = struct.Struct("iII")  # process, user, group
+_PIECE = 256 << 10  # bytes read at once
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+_GONE = (grpc.StatusCode.UNAVAILABLE, "the connection was closed", ())
+
+
+class NotLocal(Exception):
+    """There is no such socket here, or it is not of this user."""
+
+
+def wanted() -> bool:
+    """Whether streams may go by such sockets: GRADWIRE_LOCAL_STREAM=0 says no."""
+    return os.environ.get("GRADWIRE_LOCAL_STREAM") != "0"
+
+
+class LocalCall:
+    """The stream, to be used as gRPC's (_link.py): events are taken by who waits for them, one thread at a time.
+
+    What the socket does not take at once waits here, and goes when whoever waits for events sees that it can.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Raises NotLocal."""
+        self._socket = _connected(name)
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._out: deque[memoryview] = deque()
+        self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # something waits to be sent
+        self._close_waker = weakref.finalize(self, os.close, self._waker)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+        self._poll.register(self._waker, select.POLLIN)
+        self._part = bytearray()
+        self._closed = False
+        self.messages: deque[bytes] = deque()
+        self.status: tuple[grpc.StatusCode, str, Any] | None = None
+
+    @property
+    def sending(self) -> bool:
+        """Whether a message is not off yet."""
+        return bool(self._out)
+
+    def send(self, message: bytes) -> None:
+        """Send a message once those before it are off."""
+        data = memoryview(_LENGTH.pack(len(message)) + message)
+        with shielded(), self._lock:
+            if self.status is not None or self._closed:
+                return
+            if not self._out:
+                data = data[self._put(data) :]
+            if data:
+                self._out.append(data)
+                os.eventfd_write(self._waker, 1)
+
+    def expect(self) -> None:
+        """Messages come unasked; there are no more of them than batches under way."""
+
+    def take_event(self) -> None:
+        """Wait until something comes, or can be sent. Ctrl-C ends the call."""
+        try:
+            with shielded(self.cancel):
+                self._take()
+        except BaseException:
+            self.cancel()
+            raise
+
+    def cancel(self) -> None:
+        """End it; whoever waits is woken."""
+        if self.status is None:
+            self.status = (grpc.StatusCode.CANCELLED, "given up", ())
+        if self._pid == os.getpid():  # a forked child's copy would end the parent's as well
+            with contextlib.suppress(OSError):  # it has ended
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def drain(self) -> None:
+        """Free it. Nobody waits for it any more."""
+        with shielded(), self._lock:
+            if not self._closed:
+                self._closed = True
+                self._out.clear()
+                self._socket.close()
+                self._close_waker()
+
+    def _take(self) -> None:
+        if self._out:
+            self._poll.modify(self._socket, select.POLLIN | select.POLLOUT)
+        for number, events in self._poll.poll():
+            if number == self._waker:
+                os.eventfd_read(self._waker)
+            elif events & ~select.POLLOUT:
+                self._read()
+            if events & select.POLLOUT:
+                self._flush()
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(_PIECE)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.status = self.status or _GONE
+        elif not self._part and len(data) >= _PREFIX and _LENGTH.unpack_from(data)[0] == len(data) - _PREFIX:
+            self.messages.append(data[_PREFIX:])
+        else:
+            self._part += data
+            self._split()
+
+    def _split(self) -> None:
+        part, place = self._part, 0
+        while len(part) - place >= _PREFIX:
+            size = _LENGTH.unpack_from(part, place)[0]
+            after = place + _PREFIX + (size & ~_LAST)
+            if after > len(part):
+                break
+            with memoryview(part) as view:
+                message = bytes(view[place + _PREFIX : after])
+            place = after
+            if size & _LAST:
+                self.status = self.status or _status(message)
+                break
+            self.messages.append(message)
+        del part[:place]
+
+    def _flush(self) -> None:
+        with self._lock:
+            while self._out:
+                data = self._out[0]
+                left = data[self._put(data) :]
+                if left:
+                    self._out[0] = left
+                    return
+                self._out.popleft()
+            self._poll.modify(self._socket, select.POLLIN)
+
+    def _put(self, data: memoryview) -> int:
+        """How many bytes the socket took; all, where nobody will read them: that is found by who waits."""
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            return len(data)
+
+
+def _connected(name: str) -> socket.socket:
+    if not hasattr(os, "eventfd") or not hasattr(socket, "SO_PEERCRED"):  # no Linux
+        raise NotLocal("the system has no such sockets")
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        made.connect(f"\0{name}")
+        user = _CREDENTIALS.unpack(made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[1]
+        if user != os.getuid():
+            raise NotLocal(f"it is user {user}'s")
+    except OSError as error:
+        made.close()
+        raise NotLocal(str(error)) from None
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _status(raw: bytes) -> tuple[grpc.StatusCode, str, Any]:
+    if not raw:
+        return (grpc.StatusCode.OK, "", ())
+    details = Details(raw)
+    code = _CODES.get(details.code, grpc.StatusCode.UNKNOWN)
+    return (code, details.message, (("grpc-status-details-bin", raw),))
