@@ -54,6 +54,7 @@ class LocalCall:
         self._out: deque[memoryview] = deque()
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # something waits to be sent
         self._close_waker = weakref.finalize(self, os.close, self._waker)
+        self._close_waker.atexit = False  # sessions end later than that
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._poll.register(self._waker, select.POLLIN)

@@ -1,4 +1,4 @@
-"""A TCP proxy that spoils connections on purpose: cuts them at any byte, delays them, and lets what a dead connection
+"""A proxy that spoils connections on purpose: cuts them at any byte, delays them, and lets what a dead connection
 had still on its way arrive after the next one has begun."""
 
 import contextlib
@@ -12,13 +12,14 @@ _CHUNK = 4096
 
 
 class FaultyProxy:
-    """Forwards connections at `address` to a server's address, "unix:/path" or "host:port".
+    """Forwards connections at `address` to a server's address, "unix:/path", "host:port" or "\0abstract name".
 
     A cut comes after a number of bytes drawn between one and
     `most_bytes`, counted over both directions. Without `most_bytes` nothing is spoiled.
     """
 
-    def __init__(self, target: str, seed: int, most_bytes: int = 0) -> None:
+    def __init__(self, target: str, seed: int, most_bytes: int = 0, abstract: bool = False) -> None:
+        """With `abstract` it listens at a Unix socket with a name alone, else at a TCP port."""
         self.target = target
         self.random = random.Random(seed)
         self.most_bytes = most_bytes
@@ -26,8 +27,14 @@ class FaultyProxy:
         self.budget: int | None = None
         self.connections = self.cuts = self.late = 0
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        if abstract:
+            self.address = f"\0gradwire-faulty-{random.SystemRandom().getrandbits(64):x}"
+            self._listener = socket.socket(socket.AF_UNIX)
+            self._listener.bind(self.address)
+            self._listener.listen()
+        else:
+            self._listener = socket.create_server(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self._start(self._accept)
@@ -71,14 +78,15 @@ class FaultyProxy:
             except OSError:
                 client.close()
                 continue
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if client.family != socket.AF_UNIX:
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._open |= {client, server}
             self._start(self._forward, client, server, budget, lateness, slowness)
             self._start(self._forward, server, client, budget, 0.0, slowness)
 
     def _connect(self) -> socket.socket:
-        if self.target.startswith("unix:"):
+        if self.target.startswith(("unix:", "\0")):
             server = socket.socket(socket.AF_UNIX)
             server.connect(self.target.removeprefix("unix:"))
             return server

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
@@ -87,12 +88,13 @@ class Restarting:
 
 @contextmanager
 def restarting(folder: Path, *flags: str, seed: int = 0, most_bytes: int = 0) -> Iterator[Restarting]:
-    """Such a server, for the block."""
+    """Such a server, for the block. Streams go through its proxy, too."""
     running = Restarting(folder, *flags, seed=seed, most_bytes=most_bytes)
-    try:
-        yield running
-    finally:
-        running.stop()
+    with patch.dict(os.environ, GRADWIRE_LOCAL_STREAM="0"):
+        try:
+            yield running
+        finally:
+            running.stop()
 
 
 def train(address: str, steps: int, step_done: Callable[[int], None] = lambda step: None) -> list[bytes]:

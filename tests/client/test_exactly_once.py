@@ -3,6 +3,7 @@ with the weights of the undisturbed run, bit for bit."""
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -10,13 +11,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 import grpc
 import numpy as np
 import pytest
 
 import gradwire
-from gradwire import _delivery
+from gradwire import _delivery, _local
 from gradwire._embedded import EmbeddedServer
 from gradwire.v1 import commands_pb2, service_pb2_grpc
 from tests.client.faulty_proxy import FaultyProxy
@@ -24,11 +26,36 @@ from tests.client.faulty_proxy import FaultyProxy
 
 @contextmanager
 def proxy(target: str, seed: int = 0, most_bytes: int = 0) -> Iterator[FaultyProxy]:
+    """Before a server's address; streams go there, too."""
     running = FaultyProxy(target, seed, most_bytes)
-    try:
-        yield running
-    finally:
-        running.stop()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("GRADWIRE_LOCAL_STREAM", "0")
+        try:
+            yield running
+        finally:
+            running.stop()
+
+
+@contextmanager
+def local_proxy(target: str, seed: int = 0, most_bytes: int = 0) -> Iterator[FaultyProxy]:
+    """Before a server's local streams, whatever their name. `address` is that of the server's, which is left alone."""
+    running = FaultyProxy("", seed, most_bytes, abstract=True)
+    name, running.address = running.address, target
+    connected = _local._connected
+
+    def connect(wanted: str) -> socket.socket:
+        running.target = f"\0{wanted}"
+        return connected(name[1:])
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_local, "_connected", connect)
+        try:
+            yield running
+        finally:
+            running.stop()
+
+
+WAYS = pytest.mark.parametrize("spoiled", [proxy, local_proxy], ids=["grpc", "local"])
 
 
 def train(address: str, steps: int) -> "tuple[list[float], list[bytes]]":
@@ -63,22 +90,25 @@ def undisturbed(address: str, steps: int) -> "tuple[list[float], list[bytes]]":
     return train(address, steps)
 
 
-def check_seed(server_address: str, seed: int, steps: int, most_bytes: int) -> None:
-    with proxy(server_address, seed, most_bytes) as spoiling:
+def check_seed(spoiled: Any, server_address: str, seed: int, steps: int, most_bytes: int) -> None:
+    with spoiled(server_address, seed, most_bytes) as spoiling:
         found = train(spoiling.address, steps)
     assert spoiling.cuts >= 2, "nothing was spoiled"
     assert found == undisturbed(server_address, steps)
 
 
+@WAYS
 @pytest.mark.parametrize("seed", range(4))
-def test_weights_are_those_of_the_undisturbed_run(server_address, seed):
-    check_seed(server_address, 100 + seed, steps=150, most_bytes=20_000)
+def test_weights_are_those_of_the_undisturbed_run(server_address, seed, spoiled):
+    check_seed(spoiled, server_address, 100 + seed, steps=150, most_bytes=20_000)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
-def test_a_thousand_steps_are_those_of_the_undisturbed_run(server_address, seed):
-    check_seed(server_address, seed, steps=1000, most_bytes=30_000)
+@pytest.mark.parametrize(
+    ("seed", "spoiled"), [*((seed, proxy) for seed in range(20)), *((seed, local_proxy) for seed in range(5))]
+)
+def test_a_thousand_steps_are_those_of_the_undisturbed_run(server_address, seed, spoiled):
+    check_seed(spoiled, server_address, seed, steps=1000, most_bytes=30_000)
 
 
 @pytest.fixture(scope="module")
@@ -94,16 +124,20 @@ def serving() -> Iterator[str]:
             process.terminate()
 
 
+@WAYS
 @pytest.mark.parametrize("seed", range(2))
-def test_with_worker_processes_the_weights_are_those_too(serving, seed):
-    check_seed(serving, 200 + seed, steps=150, most_bytes=20_000)
+def test_with_worker_processes_the_weights_are_those_too(serving, seed, spoiled):
+    check_seed(spoiled, serving, 200 + seed, steps=150, most_bytes=20_000)
 
 
-def test_any_of_the_first_bytes_may_be_the_last(server_address):
-    with proxy(server_address) as between:
+@pytest.mark.parametrize(
+    ("spoiled", "budgets"), [(proxy, range(1, 900, 11)), (local_proxy, range(1, 170, 2))], ids=["grpc", "local"]
+)
+def test_any_of_the_first_bytes_may_be_the_last(server_address, spoiled, budgets):
+    with spoiled(server_address) as between:
         session = gradwire.connect(between.address)
         x = gradwire.zeros(3)
-        for turn, budget in enumerate(range(1, 900, 11)):
+        for turn, budget in enumerate(budgets):
             between.budget = budget  # of the next connection alone
             between.cut_all()
             x += 1.0

@@ -300,7 +300,8 @@ def test_a_checkpoint_holds_nothing_until_backward(session: gradwire.Session) ->
     assert not session.hooks
 
 
-def test_hooks_run_once_each_though_the_connection_is_cut(server_address: str) -> None:
+def test_hooks_run_once_each_though_the_connection_is_cut(server_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADWIRE_LOCAL_STREAM", "0")  # which would pass the proxy by
     between = FaultyProxy(server_address, 5)
     session = gradwire.connect(between.address)
     try:

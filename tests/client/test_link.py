@@ -20,6 +20,11 @@ class Unlike:
         return getattr(self._lower, name)
 
 
+@pytest.fixture(autouse=True)
+def by_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADWIRE_LOCAL_STREAM", "0")
+
+
 def public(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_link, "_lower_works", False)
 

@@ -50,7 +50,10 @@ def bits(value: gradwire.Tensor) -> bytes:
     return (shown.float() if shown.dtype == gradwire.bfloat16 else shown).resolve_conj().numpy().tobytes()
 
 
-def test_a_checkpoint_comes_back_bit_for_bit_and_no_weight_travels(filing_server: Running) -> None:
+def test_a_checkpoint_comes_back_bit_for_bit_and_no_weight_travels(
+    filing_server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADWIRE_LOCAL_STREAM", "0")  # which would pass the proxy by
     with cutting(filing_server.address, [100_000] * 20) as proxy:
         session = gradwire.connect(proxy.address)
         net = nn.Linear(500, 300)  # 600 000 bytes

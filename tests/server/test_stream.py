@@ -13,6 +13,7 @@ from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2
 from gradwire_server import batch, commands
 from gradwire_server import stream as stream_module
+from tests.server.by_socket import SocketCall
 from tests.server.harness import (
     WAIT,
     Id,
@@ -31,13 +32,26 @@ from tests.server.harness import (
 BACKENDS = [0, 2]
 
 
+@pytest.fixture(params=["grpc", "socket"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What streams go by."""
+    monkeypatch.setattr(Streaming, "by_socket", request.param == "socket")
+    return str(request.param)
+
+
 class Streaming:
     """A stream of a session, as a plain client has it."""
 
+    by_socket = False
+
     def __init__(self, session: Remote, writer: int = 1, **attach: Any) -> None:
         self.session = session
-        self.out: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.call = session.stub.Stream(iter(self.out.get, None))
+        self.out: Any = queue.SimpleQueue()
+        if self.by_socket:
+            self.call: Any = SocketCall(session.opened.local_stream)
+            self.out = Putting(self.call)
+        else:
+            self.call = session.stub.Stream(iter(self.out.get, None))
         fields = {"session_id": session.id, "writer": writer, **attach}
         self.send(attach=service_pb2.StreamAttach(**fields))
 
@@ -60,6 +74,19 @@ class Streaming:
     def close(self) -> None:
         self.out.put(None)
         self.call.cancel()
+
+
+class Putting:
+    """A queue that a socket is behind."""
+
+    def __init__(self, call: SocketCall) -> None:
+        self.call = call
+
+    def put(self, request: service_pb2.StreamRequest | None) -> None:
+        if request is None:
+            self.call.half_close()
+        else:
+            self.call.send(request)
 
 
 @pytest.fixture

@@ -1,0 +1,184 @@
+"""Streams without gRPC: taken where they can be had, and never missed where not."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradwire
+from gradwire import _link, _local
+from gradwire._local import LocalCall
+from tests.server.by_socket import framed
+
+pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="the system has no such sockets")
+
+
+def call_of(session: gradwire.Session) -> Any:
+    link = session._transport._link
+    assert link is not None
+    return link._call
+
+
+def test_a_session_beside_its_server_has_its_stream_without_grpc(session: gradwire.Session) -> None:
+    assert isinstance(call_of(session), LocalCall)
+    x = gradwire.tensor([1.0, 2.0], requires_grad=True)
+    for _ in range(50):
+        (x * x).sum().backward()
+    assert x.grad.tolist() == [100.0, 200.0]
+
+
+@pytest.mark.parametrize("why", ["switched off", "no such name", "of another user", "no such system"])
+def test_where_it_cannot_be_had_the_stream_goes_by_grpc(
+    server_address: str, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    if why == "switched off":
+        monkeypatch.setenv("GRADWIRE_LOCAL_STREAM", "0")
+    elif why == "no such name":
+        connected = _local._connected
+        monkeypatch.setattr(_local, "_connected", lambda name: connected(f"{name}-of-no-one"))
+    elif why == "of another user":
+        monkeypatch.setattr(_local.os, "getuid", lambda: 1 << 30)
+    else:
+        monkeypatch.delattr(_local.os, "eventfd")
+    session = gradwire.connect(server_address)
+    assert isinstance(call_of(session), _link._LowerCall)
+    assert (gradwire.ones(2) + 1.0).tolist() == [2.0, 2.0]
+    session.close()
+
+
+def test_a_stream_that_ended_is_gone_on_with(session: gradwire.Session) -> None:
+    x = gradwire.zeros(2)
+    for turn in range(20):
+        x += 1.0
+        if turn % 5 == 0:
+            session._delivery.drop()
+    assert x.tolist() == [20.0, 20.0]
+    assert session._delivery._attempts > 1
+    assert isinstance(call_of(session), LocalCall)
+
+
+def test_an_interrupted_wait_loses_nothing(session: gradwire.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = gradwire.tensor([1.0, 2.0], requires_grad=True)
+    take = LocalCall.take_event
+
+    def interrupted(call: LocalCall) -> None:
+        monkeypatch.setattr(LocalCall, "take_event", take)
+        raise KeyboardInterrupt
+
+    session.sync()
+    monkeypatch.setattr(LocalCall, "take_event", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        (x * 3.0).tolist()
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+
+
+def test_a_refusal_is_the_same_as_by_grpc(session: gradwire.Session) -> None:
+    with pytest.raises(RuntimeError, match="size"):
+        gradwire.ones(3) @ gradwire.ones(4)
+    taking = gradwire.connect(session.address)
+    assert (gradwire.ones(2) * 2).tolist() == [2.0, 2.0]
+    taking.close()
+
+
+def test_more_than_the_socket_holds_arrives(session: gradwire.Session) -> None:
+    rng = np.random.default_rng()
+    arrays = [rng.standard_normal(200_000).astype(np.float32) for _ in range(12)]  # 800 KB each, inside of a batch
+    tensors = [gradwire.from_numpy(each) for each in arrays]
+    for tensor, array in zip(tensors, arrays, strict=True):
+        assert np.array_equal((tensor * 1.0).numpy(), array)
+
+
+def test_no_descriptor_stays_open(server_address: str) -> None:
+    def opened() -> int:
+        return sum(
+            os.readlink(f"/proc/self/fd/{number}").startswith(("socket:", "anon_inode:[eventfd"))
+            for number in os.listdir("/proc/self/fd")
+            if os.path.lexists(f"/proc/self/fd/{number}")
+        )
+
+    gradwire.connect(server_address).close()
+    before = opened()
+    for _ in range(20):
+        session = gradwire.connect(server_address)
+        gradwire.ones(2).tolist()
+        session._delivery.drop()
+        gradwire.ones(2).tolist()
+        session.close()
+    assert opened() <= before + 15  # what gRPC closes in its own time: two a channel, were it ours
+
+
+@pytest.fixture
+def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator["tuple[LocalCall, socket.socket]"]:
+    """A call, and the socket that it talks to."""
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    monkeypatch.setattr(_local, "_connected", lambda name: near)
+    call = LocalCall("")
+    far.settimeout(60)
+    yield call, far
+    call.cancel()
+    call.drain()
+    far.close()
+
+
+def test_what_is_sent_while_somebody_waits_is_off_though_the_socket_was_full(
+    pair: "tuple[LocalCall, socket.socket]",
+) -> None:
+    call, far = pair
+    waiting = threading.Thread(target=lambda: take_until(call, lambda: bool(call.messages)))
+    waiting.start()
+    message = os.urandom(8 << 20)
+    call.send(message)
+    call.send(b"after")
+    assert call.sending
+    wanted = framed(message) + framed(b"after")
+    found = b""
+    while len(found) < len(wanted):
+        found += far.recv(1 << 20)
+    assert found == wanted
+    far.sendall(framed(b"answer"))
+    waiting.join(60)
+    assert call.messages.popleft() == b"answer"
+    assert not call.sending
+
+
+def take_until(call: LocalCall, condition: Any) -> None:
+    while not condition() and call.status is None:
+        call.take_event()
+
+
+def test_messages_come_whole_in_whatever_pieces(pair: "tuple[LocalCall, socket.socket]") -> None:
+    call, far = pair
+    messages = [bytes([n]) * n for n in range(1, 60)]
+    sent = b"".join(map(framed, messages))
+
+    def send() -> None:
+        for place in range(0, len(sent), 7):
+            far.sendall(sent[place : place + 7])
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    take_until(call, lambda: len(call.messages) == len(messages))
+    sending.join(60)
+    assert list(call.messages) == messages
+
+
+@pytest.mark.parametrize("last", [b"", b"\x05", framed(b"whole") + b"\x09\x00\x00\x00half"])
+def test_a_socket_that_ends_without_a_status_is_a_connection_that_broke(
+    pair: "tuple[LocalCall, socket.socket]", last: bytes
+) -> None:
+    call, far = pair
+    far.sendall(last)
+    far.close()
+    take_until(call, lambda: False)
+    assert call.status is not None
+    assert call.status[0].name == "UNAVAILABLE"
+    call.send(b"ignored")
+    call.drain()
+    call.cancel()
+    call.drain()

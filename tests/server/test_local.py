@@ -1,0 +1,176 @@
+"""The socket of local streams: who has it, and what a bad client there can do."""
+
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gradwire.v1 import service_pb2
+from gradwire_server import local, stream
+from gradwire_server.tokens import Tokens
+from tests.server.by_socket import LENGTH, SocketCall, framed
+from tests.server.harness import Remote, Running, command, op, refusal, running
+from tests.server.test_principals import House
+
+pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="the system has no such sockets")
+
+
+def attach(session: Remote, **fields: Any) -> service_pb2.StreamRequest:
+    return service_pb2.StreamRequest(attach=service_pb2.StreamAttach(session_id=session.id, writer=1, **fields))
+
+
+def batch(first: int, *ops: Any) -> service_pb2.StreamRequest:
+    commands = [command(each) for each in ops]
+    return service_pb2.StreamRequest(batch=service_pb2.RunRequest(first_seq=first, commands=commands))
+
+
+def wait_until(condition: Any) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def session(server: Running) -> Remote:
+    return server.open()
+
+
+@pytest.fixture
+def call(session: Remote) -> Iterator[SocketCall]:
+    made = SocketCall(session.opened.local_stream)
+    yield made
+    made.cancel()
+
+
+def test_messages_may_come_in_any_pieces(session: Remote, call: SocketCall) -> None:
+    call.send(attach(session))
+    next(call)
+    batches = [batch(seq, op("zeros", [1], outputs=[seq])) for seq in range(1, 40)]
+    sent = b"".join(framed(each.SerializeToString()) for each in batches)
+    sizes = [1, 2, 3, 4, 5, 50, 3, 1, 1, 300, 2]
+    place = 0
+    while place < len(sent):
+        size = sizes[place % len(sizes)]
+        call.socket.sendall(sent[place : place + size])
+        place += size
+    answered = 0
+    while answered < len(batches):
+        answered += next(call).batches or 1
+    call.half_close()
+    assert list(call) == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (LENGTH.pack(1 << 31), "MESSAGE_TOO_LARGE"),
+        (LENGTH.pack((1 << 32) - 1) + b"x", "MESSAGE_TOO_LARGE"),
+        (framed(b"\xff" * 40), "MALFORMED"),
+        (framed(b""), "MALFORMED"),
+        (framed(batch(1).SerializeToString()), "MALFORMED"),
+        (b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", "MESSAGE_TOO_LARGE"),
+        (LENGTH.pack(10) + b"short", "MALFORMED"),
+        (b"", "MALFORMED"),
+        (framed(service_pb2.StreamRequest(attach={"session_id": "x", "writer": 1}).SerializeToString()),
+         "SESSION_NOT_FOUND"),
+    ],
+)  # fmt: skip
+def test_what_is_no_stream_is_refused_by_name(session: Remote, call: SocketCall, sent: bytes, reason: str) -> None:
+    call.socket.sendall(sent)
+    call.half_close()
+    with pytest.raises(Exception) as caught:
+        next(call)
+    assert refusal(caught.value)[1] == reason
+
+
+def test_a_message_inside_of_which_the_client_goes_is_not_applied(server: Running, session: Remote) -> None:
+    call = SocketCall(session.opened.local_stream)
+    call.send(attach(session))
+    next(call)
+    message = framed(batch(1, op("zeros", [1], outputs=[1])).SerializeToString())
+    call.socket.sendall(message[:-1])
+    call.cancel()
+    wait_until(lambda: not server.server.local.connections)
+    assert session.op("zeros", [1])
+    assert server.server.front.active == 0
+
+
+def test_who_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch, call: SocketCall) -> None:
+    call.cancel()
+    monkeypatch.setattr(stream, "_ATTACH_SECONDS", 0.05)
+    with running(0) as server:
+        silent = SocketCall(server.open().opened.local_stream)
+        with pytest.raises(Exception) as caught:
+            next(silent)
+        assert refusal(caught.value)[1] == "DEADLINE_EXCEEDED"
+        silent.cancel()
+
+
+def test_connections_are_capped_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(0, max_connections=3) as server:
+        session = server.open()
+        calls = [SocketCall(session.opened.local_stream) for _ in range(3)]
+        wait_until(lambda: len(server.server.local.connections) == 3)
+        with pytest.raises((EOFError, ConnectionError)):
+            next(SocketCall(session.opened.local_stream))
+        calls[0].send(attach(session))
+        assert next(calls[0]).HasField("attached")
+        calls.pop().cancel()
+        wait_until(lambda: len(server.server.local.connections) == 2)
+        calls.append(SocketCall(session.opened.local_stream))
+        wait_until(lambda: len(server.server.local.connections) == 3)
+        for each in calls:
+            each.cancel()
+
+
+def test_another_users_process_is_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(0) as server:
+        session = server.open()
+        monkeypatch.setattr(local.os, "getuid", lambda: 1 << 30)
+        call = SocketCall(session.opened.local_stream)
+        with pytest.raises((EOFError, ConnectionError)):
+            next(call)
+        call.cancel()
+
+
+def test_what_is_sent_ahead_waits_in_the_clients_socket(session: Remote, call: SocketCall, server: Running) -> None:
+    """A client that ignores its credit, and reads nothing, fills no memory of the server's."""
+    call.send(attach(session))
+    call.socket.settimeout(2.0)
+    with pytest.raises(TimeoutError):
+        send_ahead(call, 200)
+    held = sum(len(message) for each in server.server.local.connections for message in each._messages)
+    assert server.server.front.waiting + held < 32 << 20  # its credit is 16 MiB, and half a megabyte is a batch
+    session.close()
+
+
+def send_ahead(call: SocketCall, count: int) -> None:
+    """Batches that wait for one that does not come."""
+    for seq in range(2, count + 2):
+        late = batch(seq, op("zeros", [1], outputs=[seq], named={"name": "x" * 500_000}))
+        call.socket.sendall(framed(late.SerializeToString()))
+
+
+def test_who_must_say_who_he_is_has_no_local_streams(tmp_path: Any) -> None:
+    house = House(tmp_path)
+    with running(0, tokens=Tokens(house.path)) as server:
+        opened = server.stub.OpenSession(service_pb2.OpenSessionRequest(), metadata=house.metadata("alice"))
+        assert opened.local_stream == ""
+        assert server.server.local is None
+
+
+def test_the_end_of_the_server_is_told_and_the_name_is_gone() -> None:
+    with running(0) as server:
+        session = server.open()
+        call = SocketCall(session.opened.local_stream)
+        call.send(attach(session))
+        next(call)
+    with pytest.raises(Exception) as caught:
+        next(call)
+    assert refusal(caught.value)[1] == "UNAVAILABLE"
+    with pytest.raises(ConnectionRefusedError):
+        SocketCall(session.opened.local_stream)
+    call.cancel()
