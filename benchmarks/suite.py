@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -80,20 +81,16 @@ def beside_torch(turns: int, wanted: Wanted = lambda row: True) -> Iterator[Row]
 
 
 @contextmanager
-def connected(address: str, *, shared: bool) -> Iterator[None]:
-    """A default session at a server, with or without shared memory."""
+def connected(address: str, *, beside: bool) -> Iterator[None]:
+    """A default session at a server, with or without what a client on its machine has: shared memory, local streams."""
     import gradwire
 
-    before = os.environ.get("GRADWIRE_SHARED_MEMORY")
-    os.environ["GRADWIRE_SHARED_MEMORY"] = "1" if shared else "0"
-    try:
-        with closing(gradwire.connect(address)):
-            yield
-    finally:
-        if before is None:
-            del os.environ["GRADWIRE_SHARED_MEMORY"]
-        else:
-            os.environ["GRADWIRE_SHARED_MEMORY"] = before
+    chosen = "1" if beside else "0"
+    with (
+        patch.dict(os.environ, GRADWIRE_SHARED_MEMORY=chosen, GRADWIRE_LOCAL_STREAM=chosen),
+        closing(gradwire.connect(address)),
+    ):
+        yield
 
 
 def over_tcp(turns: int, wanted: Wanted = lambda row: True) -> Iterator[Row]:
@@ -105,11 +102,13 @@ def over_tcp(turns: int, wanted: Wanted = lambda row: True) -> Iterator[Row]:
     with served() as (address, _), bare() as bare_address, closing(Peer(bare_address)) as peer:
         if peer.upload(view) != BULK or peer.download(BULK) != BULK:
             raise SystemExit("W4: the bare peer lost bytes")
-        with connected(address, shared=False):
+        for beside, how in ((True, "on one machine"), (False, "over TCP")):
             if wanted("RTT"):
-                trip = round_trip(gradwire)
-                result = Result("suite", "RTT: tiny op + read", "bare stream echo", Bound(1.5, 1.2), unit="µs")
-                yield compare(result, trip, peer.echo, turns=turns)
+                with connected(address, beside=beside):
+                    title = f"RTT {how}: tiny op + read"
+                    result = Result("suite", title, "bare gRPC stream echo", Bound(1.5, 1.2), unit="µs")
+                    yield compare(result, round_trip(gradwire), peer.echo, turns=turns)
+        with connected(address, beside=False):
             if not wanted("W4"):
                 return
             yield from bulk(
@@ -120,7 +119,7 @@ def over_tcp(turns: int, wanted: Wanted = lambda row: True) -> Iterator[Row]:
                 Bound(0.7, 0.95, at_least=True),
                 turns,
             )
-        with connected(address, shared=True):
+        with connected(address, beside=True):
             # The tensor's and the array's memory is new, as a copy's is; the other rows show what that alone costs.
             must, used = Bound(0.3, 0.6, at_least=True), functools.partial(np.copyto, target, values)
             for how, peer_name, copy, bound in (
