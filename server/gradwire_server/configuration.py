@@ -20,8 +20,8 @@ CONFIG = f"{PREFIX}CONFIG"
 _OTHERS = frozenset(
     f"{PREFIX}{name}"
     for name in (
-        "ADDRESS", "CA", "CERT", "CONFIG", "CPU_PORT", "CUDA", "GPU_PORT", "KEY", "SERVER_NAME", "SHARED_MEMORY",
-        "TLS", "TLS_DIR", "TOKEN",
+        "ADDRESS", "CA", "CERT", "CONFIG", "CPU_PORT", "CUDA", "GPU_PORT", "KEY", "LOCAL_STREAM", "SERVER_NAME",
+        "SHARED_MEMORY", "TLS", "TLS_DIR", "TOKEN",
     )
 )  # fmt: skip
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
