@@ -47,7 +47,7 @@ class SocketCall:
         self.status: status_pb2.Status | None = None
 
     def send(self, request: service_pb2.StreamRequest) -> None:
-        with suppress(BrokenPipeError):  # the server has ended it, and said why
+        with suppress(OSError):  # it has ended: what is read tells why
             self.socket.sendall(framed(request.SerializeToString()))
 
     def half_close(self) -> None:

@@ -77,16 +77,17 @@ class Streaming:
 
 
 class Putting:
-    """A queue that a socket is behind."""
+    """A queue that a socket is behind, which takes no more than the server reads."""
 
     def __init__(self, call: SocketCall) -> None:
-        self.call = call
+        self._queue: queue.SimpleQueue[service_pb2.StreamRequest | None] = queue.SimpleQueue()
+        self.put = self._queue.put
+        threading.Thread(target=self._send, args=(call,), daemon=True).start()
 
-    def put(self, request: service_pb2.StreamRequest | None) -> None:
-        if request is None:
-            self.call.half_close()
-        else:
-            self.call.send(request)
+    def _send(self, call: SocketCall) -> None:
+        while (request := self._queue.get()) is not None:
+            call.send(request)
+        call.half_close()
 
 
 @pytest.fixture
