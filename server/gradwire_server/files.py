@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
 
 from gradwire.v1 import files_pb2 as pb
 from gradwire_server import vault
@@ -105,7 +106,7 @@ class Files:
     def __init__(self, directory: Directory[Any]) -> None:
         self.directory = directory
         self._drawer: Drawer | None = None
-        self._saving: dict[str, asyncio.Lock] = {}  # by owner
+        self._saving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by owner
 
     async def keep_in(self, drawer: Drawer) -> None:
         """Let there be files. Raises OSError if the directory is not to be had."""
@@ -127,15 +128,11 @@ class Files:
         entry = self.directory.find(session_id)
         drawer = self.drawer()
         path = drawer.path(entry.owner, name)
-        lock = self._saving.setdefault(entry.owner, asyncio.Lock())
-        try:
-            async with lock:
-                room = await self._away(drawer.room, entry.owner, name)
-                order = Order(str(path), name, room).pack(raw)
-                return bytes(await entry.worker.call(entry, "SaveFile", order))
-        finally:
-            if not lock.locked():
-                self._saving.pop(entry.owner, None)
+        lock = self._saving.setdefault(entry.owner, asyncio.Lock())  # lives as long as anybody has or awaits it
+        async with lock:
+            room = await self._away(drawer.room, entry.owner, name)
+            order = Order(str(path), name, room).pack(raw)
+            return bytes(await entry.worker.call(entry, "SaveFile", order))
 
     async def load(self, session_id: str, name: str, raw: bytes) -> bytes:
         """Answer LoadFile."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from gradwire.v1 import service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
+from gradwire_server.directory import ID_SHOWN
 from gradwire_server.errors import Refusal
 from gradwire_server.host import KEEP, NUMBER, OPENED
 from gradwire_server.keeper import Order
@@ -23,9 +24,10 @@ from gradwire_server.shelf import Shelf, digest_of
 
 if TYPE_CHECKING:
     from gradwire_server.backend import Backend
-    from gradwire_server.crew import Entry
+    from gradwire_server.crew import Entry, Worker
 
 _SWEEP_SECONDS = 60.0
+_PATIENCE_SECONDS = 1.0  # that a session which is busy holds up the periodic snapshots of its worker's others
 _LASTING = ("SNAPSHOT_DAMAGED", "SNAPSHOT_NOT_FOUND", "DEVICE_UNAVAILABLE", "NOT_SUPPORTED")
 T = TypeVar("T")
 
@@ -43,6 +45,7 @@ class Keeping:
         self._tasks: list[asyncio.Task[None]] = []
         self._saving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by principal
         self._closing: set[asyncio.Task[None]] = set()
+        self._storing: dict[str, asyncio.Task[bool]] = {}  # periodic snapshots under way, by session
         backend.directory.revive = self.revive
 
     async def start(self) -> None:
@@ -53,10 +56,11 @@ class Keeping:
 
     async def stop(self, grace: float) -> None:
         """Store all sessions, within the grace."""
-        for task in self._tasks:
+        ending = (*self._tasks, *self._storing.values())
+        for task in ending:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        if ending:
+            await asyncio.wait(ending)
         entries = [entry for entry in self.backend.directory.entries.values() if entry.worker.alive]
         saved = [asyncio.ensure_future(self._save(entry, last=True)) for entry in entries]
         if saved:
@@ -202,9 +206,22 @@ class Keeping:
     async def _snapshots(self) -> None:
         while True:
             await asyncio.sleep(self.every)
-            for entry in list(self.backend.directory.entries.values()):
-                if entry.worker.alive and self.backend.directory.entries.get(entry.id) is entry and not entry.saving:
-                    await self._save(entry)
+            await asyncio.gather(*(self._round(worker) for worker in self.backend.workers))
+
+    async def _round(self, worker: Worker) -> None:
+        """Store a worker's sessions, one after the other. One that is busy keeps the others waiting for a moment only:
+        it is stored when it comes to it, and until then not asked again."""
+        entries = self.backend.directory.entries
+        for entry in [each for each in entries.values() if each.worker is worker]:
+            if worker.alive and entries.get(entry.id) is entry and not entry.saving and entry.id not in self._storing:
+                self._storing[entry.id] = task = asyncio.create_task(self._save(entry))
+                task.add_done_callback(partial(self._stored, entry.id))
+                await asyncio.wait((task,), timeout=_PATIENCE_SECONDS)
+
+    def _stored(self, session_id: str, task: asyncio.Task[bool]) -> None:
+        del self._storing[session_id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("session is not stored", extra={"session": session_id[:ID_SHOWN], "error": repr(error)})
 
     async def _sweep(self) -> None:
         while True:

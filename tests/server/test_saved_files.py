@@ -1,8 +1,11 @@
 """Files on the server's disk: they come back bit for bit and never travel; names, owners, quotas, damage, crashes."""
 
+import asyncio
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,11 +15,12 @@ import gradwire
 from gradwire import nn, optim
 from gradwire.v1 import files_pb2
 from gradwire_server import filing
-from gradwire_server.files import Drawer
+from gradwire_server.files import Drawer, Files
 from gradwire_server.limits import Limits
 from tests.client.proxy import cutting
 from tests.client.restarting import restarting
-from tests.server.harness import Id, Running, refused, running
+from tests.server.harness import Id, Remote, Running, refused, running
+from tests.server.test_durability import Storing
 from tests.server.test_principals import House
 
 LIMITS = Limits(lease_seconds=60.0, max_session_bytes=8 << 20, max_bytes=1 << 30)
@@ -257,6 +261,40 @@ def test_ids_are_the_clients_and_a_retry_applies_once(filing_server: Running) ->
     assert refused(remote.stub.SaveFile, missing)[1] == "TENSOR_NOT_FOUND"
 
 
+def test_a_principals_files_are_written_one_at_a_time_whoever_comes_when(tmp_path: Path) -> None:
+    """Else two that are written at once would pass the quota together."""
+    under_way, most, ended = [0], [0], []
+
+    class Slow:
+        async def call(self, *_: Any) -> bytes:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+            await asyncio.sleep(0.02)
+            under_way[0] -= 1
+            return b""
+
+    class Everybodys:
+        def find(self, session_id: str) -> Any:
+            return SimpleNamespace(owner="alice", worker=Slow())
+
+    async def save_all() -> None:
+        files = Files(Everybodys())  # type: ignore[arg-type]
+        await files.keep_in(Drawer(tmp_path, max_files=3))
+        late: list[asyncio.Future[bytes]] = []
+
+        def save(number: int) -> asyncio.Future[bytes]:
+            return asyncio.ensure_future(files.save("s", str(number), b""))
+
+        first, second = save(1), save(2)
+        first.add_done_callback(lambda _: late.append(save(3)))  # as the second is about to have its turn
+        ended.extend(await asyncio.gather(first, second))
+        ended.append(await late[0])
+
+    asyncio.run(save_all())
+    assert ended == [b""] * 3
+    assert most == [1]
+
+
 def test_a_server_without_a_directory_names_the_setting() -> None:
     with running(0) as plain:
         session = gradwire.connect(plain.address)
@@ -266,6 +304,28 @@ def test_a_server_without_a_directory_names_the_setting() -> None:
                 call()
             assert caught.value.reason == "NOT_SUPPORTED"
         session.close()
+
+
+def test_a_load_that_is_repeated_after_a_crash_applies_once(tmp_path: Path) -> None:
+    first = Storing(tmp_path / "one", logs=True)
+    keep(first, tmp_path / "files")
+    session = first.open()
+    session.create(np.arange(3.0), tensor_id=1)
+    session.create(np.arange(9000.0), tensor_id=2)
+    told = {"session_id": session.id, "name": "one"}
+    session.stub.SaveFile(files_pb2.SaveFileRequest(**told, tensors=[{"name": "x", "id": 1}, {"name": "y", "id": 2}]))
+    request = files_pb2.LoadFileRequest(**told, request_id="r", ids=[7])
+    answer = session.stub.LoadFile(request)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")  # as a crash would leave it
+    second = Storing(tmp_path / "two", logs=True)
+    keep(second, tmp_path / "files")
+    restored = Remote(second.channel, session.opened)
+    assert restored.stub.LoadFile(request) == answer
+    assert restored.describe().tensor_count == 4
+    for loaded, original in zip(answer.tensors, (1, 2), strict=True):
+        np.testing.assert_array_equal(restored.read(loaded.spec.id), restored.read(original))
+    first.stop()
+    second.stop()
 
 
 def test_what_was_loaded_survives_kill_9_though_the_file_is_gone(tmp_path: Path) -> None:
