@@ -35,11 +35,12 @@ demo: $(VENV)/.installed-demo ## train a network on handwritten digits over gRPC
 test: $(VENV)/.installed-test ## run all tests
 	$(BIN)/python -m pytest -n auto
 
-fuzz: $(VENV)/.installed-fuzz ## fresh random calls of the ops against PyTorch; a million changed messages against a server
+fuzz: $(VENV)/.installed-fuzz ## random calls of the ops against PyTorch; changed messages against a server; changed files
 	GRADWIRE_FUZZ_SEED=fresh GRADWIRE_FUZZ_CALLS=40 $(BIN)/python -m pytest -n auto tests/parity/test_fuzz.py
 	GRADWIRE_HYPOTHESIS=fresh $(BIN)/python -m pytest -n auto $(DRAWN)
 	$(BIN)/python -W ignore -m tests.hostile.guided -max_total_time=$(FUZZ_SECONDS)
 	$(BIN)/python -m tests.hostile.over_socket --messages $(MESSAGES)
+	$(BIN)/python -W ignore -m tests.hostile.damage
 
 load: $(VENV)/.installed-test ## a thousand sessions at once, two of them hostile
 	$(BIN)/python -m tests.hostile.load --sessions $(SESSIONS) --seconds $(SECONDS_EACH)

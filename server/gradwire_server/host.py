@@ -32,6 +32,7 @@ from gradwire_server.limits import Limits
 from gradwire_server.meter import Meter
 from gradwire_server.payload import TO_WIRE
 from gradwire_server.rings import Ring, Rings
+from gradwire_server.scribe import Scribe
 from gradwire_server.session import Brake, Pending, Session
 from gradwire_server.shares import Shares
 from gradwire_server.transfers import Download
@@ -85,6 +86,11 @@ class Host:
             "Save": self._save,
             "Restore": self._restore,
         }
+
+    @property
+    def scribe(self) -> Scribe | None:
+        """What writes logs, where there are any."""
+        return None if self.keeper is None else self.keeper.scribe
 
     @property
     def own(self) -> Container[str]:
@@ -247,14 +253,14 @@ class Host:
             if call.method == "Run":
                 steps = run_batch(call)
             else:
-                steps = run_unary(call) if session.notes is None or self.keeper is None else self.keeper.unary(call)
+                steps = run_unary(call) if session.notes is None or self.scribe is None else self.scribe.unary(call)
             while True:
                 try:
                     next(steps)
                 except StopIteration as done:
                     if call.method == "Run":
-                        if session.notes is not None and self.keeper is not None:
-                            self.keeper.record(session, call)
+                        if session.notes is not None and self.scribe is not None:
+                            self.scribe.record(session, call)
                         session.torn = False
                     answer = done.value
                     return answer
@@ -286,7 +292,7 @@ class Host:
         session.torn = False
         told = refusal_of(error, call.method, session.command.told())
         broken = Refusal(told.reason, f"the session cannot go on, since a call ended in its middle: {told.message}")
-        if told.reason == "MEMORY_LIMIT" and self.keeper is not None and self.keeper.give_up(call):
+        if told.reason == "MEMORY_LIMIT" and self.scribe is not None and self.scribe.give_up(call):
             broken = Refusal("UNAVAILABLE", f"the session goes back to its last answer: {told.message}")
             broken.metadata[GOES_BACK] = "1"
         log.error("session cannot go on", extra={**session.command.told(), "error": told.message})
@@ -317,11 +323,11 @@ class Host:
         if call.method == "Save":
             self._check(session)
             return (yield from keeper.save(session, call))
-        if session.notes is not None:
+        if session.notes is not None and self.scribe is not None:
             if call.method == "KeepUpload":
-                yield from keeper.keep_upload(call)
+                yield from self.scribe.keep_upload(call)
             else:
-                keeper.record(session, call)
+                self.scribe.record(session, call)
         return answer
 
     def _file(self, call: Pending) -> Generator[None, None, bytes]:
@@ -331,13 +337,13 @@ class Host:
         loaded = yield from self.filer.load(call)
         if isinstance(loaded, bytes):
             return loaded
-        session, keeper = call.session, self.keeper if call.session.notes is not None else None
-        if keeper is not None:
-            yield from keeper.keep_loaded(call, loaded)
+        session, scribe = call.session, self.scribe if call.session.notes is not None else None
+        if scribe is not None:
+            yield from scribe.keep_loaded(call, loaded)
         session.torn = True
         answer = loaded.bind()
-        if keeper is not None:
-            keeper.record_load(call, loaded)
+        if scribe is not None:
+            scribe.record_load(call, loaded)
         session.torn = False
         return answer
 
@@ -345,8 +351,8 @@ class Host:
         """Whether a session may compute, and how much it may hold."""
         if session.brake.closed or session is self._nobody:
             raise session.broken or Refusal("SESSION_NOT_FOUND", "the session was closed")
-        if session.kept is not None and self.keeper is not None:
-            self.keeper.check(session)
+        if session.notes is not None and self.scribe is not None:
+            self.scribe.check(session)
         self.limit(session)
 
     def limit(self, session: Session) -> None:

@@ -59,6 +59,7 @@ class Log:
         self.size = size  # bytes that are flushed
         self.taken = size  # and of those that are to be written
         self.backlog: list[bytes] = []
+        self.fresh = size == START and not path.exists()  # to be made, also if nothing is to be written yet
         self.failing = False
         self.closed = False
         self.before: Log | None = None  # the generation before, until all of that is written
@@ -180,7 +181,8 @@ class Journal:
                 return failure
             self.close(target.before)
             target.before = None
-        if not target.backlog and not any(task.parts for task in tasks):  # else what is missing would be there
+        if not (target.fresh or target.backlog or any(task.parts for task in tasks)):
+            # Else what is missing would be there.
             target.failing = False
             return None
         try:
@@ -208,8 +210,9 @@ class Journal:
     def _file(self, target: Log) -> int:
         descriptor = self._open.get(target.path)
         if descriptor is None:
-            if target.size == START and not target.path.exists():
+            if target.fresh:
                 _create(target.path)
+                target.fresh = False
             descriptor = os.open(target.path, os.O_WRONLY)
             self._open[target.path] = descriptor
             while len(self._open) > _MOST_OPEN:

@@ -17,35 +17,30 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradwire.v1 import commands_pb2, service_pb2
+from gradwire.v1 import service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server import __version__, vault
-from gradwire_server.batch import run_unary
 from gradwire_server.errors import Refusal, refusal_of
 from gradwire_server.freezing import Freezer
-from gradwire_server.journal import START, Journal, Log, Notes, Parts, packed
+from gradwire_server.journal import START, Log, Notes
 from gradwire_server.replay import Replay
+from gradwire_server.scribe import Scribe
 from gradwire_server.session import Pending, Session
 from gradwire_server.specs import fill_spec
 from gradwire_server.thawing import Thawer, reserve
-from gradwire_server.transfers import Upload
 from gradwire_server.vault import LOG, RUNNING, SESSION, Writing
 
 if TYPE_CHECKING:
-    from gradwire_server.filing import Loaded
     from gradwire_server.host import Host
 
-_UPLOAD_PART = 1 << 20
-_WAIT_SECONDS = 0.001  # for room in the log's queue, before others have their turn
-_INLINE = 1 << 10  # bytes that any server takes within a message
 _LOG_FACTOR = 4  # times the last snapshot's bytes that a log may have before another is made
 _LEAST_LOG = 64 << 20
-_UNLOGGED = ("Tidy", "BeginUpload", "Describe")  # they change nothing that outlives the server
 _BYTES = ("head", "request", "home_head")
 Steps = Generator[None, None, bytes]
 
@@ -129,7 +124,7 @@ class Keeper:
 
     def __init__(self, logs: bool = False) -> None:
         self.logs = logs
-        self.journal = Journal() if logs else None
+        self.scribe = Scribe() if logs else None
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="gradwire-keeper", daemon=True)
         self._thread.start()
@@ -138,8 +133,8 @@ class Keeper:
         """End when all that was begun is on disk."""
         self._tasks.put(None)
         self._thread.join(timeout)
-        if self.journal is not None:
-            self.journal.stop(timeout)
+        if self.scribe is not None:
+            self.scribe.journal.stop(timeout)
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
@@ -159,8 +154,8 @@ class Keeper:
         kept, session.kept, session.notes = session.kept, None, None
         if kept is None:
             return
-        if kept.log is not None and self.journal is not None:
-            self.journal.close(kept.log, written=keep)
+        if kept.log is not None and self.scribe is not None:
+            self.scribe.journal.close(kept.log, written=keep)
         if not keep:
             self._tasks.put(lambda: vault.remove(kept.folder))
 
@@ -230,11 +225,14 @@ class Keeper:
         except BaseException:
             writing.abandon()
             raise
+        begun = None
         if kept is not None:
             kept.saving, kept.generation, kept.mark = True, writing.generation, mark
             if self.logs:
-                self._rotate(session, kept)
-        self._hold(call, lambda: self._commit(session, kept, writing, mark, uses if order.last or self.logs else None))
+                begun = self._rotate(session, kept)
+                head.logged = True
+        told = uses if order.last or self.logs else None
+        self._hold(call, lambda: self._commit(session, kept, writing, mark, told, begun))
         return b""
 
     def _fill(self, session: Session, head: pb.SnapshotHead, freezer: Freezer, request: Any) -> None:
@@ -247,18 +245,33 @@ class Keeper:
                 session.tensor(named.id)
             freezer.state.named.extend(request.tensors)
 
-    def _rotate(self, session: Session, kept: Kept) -> None:
-        """What comes from now on is in the next generation's log."""
-        assert self.journal is not None
+    def _rotate(self, session: Session, kept: Kept) -> Future[Refusal | None]:
+        """What comes from now on is in the next generation's log; done when there is one, or cannot be."""
+        assert self.scribe is not None
+        begun: Future[Refusal | None] = Future()
         old = kept.log
         kept.log = Log(kept.folder / f"{kept.generation}{LOG}")
         kept.log.before = old
-        self.journal.put(kept.log, (), None)
+        self.scribe.journal.put(kept.log, (), begun.set_result)
         session.notes = kept.notes
+        return begun
 
-    def _commit(self, session: Session, kept: Kept | None, writing: Writing, mark: Any, uses: int | None) -> bytes:
-        """On the keeper's thread: bring a snapshot to the disk; `uses` where nothing but a log is to follow it."""
+    def _commit(
+        self,
+        session: Session,
+        kept: Kept | None,
+        writing: Writing,
+        mark: Any,
+        uses: int | None,
+        begun: Future[Refusal | None] | None,
+    ) -> bytes:
+        """On the keeper's thread: bring a snapshot to the disk; `uses` where nothing but a log is to follow it.
+
+        That is there first, if it is to be there: `begun`.
+        """
         try:
+            if begun is not None and (failure := begun.result()) is not None:
+                raise failure
             if kept is not None and uses is None:
                 (kept.folder / RUNNING).touch(0o600)
             size = writing.commit()
@@ -270,12 +283,12 @@ class Keeper:
                     writer = session.writers.get(number)
                     if writer is not None:
                         writer.durable = max(writer.durable, applied)
-        except OSError as error:
+        except (OSError, Refusal) as error:
             writing.abandon()
             if kept is not None:
                 kept.mark = None
             log.error("session cannot be stored", extra={"file": str(writing.folder), "error": str(error)})
-            raise vault.storage_refusal(error) from None
+            raise (vault.storage_refusal(error) if isinstance(error, OSError) else error) from None
         finally:
             if kept is not None:
                 kept.saving = False
@@ -298,171 +311,6 @@ class Keeper:
         call.hold = hold
 
     # The log.
-
-    def check(self, session: Session) -> None:
-        """Before a call: whether what it does can be logged. Raises Refusal: UNAVAILABLE."""
-        kept = session.kept
-        if kept is not None and kept.log is not None and kept.log.failing and self.journal is not None:
-            self.journal.check(kept.log)
-
-    def unary(self, call: Pending) -> Generator[None, None, bytes]:
-        """Apply a command that came alone, and let its answer wait until the log has it. Yields in pauses.
-
-        Raises Refusal.
-
-        One that is refused is logged if it used anything up, or was applied and cannot be answered.
-        """
-        session = call.session
-        before = session.recording.generator.get_state(), session.next_id
-        try:
-            answer = yield from run_unary(call)
-        except Refusal as refusal:
-            session.torn = True
-            if refusal.applied or before != (session.recording.generator.get_state(), session.next_id):
-                assert session.notes is not None
-                session.notes.refused(session, 0, refusal)
-                self._record_refused(session, call)
-            session.torn = False
-            raise
-        session.torn = True
-        self.record(session, call)
-        session.torn = False
-        return answer
-
-    def record(self, session: Session, call: Pending) -> None:
-        """A call was applied: let its answer wait until the log has it."""
-        kept = session.kept
-        if kept is None or kept.log is None or call.hold is not None:
-            return
-        batch, record = b"", pb.LogRecord()
-        if call.method == "Run":
-            batch = call.raw
-        elif call.method == "FinishDownload":
-            record.finished_download = call.raw[1:].decode()
-        elif call.method == "Attach":
-            record.writer = int.from_bytes(call.raw, "little")
-        elif call.method not in _UNLOGGED:
-            record.call.method, record.call.request = call.method, call.raw
-        logged = batch or record.WhichOneof("record")
-        kept.notes.take(session, record)
-        self._put(call, kept.log, packed(record, batch) if logged else ())
-
-    def _record_refused(self, session: Session, call: Pending) -> None:
-        """A unary call was refused; its answer, which acknowledges nothing, does not wait."""
-        kept = session.kept
-        if kept is not None and kept.log is not None and self.journal is not None:
-            record = pb.LogRecord(call=pb.LogCall(method=call.method, request=call.raw))
-            kept.notes.take(session, record)
-            self.journal.put(kept.log, packed(record), None)
-
-    def _put(self, call: Pending, target: Log, parts: Parts) -> None:
-        """Write a record, and let the answer wait until it is on disk with all before it."""
-        journal = self.journal
-        assert journal is not None
-
-        def hold(answer: Callable[[bytes, Exception | None], None], result: bytes) -> None:
-            journal.put(
-                target, parts, lambda failure: answer(result, None) if failure is None else answer(b"", failure)
-            )
-
-        call.hold = hold
-
-    def give_up(self, call: Pending) -> bool:
-        """What is in memory is ahead of the log, and stays so; whether there is a log to come back from.
-
-        The call's answer waits until all that may have been acknowledged is on disk; nothing more is written then.
-        """
-        session, journal = call.session, self.journal
-        kept = session.kept
-        if kept is None or kept.log is None or journal is None:
-            return False
-        target = kept.log
-
-        def hold(answer: Callable[[bytes, Exception | None], None], _: bytes) -> None:
-            def written(_: Refusal | None) -> None:
-                target.closed = True
-                answer(b"", session.broken)
-
-            journal.put(target, (), written)
-
-        call.hold = hold
-        return True
-
-    # Bytes in the log.
-
-    def keep_upload(self, call: Pending) -> Iterator[None]:
-        """An upload was received: let its answer wait until the log has its bytes. Raises Refusal: UNAVAILABLE."""
-        session = call.session
-        self.check(session)
-        kept, transfer_id = session.kept, call.raw.decode()
-        held = session.transfers.held.get(transfer_id)
-        if kept is None or kept.log is None or not isinstance(held, Upload) or held.received != held.total:
-            return
-        session.brake.begin(call.ticket, call.deadline)
-        yield from self._put_bytes(session, kept.log, transfer_id, held.request_id, memoryview(held.buffer.data))
-        self._put(call, kept.log, ())
-
-    def keep_loaded(self, call: Pending, loaded: Loaded) -> Iterator[None]:
-        """Leaves are made of a file, which may be another by the time the log is read: let it have their bytes.
-
-        Raises Refusal: UNAVAILABLE, CANCELLED; nothing has an id yet.
-        """
-        kept = call.session.kept
-        assert kept is not None
-        assert kept.log is not None
-        for number, (creation, data) in enumerate(zip(loaded.creations, loaded.data, strict=True)):
-            if len(data) <= _INLINE:
-                creation.payload.data = bytes(data)
-                continue
-            described = creation.payload
-            transfer = commands_pb2.Transfer(
-                dtype=described.dtype, shape=described.shape, transfer_id=f"file-{call.ticket}-{number}"
-            )
-            creation.transfer.CopyFrom(transfer)
-            yield from self._put_bytes(call.session, kept.log, transfer.transfer_id, "", data)
-
-    def record_load(self, call: Pending, loaded: Loaded) -> None:
-        """The leaves have ids."""
-        session = call.session
-        kept, request_id = session.kept, loaded.request.request_id
-        assert kept is not None
-        assert kept.log is not None
-        record = pb.LogRecord()
-        record.load.creations.extend(creation.SerializeToString() for creation in loaded.creations)
-        if request_id:
-            method, digest, response = session.memory.held[request_id]
-            record.load.answer.request_id, record.load.answer.method = request_id, method
-            record.load.answer.request_digest, record.load.answer.response = digest, response
-        kept.notes.take(session, record)
-        self._put(call, kept.log, packed(record))
-
-    def _put_bytes(
-        self, session: Session, target: Log, transfer_id: str, request_id: str, data: memoryview
-    ) -> Iterator[None]:
-        """Copy bytes to the log, a part before each yield, no faster than it is written.
-
-        Raises Refusal: UNAVAILABLE where it cannot be, CANCELLED, DEADLINE_EXCEEDED.
-        """
-        journal, failed = self.journal, list[Refusal]()
-        assert journal is not None
-
-        def done(failure: Refusal | None) -> None:
-            if failure is not None:
-                failed.append(failure)
-
-        for start in range(0, max(1, len(data)), _UPLOAD_PART):
-            while not journal.has_room(_UPLOAD_PART, _WAIT_SECONDS):
-                if session.brake.stopping():
-                    raise session.brake.refusal()
-                yield
-            if failed:
-                raise failed[0]
-            part = pb.LogUpload(
-                transfer_id=transfer_id, request_id=request_id, total_bytes=len(data), offset=start,
-                data=bytes(data[start : start + _UPLOAD_PART]),
-            )  # fmt: skip
-            journal.put(target, packed(pb.LogRecord(upload=part)), done, lasting=False)
-            yield
 
     def wants_saving(self, session: Session) -> bool:
         """Whether a session's log has become long."""
@@ -503,7 +351,7 @@ class Keeper:
             yield from Thawer(session, state, memories).fill()
             answer = self._restored(session, state, head, request)
             if request is None:
-                yield from self._take_up(session, generation)
+                yield from self._take_up(session, generation, head.logged)
         except OSError as error:
             raise Refusal("STORAGE", f"what is stored cannot be read: {os.strerror(error.errno or 0)}") from None
         except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -536,10 +384,13 @@ class Keeper:
                     session.release(tensor_id)
         return answer
 
-    def _take_up(self, session: Session, generation: int) -> Steps:
-        """Apply what the log has, and go on where it ends."""
+    def _take_up(self, session: Session, generation: int, logged: bool) -> Steps:
+        """Apply what the log has, and go on where it ends. `logged`: whether there is to be one of this generation."""
         kept = session.kept
         assert kept is not None
+        first = kept.folder / f"{generation}{LOG}"
+        if logged and not first.exists():
+            raise vault.damaged(first, "it is missing")
         logs = [each for each in vault.generations(kept.folder, LOG) if each >= generation]
         end = START
         for number in logs:

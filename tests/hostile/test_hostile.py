@@ -1,7 +1,9 @@
 """Short versions of what `make fuzz`, `make load` and `make soak` do for long."""
 
 import asyncio
+from pathlib import Path
 
+from tests.hostile.damage import changed, cut, missing, store, suffer
 from tests.hostile.dispatch import drawn
 from tests.hostile.load import load
 from tests.hostile.over_socket import attack
@@ -19,6 +21,15 @@ def test_two_thousand_changed_messages_over_a_socket_end_with_a_status_and_leave
     assert sum(codes.values()) == 2000
     assert codes["OK"] > 200
     assert after < before + 64
+
+
+def test_a_stored_session_with_a_wrong_byte_is_refused_by_name_or_is_the_one_that_there_was(tmp_path: Path) -> None:
+    home = tmp_path / "session"
+    store(home)
+    for damages in (changed(home, 1, 0.05), cut(home, 1, 0.02), missing(home)):
+        found = suffer(home, damages)
+        assert found[".log refused by name"]
+        assert found[".safetensors refused by name"]
 
 
 def test_sessions_train_beside_one_that_floods_and_one_that_does_not_read() -> None:

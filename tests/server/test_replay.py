@@ -11,7 +11,7 @@ import pytest
 
 import gradwire
 from gradwire.v1 import commands_pb2, service_pb2
-from gradwire_server import batch, calls, commands, keeper, settle
+from gradwire_server import batch, calls, commands, scribe, settle
 from gradwire_server.journal import Journal, beginning, read
 from tests.server.harness import Id, Remote, command, op, refusal, refused
 from tests.server.test_durability import Storing, behind
@@ -219,7 +219,7 @@ def test_an_answer_for_which_there_is_no_memory_says_that_its_commands_were_appl
     np.testing.assert_array_equal(again(session, crashing()).read(x), [3.0])
 
 
-@pytest.mark.parametrize(("module", "name", "times"), [(batch, "serialized", 3), (keeper, "packed", 1)])
+@pytest.mark.parametrize(("module", "name", "times"), [(batch, "serialized", 3), (scribe, "packed", 1)])
 def test_what_can_neither_be_answered_nor_logged_is_taken_back_and_done_again(
     crashing: Callable[..., Storing], monkeypatch: pytest.MonkeyPatch, module: Any, name: str, times: int
 ) -> None:
@@ -310,7 +310,7 @@ def test_a_client_whose_session_was_taken_back_keeps_all_that_it_was_told(
     for step in range(12):
         with monkeypatch.context() as patch:
             if step % 3 == 1:
-                short_of(patch, keeper, "packed")
+                short_of(patch, scribe, "packed")
             x += 1.0
             assert x.item() == step + 1
     session.close()

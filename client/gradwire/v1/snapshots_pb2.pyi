@@ -94,7 +94,7 @@ class DeleteSnapshotResponse(_message.Message):
     def __init__(self, freed_bytes: _Optional[int] = ...) -> None: ...
 
 class SnapshotHead(_message.Message):
-    __slots__ = ("format", "version", "session_digest", "principal", "client", "lease_ms", "name", "saved_unix_ms", "ttl_ms", "bytes", "tensors", "client_nodes", "memory_bytes")
+    __slots__ = ("format", "version", "session_digest", "principal", "client", "lease_ms", "name", "saved_unix_ms", "ttl_ms", "bytes", "tensors", "client_nodes", "memory_bytes", "logged")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SESSION_DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -108,6 +108,7 @@ class SnapshotHead(_message.Message):
     TENSORS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_NODES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOGGED_FIELD_NUMBER: _ClassVar[int]
     format: int
     version: str
     session_digest: bytes
@@ -121,7 +122,8 @@ class SnapshotHead(_message.Message):
     tensors: int
     client_nodes: int
     memory_bytes: int
-    def __init__(self, format: _Optional[int] = ..., version: _Optional[str] = ..., session_digest: _Optional[bytes] = ..., principal: _Optional[str] = ..., client: _Optional[str] = ..., lease_ms: _Optional[int] = ..., name: _Optional[str] = ..., saved_unix_ms: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., bytes: _Optional[int] = ..., tensors: _Optional[int] = ..., client_nodes: _Optional[int] = ..., memory_bytes: _Optional[int] = ...) -> None: ...
+    logged: bool
+    def __init__(self, format: _Optional[int] = ..., version: _Optional[str] = ..., session_digest: _Optional[bytes] = ..., principal: _Optional[str] = ..., client: _Optional[str] = ..., lease_ms: _Optional[int] = ..., name: _Optional[str] = ..., saved_unix_ms: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., bytes: _Optional[int] = ..., tensors: _Optional[int] = ..., client_nodes: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., logged: bool = ...) -> None: ...
 
 class SessionState(_message.Message):
     __slots__ = ("epoch", "next_id", "transfer_seed", "downloads_begun", "generator", "next_node_seq", "writers", "answers", "memories", "arrays", "storages", "tensors", "steps", "nodes", "asks", "regions", "names", "failures", "programs", "moments", "transfers", "leaf_numbers", "next_leaf_number", "named", "next_backward", "has_unary")

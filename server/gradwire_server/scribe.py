@@ -1,0 +1,199 @@
+"""The scribe: what a worker writes to the logs of its sessions, and which answers wait for that.
+
+A call is applied and then written; its answer is sent when that would survive a crash. Where memory is so short that
+what was applied cannot be written, the session goes back to what is written (`give_up`). Bytes of uploads and files,
+which can wait, are copied to the log's queue no faster than it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
+
+from gradwire.v1 import commands_pb2
+from gradwire.v1 import snapshots_pb2 as pb
+from gradwire_server.batch import run_unary
+from gradwire_server.errors import Refusal
+from gradwire_server.journal import Journal, Log, Parts, packed
+from gradwire_server.session import Answered, Pending, Session
+from gradwire_server.transfers import Upload
+
+if TYPE_CHECKING:
+    from gradwire_server.filing import Loaded
+
+_UPLOAD_PART = 1 << 20
+_WAIT_SECONDS = 0.001  # for room in the log's queue, before others have their turn
+_INLINE = 1 << 10  # bytes that any server takes within a message
+_UNLOGGED = ("Tidy", "BeginUpload", "Describe")  # they change nothing that outlives the server
+
+
+class Scribe:
+    """Writes what is applied to sessions that have a log."""
+
+    def __init__(self) -> None:
+        self.journal = Journal()
+
+    def check(self, session: Session) -> None:
+        """Before a call: whether what it does can be logged. Raises Refusal: UNAVAILABLE."""
+        kept = session.kept
+        if kept is not None and kept.log is not None and kept.log.failing:
+            self.journal.check(kept.log)
+
+    def unary(self, call: Pending) -> Generator[None, None, bytes]:
+        """Apply a command that came alone, and let its answer wait until the log has it. Yields in pauses.
+
+        Raises Refusal.
+
+        One that is refused is logged if it used anything up, or was applied and cannot be answered.
+        """
+        session, notes = call.session, call.session.notes
+        assert notes is not None
+        before = session.recording.generator.get_state(), session.next_id
+        notes.resumed(0)
+        try:
+            answer = yield from run_unary(call)
+        except Refusal as refusal:
+            session.torn = True
+            if refusal.applied or before != (session.recording.generator.get_state(), session.next_id):
+                notes.refused(session, 0, refusal)
+                self._record_refused(session, call)
+            notes.clear()
+            session.torn = False
+            raise
+        session.torn = True
+        self.record(session, call)
+        session.torn = False
+        return answer
+
+    def record(self, session: Session, call: Pending) -> None:
+        """A call was applied: let its answer wait until the log has it."""
+        kept = session.kept
+        if kept is None or kept.log is None or call.hold is not None:
+            return
+        batch, record = b"", pb.LogRecord()
+        if call.method == "Run":
+            batch = call.raw
+        elif call.method == "FinishDownload":
+            record.finished_download = call.raw[1:].decode()
+        elif call.method == "Attach":
+            record.writer = int.from_bytes(call.raw, "little")
+        elif call.method not in _UNLOGGED:
+            record.call.method, record.call.request = call.method, call.raw
+        logged = batch or record.WhichOneof("record")
+        kept.notes.take(session, record)
+        self._put(call, kept.log, packed(record, batch) if logged else ())
+
+    def _record_refused(self, session: Session, call: Pending) -> None:
+        """A unary call was refused; its answer, which acknowledges nothing, does not wait."""
+        kept = session.kept
+        if kept is not None and kept.log is not None:
+            record = pb.LogRecord(call=pb.LogCall(method=call.method, request=call.raw))
+            kept.notes.take(session, record)
+            self.journal.put(kept.log, packed(record), None)
+
+    def _put(self, call: Pending, target: Log, parts: Parts) -> None:
+        """Write a record, and let the answer wait until it is on disk with all before it."""
+        journal = self.journal
+
+        def hold(answer: Answered, result: bytes) -> None:
+            journal.put(
+                target, parts, lambda failure: answer(result, None) if failure is None else answer(b"", failure)
+            )
+
+        call.hold = hold
+
+    def give_up(self, call: Pending) -> bool:
+        """What is in memory is ahead of the log, and stays so; whether there is a log to come back from.
+
+        The call's answer waits until all that may have been acknowledged is on disk; nothing more is written then.
+        """
+        session, journal = call.session, self.journal
+        kept = session.kept
+        if kept is None or kept.log is None:
+            return False
+        target = kept.log
+
+        def hold(answer: Answered, _: bytes) -> None:
+            def written(_: Refusal | None) -> None:
+                target.closed = True
+                answer(b"", session.broken)
+
+            journal.put(target, (), written)
+
+        call.hold = hold
+        return True
+
+    # Bytes in the log.
+
+    def keep_upload(self, call: Pending) -> Iterator[None]:
+        """An upload was received: let its answer wait until the log has its bytes. Raises Refusal: UNAVAILABLE."""
+        session = call.session
+        self.check(session)
+        kept, transfer_id = session.kept, call.raw.decode()
+        held = session.transfers.held.get(transfer_id)
+        if kept is None or kept.log is None or not isinstance(held, Upload) or held.received != held.total:
+            return
+        session.brake.begin(call.ticket, call.deadline)
+        yield from self._put_bytes(session, kept.log, transfer_id, held.request_id, memoryview(held.buffer.data))
+        self._put(call, kept.log, ())
+
+    def keep_loaded(self, call: Pending, loaded: Loaded) -> Iterator[None]:
+        """Leaves are made of a file, which may be another by the time the log is read: let it have their bytes.
+
+        Raises Refusal: UNAVAILABLE, CANCELLED; nothing has an id yet.
+        """
+        kept = call.session.kept
+        assert kept is not None
+        assert kept.log is not None
+        for number, (creation, data) in enumerate(zip(loaded.creations, loaded.data, strict=True)):
+            if len(data) <= _INLINE:
+                creation.payload.data = bytes(data)
+                continue
+            described = creation.payload
+            transfer = commands_pb2.Transfer(
+                dtype=described.dtype, shape=described.shape, transfer_id=f"file-{call.ticket}-{number}"
+            )
+            creation.transfer.CopyFrom(transfer)
+            yield from self._put_bytes(call.session, kept.log, transfer.transfer_id, "", data)
+
+    def record_load(self, call: Pending, loaded: Loaded) -> None:
+        """The leaves have ids."""
+        session = call.session
+        kept, request_id = session.kept, loaded.request.request_id
+        assert kept is not None
+        assert kept.log is not None
+        record = pb.LogRecord()
+        record.load.creations.extend(creation.SerializeToString() for creation in loaded.creations)
+        if request_id:
+            method, digest, response = session.memory.held[request_id]
+            record.load.answer.request_id, record.load.answer.method = request_id, method
+            record.load.answer.request_digest, record.load.answer.response = digest, response
+        kept.notes.take(session, record)
+        self._put(call, kept.log, packed(record))
+
+    def _put_bytes(
+        self, session: Session, target: Log, transfer_id: str, request_id: str, data: memoryview
+    ) -> Iterator[None]:
+        """Copy bytes to the log, a part before each yield, no faster than it is written.
+
+        Raises Refusal: UNAVAILABLE where it cannot be, CANCELLED, DEADLINE_EXCEEDED.
+        """
+        journal, failed = self.journal, list[Refusal]()
+
+        def done(failure: Refusal | None) -> None:
+            if failure is not None:
+                failed.append(failure)
+
+        for start in range(0, max(1, len(data)), _UPLOAD_PART):
+            while not journal.has_room(_UPLOAD_PART, _WAIT_SECONDS):
+                if session.brake.stopping():
+                    raise session.brake.refusal()
+                yield
+            if failed:
+                raise failed[0]
+            part = pb.LogUpload(
+                transfer_id=transfer_id, request_id=request_id, total_bytes=len(data), offset=start,
+                data=bytes(data[start : start + _UPLOAD_PART]),
+            )  # fmt: skip
+            journal.put(target, packed(pb.LogRecord(upload=part)), done, lasting=False)
+            yield
