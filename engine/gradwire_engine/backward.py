@@ -135,7 +135,11 @@ def _implicit_gradient(tensor: Tensor) -> Tensor:
             Reason.GRADIENT_NEEDS_SCALAR,
             f"grad can be implicitly created only for real scalar outputs but got {dtypes.name_of(tensor.dtype)}",
         )
-    return Tensor(module_for(tensor.device).ones(tensor.shape, tensor.dtype))
+    ones = Tensor(module_for(tensor.device).ones(tensor.shape, tensor.dtype))
+    tracer = CURRENT.get().tracer
+    if tracer is not None:
+        tracer.created(ones)
+    return ones
 
 
 class _Passage:
@@ -156,6 +160,7 @@ class _Passage:
         self.captured: dict[Place, Any] = {}
         self.deliveries: list[tuple[Tensor, Any]] = []
         self.aside: list[Any] | None = None  # where a hooked node's results go first
+        self.watch: Any = None  # what it reports to: foresight.Watch
         self.steps: Way
 
     def advance(self, answer: Answer = None) -> Generator[None, None, Due | None]:
@@ -191,7 +196,8 @@ class _Passage:
 
     def _run(self, roots: list[tuple[Place, Any]], targets: Sequence[Place] | None) -> Way:
         """Propagate from the roots to the leaves, or as far as the targets need."""
-        interrupt = CURRENT.get().interrupt or _NEVER
+        context = CURRENT.get()
+        interrupt = context.interrupt or _NEVER
         wanted = None if targets is None else set(targets)
         nodes, counts = yield from _discover([place[0] for place, _ in roots], interrupt)
         needed = None if wanted is None else _needed(nodes, wanted)
@@ -203,6 +209,8 @@ class _Passage:
                 refuse_freed(node)
         if wanted is not None and needed is not None:
             self.goals = needed.union(node for node, _ in wanted)
+        if context.tracer is not None:
+            self.watch = context.tracer.watch(self, roots, counts, wanted, needed)
         for (node, index), gradient in roots:
             self._add(node, index, gradient)
         ready = [(-node.seq, number, node) for number, node in enumerate(self.pending) if not counts[node]]
@@ -387,7 +395,11 @@ class _Passage:
                 check_writable(tensor.grad.array)
         with grad_mode(self.create_graph):
             for tensor, gradient in ready:
+                if self.watch is not None:
+                    self.watch.arrives(tensor, gradient)
                 self._accumulate(tensor, gradient)
+                if self.watch is not None:
+                    self.watch.collected(tensor)
                 received[id(tensor)] = tensor
         return list(received.values())
 
@@ -497,7 +509,11 @@ class _Passage:
     def _zeros(self, meta: Meta) -> Any:
         admit(meta.shape, meta.dtype)
         zeros = module_for(meta.device).zeros(meta.shape, meta.dtype)
-        return Tensor(zeros) if self.create_graph else zeros
+        if self.create_graph:
+            zeros = Tensor(zeros)
+        if self.watch is not None:
+            self.watch.made_zeros(zeros)
+        return zeros
 
     def _add(self, node: AnyNode, index: int, gradient: Any) -> None:
         if self.goals is not None and node not in self.goals:
@@ -580,6 +596,8 @@ class Gradients(_Passage):
             elif gradient is None and materialize_grads:
                 admit(item.shape, item.dtype)
                 gradient = Tensor(module_for(item.device).zeros(item.shape, item.dtype), self.create_graph)
+                if self.watch is not None:
+                    self.watch.made_zeros(gradient)
             elif gradient is None and not allow_unused:
                 raise EngineError(
                     Reason.UNUSED_INPUT,
@@ -588,6 +606,8 @@ class Gradients(_Passage):
                     input=len(results),
                 )
             results.append(gradient)
+        if self.watch is not None:
+            self.watch.answered(self.targets, results)
         return results
 
 

@@ -22,7 +22,7 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.kernels import LARGE, Kernel, in_blocks
 from gradwire_engine.op import Op
 from gradwire_engine.refusals import REFUSED
-from gradwire_engine.schedule import Schedule
+from gradwire_engine.schedule import Output, Schedule
 from gradwire_engine.tensor import Storage, Tensor
 from gradwire_engine.tracing import Instr, NumRef, Ref, Reg, Tracer, is_entangled, leaves
 
@@ -244,7 +244,7 @@ class Plan(Schedule):
     def _constant(self, instr: Instr, static: set[int]) -> None:
         number = instr.outs[0]
         written = any(other.kind == "write" and number in self.roots[int(other.args[0])] for other in self.instrs)
-        kept = any(kind == "array" and number in self.roots[out] for kind, out, _ in self.outputs)
+        kept = any(number in self.roots[out] for out in self._made())
         if written or kept:
             values, what = self.values, instr.what
             self.code.append(lambda: values.__setitem__(number, what.copy()))
@@ -460,31 +460,36 @@ class Plan(Schedule):
                     tensor.state.grad = None
             elif number != self.entry.get(place):
                 tensor.grad = Tensor(np.array(self.values[number], order="C"))
-        made: dict[tuple[int, int], Tensor] = {}
+        made: list[Tensor] = []
         storages: dict[int, Tensor] = {}
-        return [self._answer(inputs, output, made, storages) for output in self.outputs]
+        for output in self.outputs:
+            made.append(self._answer(inputs, output, made, storages))
+        for tensor, output in zip(made, self.outputs, strict=True):
+            if output.grad is not None:
+                tensor.grad = made[output.grad]
+            if output.retains:
+                tensor.grad_state().retains_grad = True
+        return made[: self.answers]
 
-    def _answer(self, inputs: Sequence[Tensor], output: Any, made: Any, storages: Any) -> Tensor:
-        kind, number, more = output
-        tensor: Tensor | None
-        if kind == "input":
-            tensor = inputs[number]
-            return tensor
-        if kind == "grad":
-            tensor = inputs[number].grad
-            assert tensor is not None
-            return tensor
-        which, requires_grad, spent = more
-        tensor = made.get(which)
-        if tensor is None:
-            first = storages.get(number)
-            if first is None:
-                tensor = storages[number] = Tensor(np.array(self.values[number], order="C"), requires_grad)
-            else:  # a detached one
-                tensor = Tensor(first.array, requires_grad, first.storage)
-            if spent is not None:
-                tensor.node = spent.node()
-            made[which] = tensor
+    def _answer(
+        self, inputs: Sequence[Tensor], output: Output, made: Sequence[Tensor], storages: dict[int, Tensor]
+    ) -> Tensor:
+        number = output.number
+        if output.kind == "input":
+            return inputs[number]
+        if output.kind == "grad":
+            grad = inputs[number].grad
+            assert grad is not None
+            return grad
+        if output.which < len(made):
+            return made[output.which]
+        first = storages.get(number)
+        if first is None:
+            tensor = storages[number] = Tensor(np.array(self.values[number], order="C"), output.requires_grad)
+        else:  # a detached one
+            tensor = Tensor(first.array, output.requires_grad, first.storage)
+        if output.spent is not None:
+            tensor.node = output.spent.node()
         return tensor
 
 

@@ -8,6 +8,7 @@ dies.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,23 @@ class NotPlannable(Exception):
     """The run has results that a plan does not make. The message says which."""
 
 
+@dataclass(slots=True)
+class Output:
+    """What the run answers with, or keeps as the gradient of an answer.
+
+    kind: an "input" or the "grad" of one, by its place, or an "array" by its register. Of arrays: which output is the
+    same tensor, its flag, the graph it had, and the place among the outputs of the gradient that it keeps.
+    """
+
+    kind: str
+    number: int
+    which: int = 0
+    requires_grad: bool = False
+    spent: Spent | None = None
+    grad: int | None = None
+    retains: bool = False
+
+
 class Schedule:
     """The instructions of a run, what they leave behind, and how long each register's memory is used."""
 
@@ -42,7 +60,7 @@ class Schedule:
         }
         self.grad_changes = {place: tracer.changes.get(number, 0) for place, number in self.entry.items()}
         self.finals = self._find_finals(tracer)
-        self.outputs = [self._output(tracer, tensor, outputs) for tensor in outputs]
+        self.outputs = self._find_outputs(tracer, outputs)
         self._merge_scaled_updates()
         self._alias()
         self.kernels: list[Kernel | None] = [kernels.choose(instr, self.regs) for instr in self.instrs]
@@ -57,28 +75,58 @@ class Schedule:
     # What the run leaves behind.
 
     def _find_finals(self, tracer: Tracer) -> dict[int, int | None]:
-        """Of inputs whose gradient changes: its register afterwards, or None."""
+        """Of inputs whose gradient changes: its register afterwards, or None. Raises NotPlannable."""
         found: dict[int, int | None] = {}
+        seen: set[int] = set()
         for place, tensor in enumerate(tracer.inputs):
-            if id(tensor) in tracer.grads and any(tensor is other for other in tracer.inputs[:place]) is False:
-                found[place] = tracer.grads[id(tensor)]
+            if id(tensor) not in tracer.grads or any(tensor is other for other in tracer.inputs[:place]):
+                continue
+            number, grad = tracer.grads[id(tensor)], tensor.grad
+            if number is not None and grad is not None:
+                if grad.node is not None or grad.view is not None or grad.requires_grad:
+                    raise NotPlannable("a leaf's gradient has a history")
+                roots = self.regs[number].roots
+                known = {self.entry[place]} if place in self.entry else set()
+                if (roots & {*self.input_regs, *self.entry.values()}) - known or roots & seen:
+                    raise NotPlannable("a leaf's gradient shares another tensor's memory")
+                seen |= roots
+            found[place] = number
         return found
 
-    def _output(self, tracer: Tracer, tensor: Tensor, outputs: Sequence[Tensor]) -> tuple[str, int, Any]:
+    def _find_outputs(self, tracer: Tracer, outputs: Sequence[Tensor]) -> list[Output]:
+        """The outputs, and behind them the gradients that they retain, if these are no outputs themselves."""
+        given = {id(tensor) for tensor in tracer.inputs}
+        kept = [tensor.grad for tensor in outputs if id(tensor) not in given and tensor.grad is not None]
+        tensors = [*outputs, *kept]
+        found = [self._output(tracer, tensor, tensors) for tensor in tensors]
+        self.answers = len(outputs)
+        return found
+
+    def _output(self, tracer: Tracer, tensor: Tensor, all: Sequence[Tensor]) -> Output:
         for place, given in enumerate(tracer.inputs):
             if given is tensor:
-                return ("input", place, None)
+                return Output("input", place)
             if given.grad is tensor:
-                return ("grad", place, None)
+                return Output("grad", place)
         number = tracer.register_of(tensor)
-        if number is None or tensor.view is not None or tensor.grad is not None:
-            raise NotPlannable("an output is a view or has a gradient")
-        if self.regs[number].roots & {*self.input_regs, *self.entry.values()}:
-            raise NotPlannable("an output shares an input's memory")
+        if number is None or tensor.view is not None:
+            raise NotPlannable("an output is a view")
+        ends = {*self.input_regs, *self.entry.values(), *(end for end in self.finals.values() if end is not None)}
+        if any(self.regs[number].roots & self.regs[end].roots for end in ends):
+            raise NotPlannable("an output shares the memory of an input or of its gradient")
         if tensor.node is not None and not _is_spent(tensor.node):
             raise NotPlannable("an output has a graph that backward has not passed")
-        which = next(place for place, other in enumerate(outputs) if other is tensor)
-        return ("array", number, (which, tensor.requires_grad, tensor.node and _Spent(tensor.node)))
+        which = next(place for place, other in enumerate(all) if other is tensor)
+        grad = tensor.grad
+        held = None if grad is None else next((place for place, other in enumerate(all) if other is grad), None)
+        if grad is not None and held is None:
+            raise NotPlannable("a gradient of an output has a gradient")
+        spent = None if tensor.node is None else Spent(tensor.node)
+        return Output("array", number, which, tensor.requires_grad, spent, held, tensor.retains_grad)
+
+    def _made(self) -> list[int]:
+        """The registers that outputs are made of."""
+        return [output.number for output in self.outputs if output.kind == "array"]
 
     # Rewriting.
 
@@ -86,13 +134,13 @@ class Schedule:
         for instr in self.instrs:
             if old in instr.reads():
                 instr.args = _substituted(instr.args, old, new)
-        self.outputs = [
-            (kind, new if kind == "array" and number == old else number, more) for kind, number, more in self.outputs
-        ]
+        for output in self.outputs:
+            if output.kind == "array" and output.number == old:
+                output.number = new
         self.finals = {place: new if number == old else number for place, number in self.finals.items()}
 
     def _uses(self, number: int) -> int:
-        kept = sum(kind == "array" and other == number for kind, other, _ in self.outputs)
+        kept = self._made().count(number)
         return kept + sum(instr.reads().count(number) for instr in self.instrs) + [*self.finals.values()].count(number)
 
     def _merge_scaled_updates(self) -> None:
@@ -199,10 +247,10 @@ class Schedule:
             later = any(
                 self.roots[given] & self.roots[read] for other in self.instrs[place + 1 :] for read in other.reads()
             )
-            kept = any(
-                kind == "array" and self.roots[number] & self.roots[given] for kind, number, _ in self.outputs
-            ) or any(number is not None and number != own and self.roots[number] & self.roots[given]
-                     for number in self.finals.values())  # fmt: skip
+            kept = any(self.roots[number] & self.roots[given] for number in self._made()) or any(
+                number is not None and number != own and self.roots[number] & self.roots[given]
+                for number in self.finals.values()
+            )
             if lone and not later and not kept:
                 instr.kind = "nothing"
                 self._replace(own, given)
@@ -219,7 +267,7 @@ class Schedule:
                 for root in self.roots[number]:
                     last[root] = place
         bound = {*self.input_regs, *self.entry.values()}
-        kept = [number for kind, number, _ in self.outputs if kind == "array"]
+        kept = self._made()
         kept += [number for number in self.finals.values() if number is not None]
         for number in (*bound, *kept):
             for root in self.roots[number]:
@@ -227,7 +275,7 @@ class Schedule:
         return last
 
 
-class _Spent:
+class Spent:
     """A node that backward has passed, to be made again for the output of another run."""
 
     def __init__(self, node: Node) -> None:

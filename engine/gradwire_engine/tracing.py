@@ -1,26 +1,22 @@
 """Tracing: what one run of a program computes, as a straight list of instructions on arrays.
 
-While a context has a tracer every primitive op reports what it made of what. A backward is not watched but read off the
-graph before it runs: it will visit the same nodes in the same order, with the same formulas, each time. What depends on
-more than shapes, or would have to make graph nodes that outlive the run, ends the trace: `failed` says why, and the
-program goes on being run op by op.
+While a context has a tracer every primitive op reports what it made of what, and a backward what it will compute
+(foresight.py). What depends on more than shapes, or would have to make graph nodes that outlive the run, ends the
+trace: `failed` says why, and the program goes on being run op by op.
 """
 
 from __future__ import annotations
 
-import heapq
-import types
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from gradwire_engine.composite import Composite
-from gradwire_engine.graph import AccumulateGrad, Meta, Node, Saved
-from gradwire_engine.hooks import hooks_on
+from gradwire_engine.foresight import Foresight, Watch
+from gradwire_engine.graph import Meta, Saved
 from gradwire_engine.op import Op
-from gradwire_engine.tensor import Tensor, edge_of
+from gradwire_engine.peeking import peeks
+from gradwire_engine.tensor import Tensor
 
 
 class Num(float):
@@ -151,19 +147,19 @@ class Tracer:
         self.arrays.append(None)
         return number
 
-    def _operand(self, value: Any) -> Any:
+    def operand(self, value: Any) -> Any:
         """A value as it stands in a template."""
         kind = type(value)
         if kind is Tensor:
             return self._ref(value.array)
         if kind is np.ndarray:
-            return self._ref(value)
+            return self._ref(value) if id(value) in self._by_id else Ref(self.constant(value.copy()))
         if kind is Saved:
             return self._ref((value if value.leaf is None else value.leaf).array)
         if kind is Num:
             return NumRef(value.place)
         if kind is list or kind is tuple:
-            return kind([self._operand(item) for item in value])
+            return kind([self.operand(item) for item in value])
         if isinstance(value, (np.ndarray, np.generic)) or (hasattr(value, "__array_interface__") and kind is not Meta):
             self.fail("an array that no op made")
         return value
@@ -184,7 +180,7 @@ class Tracer:
         flag = op.data_dependent
         if flag(*args) if callable(flag) else flag:
             self.fail(f"{op.name}: shapes follow from values")
-        template = self._operand(args)
+        template = self.operand(args)
         results = made if type(made) in (list, tuple) else [made]
         self._emit("op", op, template, [tensor.array for tensor in results])
 
@@ -220,7 +216,7 @@ class Tracer:
         if recorded:
             self.fail(f"{op.name}_ is recorded")
             return
-        template = self._operand(args)
+        template = self.operand(args)
         self._append(Instr("write", op, template, ()))
         self._count_change(template[0])
 
@@ -237,8 +233,9 @@ class Tracer:
         self, mark: tuple[int, dict[int, int], str | None], op: Any, args: tuple[Any, ...], results: Sequence[Tensor]
     ) -> None:
         """A composite was called: what its parts have reported stands if it says all; else the call as a whole does."""
-        tracked = any(tensor.requires_grad for tensor in results)
-        if self.failed is None and not peeks(op) and all(id(tensor.array) in self._by_id for tensor in results):
+        tracked = any(is_entangled(tensor) for tensor in results)
+        stands = self.failed is None and not peeks(op) and not self.holds_number(args)
+        if stands and all(id(tensor.array) in self._by_id for tensor in results):
             return
         if tracked:
             self.fail(f"{op.name} looks at values")
@@ -250,7 +247,7 @@ class Tracer:
         flag = op.data_dependent
         if flag(*args) if callable(flag) else flag:
             self.fail(f"{op.name}: shapes follow from values")
-        self._emit("call", op, self._operand(args), [tensor.array for tensor in results])
+        self._emit("call", op, self.operand(args), [tensor.array for tensor in results])
         self._kept.append(results)
 
     def created(self, tensor: Tensor) -> None:
@@ -259,166 +256,98 @@ class Tracer:
 
     # Backward.
 
-    def backward(self, tensors: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> list[Tensor]:
-        """Read off the graph what a backward will compute; the tensors that will receive a gradient."""
+    def watch(
+        self,
+        passage: Any,
+        roots: Sequence[tuple[Any, Any]],
+        counts: dict[Any, int],
+        wanted: set[Any] | None,
+        needed: set[Any] | None,
+    ) -> Watch | None:
+        """What a pass reports to that is about to begin; None if the trace has ended."""
         if self.failed is not None:
-            return []
-        pending: dict[Any, list[int | None]] = {}
-        roots = []
-        for place, tensor in enumerate(tensors):
-            gradient = gradients[place] if place < len(gradients) else None
-            edge = edge_of(tensor)
-            if edge is None or (gradient is not None and gradient.dtype != tensor.dtype):
-                self.fail("a backward of something else")
-                return []
-            number = self._ones(tensor) if gradient is None else self._ref(gradient.array)
-            if number is None:
-                return []
-            roots.append(edge[0])
-            self._add(pending, edge[0], edge[1], int(number))
-        deliveries = self._propagate(roots, pending)
-        return [self._deliver(tensor, number) for tensor, number in deliveries] if self.failed is None else []
+            return None
+        if not passage.create_graph:
+            return Foresight(self, passage, roots, counts, wanted, needed)
+        made = Watch(self, passage, counts)
+        made.refuse_what_peeks(counts if needed is None else needed)
+        return made
 
-    def _ones(self, tensor: Tensor) -> int:
-        number = self._new(tensor.shape, tensor.dtype, (), True)
-        self._append(Instr("constant", np.ones(tensor.shape, tensor.dtype), (), (number,)))
+    def ref(self, number: int) -> Ref:
+        """A register as it stands in a template."""
+        return Ref(number)
+
+    def register(self, array: Any) -> int | None:
+        """The register of an array; fails if no op made it."""
+        found = self._ref(array)
+        return None if found is None else int(found)
+
+    def constant(self, array: Any) -> int:
+        """The register of an array that is the same in each run."""
+        number = self._new(array.shape, array.dtype, (), True)
+        self._append(Instr("constant", array, (), (number,)))
         return number
 
-    def _add(self, pending: dict[Any, list[int | None]], node: Any, index: int, number: int) -> None:
-        held = pending.setdefault(node, [])
-        held.extend([None] * (index + 1 - len(held)))
-        before = held[index]
-        if before is not None:
-            one, other = self.regs[before], self.regs[number]
-            if one.shape != other.shape or one.dtype != other.dtype:
-                self.fail("gradients of two kinds are added")
-            total = self._new(one.shape, one.dtype, (), True)
-            self._append(Instr("sum", None, (Ref(before), Ref(number)), (total,)))
-            number = total
-        held[index] = number
+    def sum(self, one: int, other: int) -> int:
+        """Two gradients that arrive at the same place."""
+        reg, second = self.regs[one], self.regs[other]
+        if reg.shape != second.shape or reg.dtype != second.dtype:
+            self.fail("gradients of two kinds are added")
+        total = self._new(reg.shape, reg.dtype, (), True)
+        self._append(Instr("sum", None, (Ref(one), Ref(other)), (total,)))
+        return total
 
-    def _add_along(self, pending: dict[Any, list[int | None]], edge: Any, number: int) -> None:
-        if edge is not None:
-            self._add(pending, edge[0], edge[1], number)
-
-    def _propagate(self, starts: list[Any], pending: dict[Any, list[int | None]]) -> list[tuple[Tensor, int]]:
-        counts: dict[Any, int] = dict.fromkeys(starts, 0)
-        stack = list(counts)
-        while stack:
-            node = stack.pop()
-            if type(node) not in (Node, AccumulateGrad) or node.freed or node.retained or hooks_on(node):
-                self.fail("a node that was freed, keeps its gradient, has hooks or is of another kind")
-                return []
-            for edge in node.edges:
-                if edge is not None:
-                    if edge[0] not in counts:
-                        counts[edge[0]] = 0
-                        stack.append(edge[0])
-                    counts[edge[0]] += 1
-        deliveries: list[tuple[Tensor, int]] = []
-        ready = [(-node.seq, number, node) for number, node in enumerate(pending) if not counts[node]]
-        heapq.heapify(ready)
-        tie = len(ready)
-        while ready:
-            _, _, node = heapq.heappop(ready)
-            arrived = pending.pop(node, None)
-            if arrived is not None:
-                if type(node) is AccumulateGrad:
-                    if node.variable.requires_grad and arrived[0] is not None:
-                        deliveries.append((node.variable, arrived[0]))
-                else:
-                    self._visit(node, arrived, pending)
-            for edge in node.edges:
-                if edge is not None:
-                    counts[edge[0]] -= 1
-                    if not counts[edge[0]]:
-                        tie += 1
-                        heapq.heappush(ready, (-edge[0].seq, tie, edge[0]))
-        return deliveries
-
-    def _visit(self, node: Node, arrived: list[int | None], pending: dict[Any, list[int | None]]) -> None:
-        values = [self._operand(value) for value in node.saved]
-        gradients: list[Any] = [None if number is None else Ref(number) for number in arrived]
-        if node.outputs is not None:
-            gradients += [None] * (len(node.outputs) - len(gradients))
-            for place, meta in enumerate(node.outputs):
-                if meta is not None and gradients[place] is None:
-                    gradients[place] = Ref(self._new(meta.shape, meta.dtype, (), True))
-                    zeros = np.zeros(meta.shape, meta.dtype)
-                    self._append(Instr("constant", zeros, (), (int(gradients[place]),)))
-        if gradients[0] is None:
-            self.fail("no gradient arrives for a node's first result")
-            return
-        op = node.op
-        for slot, formula, places, takes_all in node.plan.formulas:
-            given = tuple(gradients) if takes_all else gradients[0]
-            args = (given, *(values if places is None else [values[place] for place in places]))
-            if op.list_place >= 0:
-                self._spread(node, slot, formula, args, pending)
-            elif node.edges[slot] is not None:
-                name = op.params[op.tensor_places[slot]].name
-                number = self._formula((op.name, name, formula), args, node.metas[slot])
-                self._add_along(pending, node.edges[slot], number)
-
-    def _formula(self, what: Any, args: Any, meta: Any) -> int:
+    def formula(self, what: Any, args: Any, meta: Any) -> int:
+        """A formula's result, brought to an input's shape and dtype."""
         reads = [int(item) for item in leaves(args) if type(item) is Ref]
         number = self._new(meta[0], meta[1], reads, False)
         self._append(Instr("formula", what, args, (number,)))
         return number
 
-    def _spread(self, node: Node, slot: int, formula: Any, args: Any, pending: dict[Any, list[int | None]]) -> None:
-        """A formula of an op that takes a list: as many gradients as the list is long."""
-        op = node.op
-        length = len(node.edges) - len(op.tensor_places) + 1
-        if op.tensor_places[slot] == op.list_place:
-            first, count = slot, length
-        else:
-            first, count = (slot if op.tensor_places[slot] < op.list_place else slot - 1 + length), 1
+    def spread(self, what: Any, args: Any, metas: Sequence[Any]) -> tuple[int, ...]:
+        """A formula's results for an op's list; -1 where none is wanted."""
         reads = [int(item) for item in leaves(args) if type(item) is Ref]
-        outs = []
-        for place in range(first, first + count):
-            meta = node.metas[place]
-            outs.append(-1 if meta is None else self._new(meta[0], meta[1], reads, False))
-        single = op.tensor_places[slot] != op.list_place
-        self._append(Instr("spread", (formula, single), args, tuple(outs)))
-        for place, number in enumerate(outs, first):
-            if number >= 0:
-                self._add_along(pending, node.edges[place], number)
+        outs = tuple([-1 if meta is None else self._new(meta[0], meta[1], reads, False) for meta in metas])
+        self._append(Instr("spread", what, args, outs))
+        return outs
 
-    def _deliver(self, tensor: Tensor, number: int) -> Tensor:
-        self._kept.append(tensor)
-        held = self.grads.get(id(tensor), self._entry_of(tensor))
-        if held is not None:
-            self._append(Instr("accumulate", None, (Ref(held), Ref(number)), ()))
-            self._count_change(Ref(held))
-            self.grads[id(tensor)] = held
-            return tensor
+    def own(self, number: int, array: Any) -> None:
+        """An array that has become somebody's own, of what is in a register."""
         own = self._new(self.regs[number].shape, self.regs[number].dtype, (), True)
         self._append(Instr("own", None, (Ref(number),), (own,)))
-        self.grads[id(tensor)] = own
-        return tensor
+        self.name(array, own)
 
-    def _entry_of(self, tensor: Tensor) -> int | None:
-        for place, given in enumerate(self.inputs):
-            if given is tensor:
-                return self.entry.get(place)
-        return None
+    def accumulate(self, held: Tensor, number: int) -> None:
+        """A gradient is added to one that is there already, in place."""
+        target = self.register(held.array)
+        if target is not None:
+            self._append(Instr("accumulate", None, (Ref(target), Ref(number)), ()))
+            self._count_change(Ref(target))
 
-    def delivered(self, tensors: Iterable[Tensor]) -> None:
-        """The backward has run: these tensors' gradients are the arrays that were foreseen."""
-        for tensor in tensors:
-            number, grad = self.grads.get(id(tensor)), tensor.grad
-            if number is None or grad is None or type(grad.array) is not np.ndarray:
-                self.fail("a gradient that was not foreseen")
-                continue
-            self._by_id[id(grad.array)] = number
-            self.arrays[number] = grad.array
-            self._kept.append(grad)
+    def name(self, array: Any, number: int) -> None:
+        """An array turned out to be what is in a register."""
+        if type(array) is not np.ndarray:
+            self.fail("a gradient that is no array of NumPy's")
+            return
+        self._by_id[id(array)] = number
+        self.arrays[number] = array
+        self._kept.append(array)
 
-    def cleared(self, tensor: Tensor) -> None:
-        """A tensor's gradient was set to None."""
+    def holds(self, tensor: Tensor) -> None:
+        """A tensor's gradient was set, or collected, or cleared."""
         self._kept.append(tensor)
-        self.grads[id(tensor)] = None
+        grad = tensor.grad
+        self._kept.append(grad)
+        self.grads[id(tensor)] = None if grad is None else self.register(grad.array)
+
+    def flagged(self, tensor: Tensor, requires_grad: bool) -> None:
+        """A leaf's flag is about to be set."""
+        if tensor.requires_grad is not requires_grad and any(tensor is given for given in self.inputs):
+            self.fail("an input's requires_grad changes")
+
+    def holds_number(self, values: Any) -> bool:
+        """Whether a number of the run is among values: what Python makes of it is another one in each run."""
+        return any(type(value) is Num for value in leaves(values))
 
     def register_of(self, tensor: Tensor) -> int | None:
         """Where a tensor's array is."""
@@ -428,41 +357,3 @@ class Tracer:
 def is_entangled(tensor: Tensor) -> bool:
     """Whether a tensor's place in a graph is not its own alone."""
     return tensor.node is not None or (tensor.view is not None and tensor.requires_grad)
-
-
-def peeks(op: Any) -> bool:
-    """Whether a composite, or a function that it calls, may look at arrays themselves, and so decide by values."""
-    return type(op) is not Op and (not isinstance(op, Composite) or _peeks(op.function))
-
-
-# Names by which a function comes at arrays, or draws random ones outside of an op.
-_REVEALING = frozenset(("array", "storage", "host", "generator_for", "uniform_array", "normal_array"))
-
-
-@cache
-def _peeks(function: Any) -> bool:
-    seen: set[Any] = set()
-    waiting = [function]
-    while waiting:
-        one = waiting.pop()
-        code = one.__code__
-        if code in seen:
-            continue
-        seen.add(code)
-        names = set(_names(code))
-        if names & _REVEALING:
-            return True
-        for name in names:
-            found = one.__globals__.get(name)
-            if isinstance(found, Composite):
-                found = found.function
-            if isinstance(found, types.FunctionType) and found.__module__.startswith("gradwire_engine.ops"):
-                waiting.append(found)
-    return False
-
-
-def _names(code: types.CodeType) -> Iterable[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)

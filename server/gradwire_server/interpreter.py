@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("gradwire.server")
 MAX_REPEAT = 1 << 24
+_PLANNED = ("create", "backward", "gradients", "grad", "set_grad", "retain_grad")  # commands that plans hold
 MAX_PLANS = 4  # of a program, for inputs that lie or share memory in different ways
 
 
@@ -119,20 +120,17 @@ class Scope:
         return commands.HANDLERS[step.which](self, step.request, None)  # type: ignore[arg-type]
 
     def _trace(self, step: Step, tracer: Tracer) -> Iterator[None]:
-        """Do a step that is no op, and tell the tracer what it does."""
-        request, received = step.request, []
-        if step.which == "backward" and not request.create_graph and not request.inputs:
-            given = [self.tensor(slot) if slot else None for slot in request.gradients]
-            received = tracer.backward(self.tensors(request.tensors), given)
-        elif step.which == "set_grad" and not request.grad:
-            tracer.cleared(self.tensor(request.tensor))
-        elif step.which not in ("grad", "create"):
-            tracer.fail(f"{step.which} is no part of plans")
+        """Do a step that is no op, and tell the tracer what it does; backwards report themselves."""
+        request, which = step.request, step.which
+        if which == "set_requires_grad":
+            tracer.flagged(self.tensor(request.tensor), request.requires_grad)
+        elif which not in _PLANNED:
+            tracer.fail(f"{which} is no part of plans")
         yield from self._handle(step) or ()
-        if step.which == "create":
+        if which == "create":
             tracer.created(self.tensor(request.id))
-        if tracer.failed is None:
-            tracer.delivered(received)
+        elif which == "set_grad":
+            tracer.holds(self.tensor(request.tensor))
 
     def _apply(self, step: Step) -> None:
         call, made, tracer = step.call, step.made, self.tracer

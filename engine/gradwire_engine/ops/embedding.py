@@ -11,10 +11,10 @@ from gradwire_engine import dtypes
 from gradwire_engine.composite import composite
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.looking import look, written
 from gradwire_engine.op import op
 from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.collide import combine_at
-from gradwire_engine.tensor import Tensor
 
 Ints = tuple[int, ...]
 
@@ -112,14 +112,13 @@ def embedding(
 
 def _shorten(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
     """Bring the rows that are looked up to a norm of max_norm at most, in place and unrecorded."""
-    table, wanted = (value.array if type(value) is Tensor else value for value in (weight, indices))
+    table, wanted = look(weight), look(indices)
     xp = module_of(table)
     _check_indices(xp, wanted, table.shape[0])
     rows = xp.unique(wanted)
     norms = (xp.abs(table[rows]) ** norm_type).sum(1) ** (1 / norm_type)
     table[rows] *= xp.where(norms > max_norm, max_norm / (norms + 1e-7), 1).astype(table.dtype)[:, None]
-    if type(weight) is Tensor:
-        weight.storage.changed()
+    written(weight)
 
 
 @op(data_dependent=lambda tensor, num_classes: num_classes == -1)

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradwire_engine import device as devices
 from gradwire_engine import dtypes
-from gradwire_engine.device import Array, module_of
+from gradwire_engine.device import Array
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import cast_array, op
@@ -18,12 +18,17 @@ from gradwire_engine.ops.checks import admit, broadcast_shape, fit_number
 from gradwire_engine.refusals import check_overlap, check_writable
 from gradwire_engine.tensor import Tensor
 
+Ints = tuple[int, ...]
+
 
 def zeros(g: Any, shape: tuple[int, ...] | None = None) -> Any:
     """Zeros of g's dtype on its device, g's shape unless told: a Tensor for a Tensor, an array for an array."""
-    array = g.array if type(g) is Tensor else g
-    made = module_of(array).zeros(array.shape if shape is None else shape, array.dtype)
-    return Tensor(made) if type(g) is Tensor else made
+    return _zeros(g, g.shape if shape is None else shape)
+
+
+@op(name="_zeros")
+def _zeros(xp: Any, input: Array, shape: Ints) -> Array:
+    return xp.zeros(shape, input.dtype)
 
 
 @op

@@ -13,9 +13,10 @@ import numpy as np
 
 from gradwire_engine import dtypes
 from gradwire_engine.composite import Composite, composite
-from gradwire_engine.device import Array, module_of
+from gradwire_engine.device import Array
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.looking import look, module_behind
 from gradwire_engine.op import cast_array, op
 from gradwire_engine.ops.basic import expand
 from gradwire_engine.ops.checks import check_index, fit_number
@@ -100,7 +101,11 @@ def _key(xp: Any, shape: tuple[int, ...], indices: list[Any]) -> tuple[Any, ...]
     return tuple(slice(None) if index is None else index for index in positions)
 
 
-@op(name="_index", node="IndexBackward0", data_dependent=True)
+def _is_mask(index: Any) -> bool:
+    return getattr(index, "dtype", None) in (dtypes.bool_, dtypes.uint8)
+
+
+@op(name="_index", node="IndexBackward0", data_dependent=lambda input, indices: any(map(_is_mask, indices)))
 def index_(xp: Any, input: Array, indices: list[Array]) -> Array:
     """The elements that index arrays choose; None takes a dimension whole. Masks stand for where they hold."""
     return input[_key(xp, input.shape, indices)]
@@ -238,7 +243,7 @@ def _item(item: Any) -> Any:
             f"(got {type(item).__name__})",
         )
     if not item.ndim and item.dtype.kind in "iu":
-        return int(item.array if type(item) is Tensor else item)
+        return int(look(item))
     return item
 
 
@@ -285,12 +290,12 @@ def _sliced(input: Any, dim: int, item: slice) -> Any:
 
 def _arrays(input: Any, indices: list[Any]) -> list[Any]:
     """Truth values as masks of one element."""
-    xp = module_of(input.array if type(input) is Tensor else input)
+    xp = module_behind(input)
     return [_mask(xp, item) if _is_flag(item) else item for item in indices]
 
 
 def _mask(xp: Any, flag: Any) -> Array:
-    return xp.asarray(flag.array if type(flag) is Tensor else flag).reshape(1)
+    return xp.asarray(look(flag)).reshape(1)
 
 
 @composite(data_dependent=_has_mask)

@@ -7,10 +7,10 @@ from typing import Any
 from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.op import op
 from gradwire_engine.ops.join import repeat
 from gradwire_engine.ops.norm import batch_norm
 from gradwire_engine.ops.shape import reshape
-from gradwire_engine.tensor import Tensor
 
 
 @composite
@@ -53,11 +53,13 @@ def instance_norm(
     return reshape(made, input.shape)
 
 
+@op(name="_sample_mean", in_place=True)
+def _sample_mean(xp: Any, input: Array, several: Array, samples: int) -> Array:
+    """The mean over the samples of one statistic for each of them."""
+    return several.reshape(samples, -1).mean(0).astype(input.dtype, copy=False)
+
+
 def _keep_mean(held: Any, mixed: Any, samples: int) -> None:
-    """Write the mean over the samples into a running statistic, in place and unrecorded."""
-    if held is None:
-        return
-    array, values = (value.array if type(value) is Tensor else value for value in (held, mixed))
-    array[...] = values.reshape(samples, -1).mean(0)
-    if type(held) is Tensor:
-        held.storage.changed()
+    """Write the mean over the samples into a running statistic, in place; no gradient flows there."""
+    if held is not None:
+        _sample_mean.in_place((held, mixed, samples))

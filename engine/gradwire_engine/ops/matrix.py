@@ -16,6 +16,7 @@ from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType, Number
 from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.looking import is_row_major
 from gradwire_engine.op import op
 from gradwire_engine.ops.basic import conj
 from gradwire_engine.ops.checks import broadcast_shape, fit_number, reshaped
@@ -228,8 +229,7 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Any:
     weight = matrix_t(weight)
     if input.ndim == 2:
         return _linear_mm(input, weight) if bias is None else _linear_addmm(bias, input, weight)
-    array = input.array if type(input) is Tensor else input
-    if bias is not None and not array.flags.c_contiguous:
+    if bias is not None and not is_row_major(input):
         return matmul(input, weight) + bias
     rows = fold(input, (-1, input.shape[-1]) if input.size else (_count(input.shape[:-1]), input.shape[-1]))
     applied = _linear_mm(rows, weight) if bias is None else _linear_addmm(bias, rows, weight)

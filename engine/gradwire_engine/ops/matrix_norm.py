@@ -19,7 +19,7 @@ from gradwire_engine.ops.linalg import inv, needs_square, rank_limit, singular_o
 from gradwire_engine.ops.reduce import amax, amin, vector_norm
 from gradwire_engine.ops.reduce import sum as total
 from gradwire_engine.ops.shape import movedim, narrow, squeeze, unsqueeze
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.tensor import Tensor, detach
 
 Ints = Any
 _NUMBERED = (1, 2, math.inf)
@@ -181,7 +181,7 @@ def _as_is(source: Any, array: Any) -> Any:
 
 
 def _detached(value: Any) -> Any:
-    return Tensor(value.array) if type(value) is Tensor else value
+    return detach(value) if type(value) is Tensor else value
 
 
 @op(name="_matrix_rank")

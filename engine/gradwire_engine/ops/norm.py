@@ -212,15 +212,17 @@ def batch_norm(
     return output
 
 
+@op(name="_running", in_place=True)
+def _running(xp: Any, input: Array, fresh: Array, momentum: float, factor: float) -> Array:
+    """A running statistic with the batch's mixed in."""
+    mixed = (1 - momentum) * _wide(input) + (momentum * factor) * fresh
+    return mixed.astype(input.dtype, copy=False)
+
+
 def _mix(running: Any, fresh: Any, momentum: float, factor: float = 1.0) -> None:
-    """running = (1 - momentum) * running + momentum * factor * fresh, in place and unrecorded."""
-    if running is None:
-        return
-    array = running.array if type(running) is Tensor else running
-    values = fresh.array if type(fresh) is Tensor else fresh
-    array[...] = (1 - momentum) * _wide(array) + (momentum * factor) * values
-    if type(running) is Tensor:
-        running.storage.changed()
+    """running = (1 - momentum) * running + momentum * factor * fresh, in place; no gradient flows there."""
+    if running is not None:
+        _running.in_place((running, fresh, momentum, factor))
 
 
 # Over the last dimensions, or groups of channels: statistics per row.

@@ -17,6 +17,7 @@ from gradwire_engine.composite import Composite, composite
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.looking import is_row_major
 from gradwire_engine.op import op
 from gradwire_engine.ops.basic import conj, expand
 from gradwire_engine.ops.checks import admit, check_count, check_index, ints, normalize_dim, reshaped, viewed
@@ -516,8 +517,7 @@ clone.grad(input=lambda g: g)
 @composite
 def contiguous(input: Array) -> Array:
     """The tensor itself if its elements lie in row order without gaps, else a copy (torch.Tensor.contiguous)."""
-    array = input.array if type(input) is Tensor else input
-    return input if array.flags.c_contiguous else clone(input)
+    return input if is_row_major(input) else clone(input)
 
 
 # Complex numbers as pairs.

@@ -1,0 +1,52 @@
+"""Peeking: whether what is made of ops may look at the arrays themselves, and so decide by values.
+
+What a run of it computed then says nothing about the next one. It is told by the names that its code uses.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from gradwire_engine.composite import Composite
+from gradwire_engine.op import Op
+
+# Names by which a function comes at arrays, or draws random ones outside of an op.
+_REVEALING = frozenset(("array", "storage", "host", "generator_for", "uniform_array", "normal_array"))
+
+
+def peeks(op: Any) -> bool:
+    """Whether a composite, or a function that it calls, may look at arrays themselves."""
+    return type(op) is not Op and (not isinstance(op, Composite) or peeks_function(op.function))
+
+
+@cache
+def peeks_function(function: Any) -> bool:
+    """Whether a function, or another of the ops' that it calls, may look at arrays themselves."""
+    seen: set[Any] = set()
+    waiting = [function]
+    while waiting:
+        one = waiting.pop()
+        code = getattr(one, "__code__", None)
+        if code is None:
+            return True
+        if code in seen:
+            continue
+        seen.add(code)
+        names = set(_names(code))
+        if names & _REVEALING:
+            return True
+        for found in (*map(one.__globals__.get, names), *(cell.cell_contents for cell in one.__closure__ or ())):
+            called = found.function if isinstance(found, Composite) else found
+            if isinstance(called, types.FunctionType) and called.__module__.startswith("gradwire_engine.ops"):
+                waiting.append(called)
+    return False
+
+
+def _names(code: types.CodeType) -> Iterable[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
