@@ -125,6 +125,8 @@ def _try_the_rest() -> None:
         engine.call(name, [values, 0.5, True])
     engine.call("sum", [engine.call("rrelu", [values, 0.1, 0.3, True])])
     engine.backward([engine.call("sum", [engine.call("mul", [values, values])])], create_graph=True)
+    images = engine.tensor(np.ones((2, 3, 5)))
+    engine.call("instance_norm", [images, engine.tensor(np.zeros(3)), engine.tensor(np.ones(3))])
 
 
 def _differentiate_again(outs: list[Any], inputs: list[Any], seeds: list[Any]) -> None:

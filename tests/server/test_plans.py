@@ -51,7 +51,9 @@ class Builder:
         request = commands_pb2.OpRequest(op=name, grad_mode=2 if disabled else 0)
         for key, value in [*(("", value) for value in args), *named.items()]:
             argument = request.args.add(name=key)
-            if isinstance(value, list):
+            if value is None:
+                argument.none.SetInParent()
+            elif isinstance(value, list):
                 argument.tensors.ids.extend(value)
             elif isinstance(value, tuple):
                 argument.integers.values.extend(value)
@@ -61,6 +63,8 @@ class Builder:
                 argument.number = self._number()
             elif isinstance(value, Int):
                 argument.integer = value
+            elif isinstance(value, bool):
+                argument.boolean = value
             else:
                 argument.tensor = value
         slot = self._next()
@@ -76,6 +80,15 @@ class Builder:
     def backward(self, slot, **fields):
         self.program.steps.append(Step(backward=commands_pb2.BackwardRequest(tensors=[slot], **fields)))
 
+    def gradients(self, outputs, inputs, **fields):
+        slots = [self._next() + 100_000 * place for place in range(len(inputs))]
+        request = commands_pb2.GradientsRequest(outputs=outputs, inputs=inputs, results=slots, **fields)
+        self.program.steps.append(Step(gradients=request))
+        return slots
+
+    def retain(self, slot):
+        self.program.steps.append(Step(retain_grad=commands_pb2.RetainGradRequest(tensor=slot)))
+
     def grad(self, leaf):
         slot = self._next()
         self.program.steps.append(Step(grad=commands_pb2.GradRequest(tensor=leaf, id=slot)))
@@ -83,6 +96,16 @@ class Builder:
 
     def clear(self, leaf):
         self.program.steps.append(Step(set_grad=commands_pb2.SetGradRequest(tensor=leaf)))
+
+    def set_grad(self, leaf, grad):
+        self.program.steps.append(Step(set_grad=commands_pb2.SetGradRequest(tensor=leaf, grad=grad)))
+
+    def leaf(self, slot):
+        """A leaf that requires grad on the memory of what is there."""
+        made = self.op("detach", slot)
+        request = commands_pb2.SetRequiresGradRequest(tensor=made, requires_grad=True)
+        self.program.steps.append(Step(set_requires_grad=request))
+        return made
 
 
 class Int(int):
@@ -118,11 +141,17 @@ def outcome(builder, outputs, runs, plans, numbers=(), exchange=()):
             )
             seen.extend(session.tensor(spec.id).array.copy() for spec in answer.outputs)
             seen.extend((spec.requires_grad, spec.is_leaf, spec.grad_fn) for spec in answer.outputs)
+            seen.extend(kept(session.tensor(spec.id)) for spec in answer.outputs)
             for leaf in leaves:
                 seen.append(leaf.array.copy())
                 seen.append(None if leaf.grad is None else leaf.grad.array.copy())
                 seen.append(leaf.storage.version)
     return seen, session.programs[name], session
+
+
+def kept(output):
+    """What an output has of a gradient of its own."""
+    return (output.retains_grad, None if output.grad is None else output.grad.array.tolist())
 
 
 @contextlib.contextmanager
@@ -267,6 +296,100 @@ def test_a_detached_result_shares_memory_with_the_other():
     compare(b, [total, bare, total])
 
 
+def update(b, leaf, rate=0.01):
+    b.op("sub_", leaf, b.op("clamp", b.grad(leaf), -1.0, 1.0), disabled=True, alpha=rate)
+    b.clear(leaf)
+
+
+def test_a_gradient_of_a_gradient_is_differentiated_once_more():
+    b, r = Builder(), rng()
+    x = b.input(r.standard_normal((16, 1)), True)
+    first, second = b.input(r.standard_normal((1, 8)), True), b.input(r.standard_normal((8, 1)), True)
+    u = b.op("matmul", b.op("tanh", b.op("matmul", x, first)), second)
+    ones = b.op("ones_like", u)
+    (du,) = b.gradients([u], [x], grad_outputs=[ones], create_graph=True)
+    (d2u,) = b.gradients([du], [x], grad_outputs=[ones], create_graph=True)
+    loss = b.op("mean", b.op("square", b.op("add", d2u, u)))
+    b.backward(loss)
+    for leaf in (first, second):
+        update(b, leaf)
+    b.clear(x)
+    compare(b, [loss, b.op("detach", d2u)])
+
+
+def test_a_gradient_that_is_asked_for_leaves_no_trace_at_the_leaves():
+    b = Builder()
+    w, unused = b.input(rng().standard_normal((3, 3)), True), b.input(np.ones(2), True)
+    total = b.op("sum", b.op("exp", w))
+    one, other, zeros = b.gradients([total], [w, w, unused], materialize_grads=True)
+    b.op("mul_", other, 2.0)
+    compare(b, [total, one, other, zeros])
+
+
+def test_a_gradient_may_be_given_to_a_leaf():
+    b = Builder()
+    w = b.input(rng().standard_normal(4), True)
+    total = b.op("sum", b.op("mul", w, w))
+    (g,) = b.gradients([total], [w])
+    b.set_grad(w, g)
+    b.op("sub_", w, b.grad(w), disabled=True, alpha=0.1)
+    compare(b, [total, g])
+    compare(b, [total])
+
+
+def test_a_result_keeps_the_gradient_that_it_retains():
+    b = Builder()
+    w = b.input(rng().standard_normal((3, 3)), True)
+    h = b.op("tanh", b.op("matmul", w, w))
+    b.retain(h)
+    first = b.op("sum", b.op("mul", h, h))
+    b.backward(first, retain_graph=True)
+    second = b.op("sum", h)
+    b.backward(second)
+    update(b, w)
+    compare(b, [first, h])
+    compare(b, [b.grad(h), first, h])
+
+
+def test_a_leaf_made_on_the_way_takes_its_gradient():
+    b = Builder()
+    x = b.leaf(b.op("add", b.input(rng().standard_normal(4)), 0.0))
+    total = b.op("sum", b.op("mul", x, b.op("exp", x)))
+    b.backward(total)
+    compare(b, [total, b.grad(x)])
+    compare(b, [total, x])
+
+
+def test_a_backward_to_chosen_leaves_leaves_the_others_alone():
+    b = Builder()
+    one, other = b.input(rng().standard_normal(4), True), b.input(np.ones(4), True)
+    h = b.op("mul", one, other)
+    total = b.op("sum", b.op("exp", h))
+    b.backward(total, inputs=[one, h])
+    update(b, one)
+    compare(b, [total, b.grad(h)])
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_batch_norm_in_training_is_planned(again):
+    b, r = Builder(), rng()
+    x = b.input(r.standard_normal((8, 3, 4)), again)
+    mean, var, count = b.input(np.zeros(3)), b.input(np.ones(3)), b.input(np.zeros((), np.int64))
+    weight, bias = b.input(r.standard_normal(3), True), b.input(r.standard_normal(3), True)
+    b.op("add_", count, Int(1))
+    out = b.op("batch_norm", x, mean, var, weight, bias, True, 0.1, 1e-5)
+    loss = b.op("sum", b.op("tanh", out))
+    if again:
+        (g,) = b.gradients([loss], [x], create_graph=True)
+        loss = b.op("sum", b.op("mul", g, g))
+    b.backward(loss)
+    for leaf in (weight, bias):
+        if not (again and leaf == bias):
+            update(b, leaf)
+    b.clear(x)
+    compare(b, [loss])
+
+
 @pytest.mark.parametrize("what", ["graph", "create_graph", "view", "recorded"])
 def test_what_no_plan_does_is_done_step_by_step(what):
     b = Builder()
@@ -349,9 +472,10 @@ def programs(draw):
     leaves = [b.input(r.uniform(0.5, 1.5, (3, 3)), True), b.input(r.uniform(0.5, 1.5, 3), True)]
     held = [*leaves, b.input(r.uniform(0.5, 1.5, (3, 3)))]
     data = held[-1]
+    running = [b.input(np.zeros(3)), b.input(np.ones(3))]
     pick = st.integers(0, 99)
     for _ in range(draw(st.integers(2, 9))):
-        kind, which, left, right = draw(st.integers(0, 8)), draw(pick), draw(pick), draw(pick)
+        kind, which, left, right = draw(st.integers(0, 12)), draw(pick), draw(pick), draw(pick)
         one, other = held[left % len(held)], held[right % len(held)]
         if kind == 0:
             held.append(b.op(UNARY[which % len(UNARY)], b.op("clamp", one, 0.1, 3.0)))
@@ -372,8 +496,29 @@ def programs(draw):
                 b.op("sub_", leaf, b.op("clamp", b.op("add", leaf, 0.0), -0.01, 0.01), disabled=True)
         elif kind == 7:
             held.append(b.op("add", one, b.op("mean", other)))
-        else:
+        elif kind == 8:
             b.clear(leaves[which % 2])
+        elif kind == 9:
+            total = b.op("sum", b.op("sin", b.op("add", b.op("mul", one, other), leaves[which % 2])))
+            held.extend(
+                b.op("clamp", b.op("add", g, data), -3.0, 3.0)
+                for g in b.gradients([total], leaves, create_graph=True, materialize_grads=True)
+            )
+        elif kind == 10:
+            total = b.op("sum", b.op("add", b.op("exp", b.op("clamp", one, -2.0, 2.0)), leaves[which % 2]))
+            wanted = [leaves[0], b.op("add", leaves[1], 0.0)]
+            grads = b.gradients([total], wanted, retain_graph=True, materialize_grads=True)
+            if which % 3 == 0:
+                b.set_grad(leaves[0], grads[0])
+            held.extend(b.op("add", g, data) for g in grads)
+        elif kind == 11:
+            normed = b.op("batch_norm", b.op("add", one, leaves[0]), *running, leaves[1], None, True, 0.1, 1e-5)
+            held.append(normed)
+        else:
+            kept = b.op("mul", one, leaves[which % 2])
+            b.retain(kept)
+            b.backward(b.op("sum", b.op("tanh", b.op("add", kept, other))), retain_graph=True)
+            held.append(b.op("clamp", b.grad(kept), -3.0, 3.0))
     final = b.op("sum", b.op("add", b.op("mul", held[-1], held[-2]), leaves[0]))
     b.backward(final)
     outputs = [b.op("detach", final), *[b.op("add", b.op("detach", one), 0.0) for one in held[-2:]]]
@@ -387,7 +532,9 @@ def test_random_programs_leave_the_same_behind(case):
     found = []
     for plans in (True, False):
         try:
-            found.append(outcome(b, outputs, 4, plans)[0])
+            seen, program, _ = outcome(b, outputs, 4, plans)
+            assert bool(program.plans) is plans
+            found.append(seen)
         except Refusal as refusal:  # both ways alike
             found.append([refusal.reason, refusal.metadata.get("step")])
     assert len(found[0]) == len(found[1])
