@@ -243,9 +243,8 @@ class Plan(Schedule):
 
     def _constant(self, instr: Instr, static: set[int]) -> None:
         number = instr.outs[0]
-        written = any(other.kind == "write" and number in self.roots[int(other.args[0])] for other in self.instrs)
         kept = any(number in self.roots[out] for out in self._made())
-        if written or kept:
+        if self.writes_to(number) or kept:
             values, what = self.values, instr.what
             self.code.append(lambda: values.__setitem__(number, what.copy()))
             self._dynamic.append(number)

@@ -251,10 +251,22 @@ class Schedule:
                 number is not None and number != own and self.roots[number] & self.roots[given]
                 for number in self.finals.values()
             )
-            if lone and not later and not kept:
+            if lone and not later and not kept and not (self.writes_to(own) and self._may_be_stretched(given)):
                 instr.kind = "nothing"
                 self._replace(own, given)
         self._drop_nothing()
+
+    def writes_to(self, number: int) -> bool:
+        """Whether an instruction writes to a register's memory."""
+        return any(
+            instr.kind in ("write", "accumulate") and number in self.roots[int(instr.args[0])] for instr in self.instrs
+        )
+
+    def _may_be_stretched(self, number: int) -> bool:
+        """Whether a register's array may show an element in several places: a formula's result without a kernel."""
+        return any(
+            number in instr.outs and kernel is None for instr, kernel in zip(self.instrs, self.kernels, strict=True)
+        )
 
     def _is_made_here(self, number: int) -> bool:
         return any(number in instr.outs and instr.kind != "constant" for instr in self.instrs)

@@ -15,6 +15,7 @@ from gradwire_engine.schedule import NotPlannable
 from gradwire_engine.tracing import Tracer
 from tests.parity.harness import _Call, _engine_value, results
 from tests.parity.test_ops import CASES
+from tests.steps import through
 
 #: Ops with no plan: shapes, results or derivatives that are decided by values, or arrays that no op made.
 STEPWISE = {
@@ -96,7 +97,7 @@ def planned(call: _Call) -> bool:
             expected = derivatives(call, leaves(call, shapes, turn))
         except EngineError:
             continue  # values that it refuses
-        found = plan.run(leaves(call, shapes, turn), [], CURRENT.get())
+        found = through(plan.run(leaves(call, shapes, turn), [], CURRENT.get()))
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):
             assert one.array.dtype == other.array.dtype and one.shape == other.shape

@@ -337,6 +337,23 @@ def test_a_gradient_may_be_given_to_a_leaf():
     compare(b, [total])
 
 
+def test_zeros_that_a_leaf_was_given_are_added_to_anew_in_each_run():
+    b = Builder()
+    w, row = b.input(rng().standard_normal((2, 2)), True), b.input(np.ones(2), True)
+    zeros, _ = b.gradients([b.op("sum", row)], [w, row], materialize_grads=True)
+    b.set_grad(w, zeros)
+    b.backward(b.op("sum", w))
+    compare(b, [b.op("add", b.grad(w), 0.0)])
+
+
+def test_a_gradient_that_is_stretched_is_added_to():
+    b = Builder()
+    w = b.input(rng().standard_normal((2, 2)), True)
+    for _ in range(2):
+        b.backward(b.op("mean", b.op("sum", w, (0,))))
+    compare(b, [b.op("add", b.grad(w), 0.0)])
+
+
 def test_a_result_keeps_the_gradient_that_it_retains():
     b = Builder()
     w = b.input(rng().standard_normal((3, 3)), True)
