@@ -1,5 +1,7 @@
 """A client process: builds a workload, prints "ready", and for each line on its stdin does what it says.
 
+Without an address it takes the workload's steps itself, by NumPy alone (by_hand.py).
+
 `run N` runs it N times and prints the seconds that took; `loop` runs it until the next line, then prints the count.
 """
 
@@ -10,21 +12,25 @@ import select
 import sys
 import time
 
+from benchmarks import by_hand
 from gradwire._workloads import LARGE, SMALL, training
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("address")
     parser.add_argument("workload", choices=("W2", "W3"))
+    parser.add_argument("--address", default="")
     parser.add_argument("--compiled", action="store_true")
     options = parser.parse_args()
 
-    import gradwire
-
-    gradwire.connect(options.address)
     batch, sizes, steps = (128, SMALL, 20) if options.workload == "W2" else (512, LARGE, 2)
-    run = training(gradwire, batch, sizes, steps, compiled=options.compiled)
+    if options.address:
+        import gradwire
+
+        gradwire.connect(options.address)
+        run = training(gradwire, batch, sizes, steps, compiled=options.compiled)
+    else:
+        run = by_hand.training(batch, sizes, steps)
     run()
     run()
     print("ready", flush=True)

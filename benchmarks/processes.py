@@ -12,13 +12,13 @@ from typing import IO, Any
 
 WAIT_SECONDS = 60
 # A server divides the cores among its workers itself, unless the environment says otherwise.
-_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+THREADS = ("OPENBLAS_NUMTHREADS", "OMP_NUMTHREADS", "MKL_NUMTHREADS")
 
 
 @contextmanager
 def process(*arguments: str, own_threads: bool = False) -> Iterator[subprocess.Popen[str]]:
     """A Python process with its stdin and stdout as text; ended by closing its stdin, else by a signal."""
-    environment = {name: value for name, value in os.environ.items() if own_threads is False or name not in _THREADS}
+    environment = {name: value for name, value in os.environ.items() if own_threads is False or name not in THREADS}
     line = [sys.executable, *arguments]
     started = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     try:
@@ -71,9 +71,9 @@ def bare() -> Iterator[str]:
 
 
 @contextmanager
-def client(address: str, workload: str, *, compiled: bool = False) -> Iterator[subprocess.Popen[str]]:
-    """A client with a session of its own, ready to run `workload`: see benchmarks.client."""
-    flags = ["--compiled"] if compiled else []
-    with process("-m", "benchmarks.client", address, workload, *flags) as started:
+def client(workload: str, address: str = "", *, compiled: bool = False) -> Iterator[subprocess.Popen[str]]:
+    """A client with a session of its own, or without an address NumPy, ready to run `workload`: benchmarks.client."""
+    flags = [*([f"--address={address}"] if address else []), *(["--compiled"] if compiled else [])]
+    with process("-m", "benchmarks.client", workload, *flags) as started:
         assert hear(started) == "ready"
         yield started

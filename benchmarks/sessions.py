@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from unittest.mock import patch
 
 import numpy as np
 import psutil
 
 from benchmarks.measure import Bound, Fact, Result, Run, seconds
-from benchmarks.processes import client, hear, served, tell
+from benchmarks.processes import THREADS, client, hear, served, tell
 from gradwire._workloads import SMALL, round_trip, training
 
 AT_ONCE = 8
 IDLE = 100
 TRIPS, FEWEST_TRIPS, TRIP_SECONDS = 400, 50, 4.0  # of a turn: so many, but no longer, unless they were too few
-RUNS = 5  # of 20 steps each, per turn and session
+RUNS = 20  # of 20 steps each, per turn and session
 MUST_IDLE = 100_000
 
 
@@ -27,26 +30,40 @@ def _has_compile() -> bool:
     return hasattr(gradwire, "compile")
 
 
+def _together(clients: list[subprocess.Popen[str]], result: Result, turns: int) -> Result:
+    """What all get done together, against one of them alone."""
+    for number in range(turns):
+        times = {}
+        for count in (1, len(clients)) if number % 2 else (len(clients), 1):
+            start = time.perf_counter()
+            for each in clients[:count]:
+                tell(each, f"run {RUNS}")
+            for each in clients[:count]:
+                hear(each)
+            times[count] = (time.perf_counter() - start) / (RUNS * 20 * count)
+        result.add(times[len(clients)], times[1], times[1] / times[len(clients)])
+    return result
+
+
 def at_once(turns: int) -> Iterator[Result]:
-    """Eight clients, each a process with a session, taking W2 steps together, against one of them alone."""
+    """Eight clients, each a process with a session, taking W2 steps together, against one of them alone.
+
+    What the machine's cores have to give is shown by as many processes that take the steps by NumPy, in a thread each.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(patch.dict(os.environ, dict.fromkeys(THREADS, "1")))
+        cores = len(os.sched_getaffinity(0))
+        peers = [stack.enter_context(client("W2")) for _ in range(cores)]
+        title = f"{cores} processes at once, W2 in NumPy by hand: total throughput"
+        yield _together(peers, Result("suite", title, "one process", Bound(at_least=True)), turns)
     for compiled in (False, True) if _has_compile() else (False,):
         with ExitStack() as stack:
             address, _ = stack.enter_context(served())
-            clients = [stack.enter_context(client(address, "W2", compiled=compiled)) for _ in range(AT_ONCE)]
+            clients = [stack.enter_context(client("W2", address, compiled=compiled)) for _ in range(AT_ONCE)]
             bound = Bound(1.5, 1.8, at_least=True) if compiled else Bound()
             how = "compiled" if compiled else "eager"
             result = Result("suite", f"{AT_ONCE} sessions at once, W2 {how}: total throughput", "one session", bound)
-            for number in range(turns):
-                times = {}
-                for count in (1, AT_ONCE) if number % 2 else (AT_ONCE, 1):
-                    start = time.perf_counter()
-                    for each in clients[:count]:
-                        tell(each, f"run {RUNS}")
-                    for each in clients[:count]:
-                        hear(each)
-                    times[count] = (time.perf_counter() - start) / (RUNS * 20 * count)
-                result.add(times[AT_ONCE], times[1], times[1] / times[AT_ONCE])
-            yield result
+            yield _together(clients, result, turns)
 
 
 def _trips(trip: Run) -> Iterator[float]:
@@ -63,7 +80,7 @@ def beside_a_busy_one(turns: int) -> Iterator[Result]:
 
     with ExitStack() as stack:
         address, _ = stack.enter_context(served())
-        neighbour = stack.enter_context(client(address, "W3"))
+        neighbour = stack.enter_context(client("W3", address))
         session = gradwire.connect(address)
         stack.callback(session.close)
         trip = round_trip(gradwire)
