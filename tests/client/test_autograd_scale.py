@@ -16,7 +16,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
 
     def run(number: int) -> None:
         try:
-            start.wait(timeout=60)
+            start.wait(timeout=200)
             work(number)
         except BaseException as error:  # noqa: BLE001 - told to the test
             failures.append(error)
@@ -25,7 +25,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=120)
+        thread.join(timeout=200)
     assert not any(thread.is_alive() for thread in threads)
     if failures:
         raise failures[0]

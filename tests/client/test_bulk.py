@@ -161,7 +161,7 @@ def test_neither_end_holds_a_tensor_twice(shared: str) -> None:
     least = [math.inf] * 4
     # On a machine that is busy elsewhere gRPC's own buffers fill up meanwhile; the path itself does not vary.
     for _ in range(3):
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment)
         assert answer.returncode == 0, answer.stderr
         least = list(map(min, least, map(float, answer.stdout.split())))
         up_client, up_server, down_client, down_server = least

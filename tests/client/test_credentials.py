@@ -156,7 +156,7 @@ def test_an_embedded_server_minds_no_credentials_of_the_environment() -> None:
     environment = {"GRADWIRE_TOKEN": "x", "GRADWIRE_TLS": "1", "GRADWIRE_CA": "/nowhere"}
 
     shown = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=100,
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=200,
         check=True,
     )  # fmt: skip
     assert shown.stdout.strip() == "2.0"

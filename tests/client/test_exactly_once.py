@@ -241,7 +241,7 @@ def test_a_producer_faster_than_the_server_holds_bounded_memory(server_address):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "GRADWIRE_ADDRESS": server_address},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     grown, most = map(int, done.stdout.split())

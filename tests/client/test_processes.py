@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-SECONDS = 60
+SECONDS = 200
 
 
 def start(code: str, **environment: str) -> "subprocess.Popen[str]":

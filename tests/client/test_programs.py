@@ -26,7 +26,7 @@ def printed(command):
         [sys.executable, "-W", "ignore", *command],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=200,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=False,
     )

@@ -64,7 +64,7 @@ def test_what_pack_returned_goes_with_the_graph(session: gradwire.Session) -> No
 
 def test_hooks_are_those_of_the_thread_that_is_inside(session: gradwire.Session) -> None:
     counts = {0: 0, 1: 0, 2: 0}
-    inside = threading.Barrier(3, timeout=30)
+    inside = threading.Barrier(3, timeout=120)
     gradients: dict[int, Any] = {}
 
     def work(number: int) -> None:
@@ -88,7 +88,7 @@ def test_hooks_are_those_of_the_thread_that_is_inside(session: gradwire.Session)
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert counts == {0: 0, 1: 1, 2: 2}
     assert gradients[0] == [1.0, 1.0]
     assert len(gradients) == 3

@@ -105,7 +105,7 @@ def test_a_closed_session_tells_every_thread_so(server_address):
     working.wait()
     session.close()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert told == [(gradwire.GradwireConnectionError, "the session was closed", "UNAVAILABLE")] * 3
 
 

@@ -17,7 +17,7 @@ def printed(command: list[str], **environment: str) -> str:
         [sys.executable, *command],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=200,
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         check=False,
     )

@@ -45,7 +45,7 @@ def top(*arguments: str, token: str = "", **environment: str) -> Any:
         env={**kept, "COLUMNS": "200", **({"GRADWIRE_TOKEN": token} if token else {}), **environment},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
     )
 
 

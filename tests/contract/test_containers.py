@@ -54,7 +54,7 @@ def test_compose_file_passes_a_compose_parser() -> None:
         [parser, "--file", ROOT / "docker-compose.yml", "--profile", "gpu", "config"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     assert answer.returncode == 0, answer.stderr
     services = yaml.safe_load(answer.stdout)["services"]
@@ -159,12 +159,12 @@ def test_image_installs_starts_and_reports_health_in_a_clean_environment(
 
     probe = [str(tmp_path / "opt/bin" / health_command()[0]), *health_command()[1:]]
     env["GRADWIRE_PORT"] = server.address.rpartition(":")[2]
-    healthy = subprocess.run(probe, env=env, cwd=state, capture_output=True, text=True, timeout=60)
+    healthy = subprocess.run(probe, env=env, cwd=state, capture_output=True, text=True, timeout=200)
     assert healthy.returncode == 0, healthy.stderr
     assert healthy.stdout.endswith("SERVING\n")
 
     assert server.stop() == 0
-    ended = subprocess.run(probe, env=env, cwd=state, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(probe, env=env, cwd=state, capture_output=True, text=True, timeout=200)
     assert ended.returncode == 1
     assert "UNAVAILABLE" in ended.stderr
 

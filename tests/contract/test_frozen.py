@@ -37,7 +37,7 @@ def test_a_client_of_then_works_with_the_server_of_now(frozen: Path, server_addr
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=200,
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("the contract of ")

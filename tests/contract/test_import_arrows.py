@@ -37,7 +37,7 @@ def test_contract_of_imports_holds(contract: str) -> None:
     # A process of its own: import-linter configures logging anew, which disables every logger that there is.
     program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     command = [sys.executable, "-c", program, "--config=pyproject.toml", "--no-cache", "--contract", contract]
-    answer = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=100)
+    answer = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=200)
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
@@ -62,7 +62,7 @@ def test_importing_the_stubs_loads_no_client_module() -> None:
         "import json, sys, gradwire.v1.service_pb2_grpc\n"
         "print(json.dumps([name for name in sys.modules if name.split('.')[0].startswith('gradwire')]))"
     )
-    answer = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    answer = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=200)
     loaded = json.loads(answer.stdout)
     assert "gradwire.v1.service_pb2" in loaded
     assert [name for name in loaded if name != "gradwire" and not name.startswith("gradwire.v1")] == []

@@ -40,7 +40,7 @@ def _install(target: Path) -> None:
         for name in MANIFEST:
             shutil.copy(EXAMPLE / name, aside)
         npm = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        answer = subprocess.run(npm, cwd=aside, capture_output=True, text=True, timeout=100)
+        answer = subprocess.run(npm, cwd=aside, capture_output=True, text=True, timeout=200)
         assert answer.returncode == 0, answer.stderr
         try:
             aside.rename(target)
@@ -55,7 +55,7 @@ def run_node(script: Path, address: str, node_modules: Path) -> str:
         env={**os.environ, "NODE_PATH": str(node_modules)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
     return answer.stdout

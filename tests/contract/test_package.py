@@ -15,7 +15,7 @@ PACKAGES = {"gradwire", "gradwire_engine", "gradwire_server"}
 
 def build(kind: str, folder: Path) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "--target", kind, "--directory", str(folder)]
-    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
     assert answer.returncode == 0, answer.stderr
     (made,) = folder.iterdir()
     return made

@@ -41,6 +41,7 @@ def beside(session, tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda function: function)
     for library in (gradwire, torch):
         library.set_default_dtype(library.float64)
+        library.manual_seed(0)
     yield lambda name: (load(name, "gradwire", tmp_path), load(name, "torch", tmp_path))
     for library in (gradwire, torch):
         library.set_default_dtype(library.float32)

@@ -18,7 +18,7 @@ def run(*command, folder=ROOT):
         [sys.executable, *map(str, command)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=200,
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=False,

@@ -15,7 +15,7 @@ def test_the_notebook_runs_and_shows_what_the_script_makes(tmp_path):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=200,
         check=False,
     )
     assert check.returncode == 0, check.stdout + check.stderr

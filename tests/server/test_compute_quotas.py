@@ -16,7 +16,7 @@ from gradwire_server.budgets import Budget
 from gradwire_server.limits import KIB, MIB
 from gradwire_server.session import Session
 from gradwire_server.tokens import Tokens
-from tests.server.harness import Running, command, op, refusal, refused, running, until
+from tests.server.harness import WAIT, Running, command, op, refusal, refused, running, until
 from tests.server.test_principals import House
 from tests.server.test_programs import descent
 
@@ -53,8 +53,8 @@ def test_a_budget_fills_up_within_a_minute() -> None:
 
 @pytest.fixture(params=BACKENDS, ids=["in-process", "2-workers"])
 def frugal(house: House, request: pytest.FixtureRequest) -> Iterator[Running]:
-    """A server where a principal computes a fiftieth of a second a minute."""
-    with running(request.param, tokens=Tokens(house.path), max_principal_compute_seconds=0.02) as started:
+    """A server where a principal computes five milliseconds a minute."""
+    with running(request.param, tokens=Tokens(house.path), max_principal_compute_seconds=0.005) as started:
         yield started
 
 
@@ -73,7 +73,7 @@ def test_who_has_computed_enough_is_told_when_to_come_back_and_others_go_on(frug
     alice, bob = house.metadata("alice"), house.metadata("bob")
     open_session = frugal.stub.OpenSession
     first, second = (open_session(s.OpenSessionRequest(), metadata=alice).session_id for _ in range(2))
-    frugal.stub.Op(op("randn", [1 << 22], session_id=first), metadata=alice)  # several fiftieths
+    frugal.stub.Op(op("randn", [1 << 22], session_id=first), metadata=alice)  # tens of milliseconds
     with pytest.raises(grpc.RpcError) as caught:
         frugal.stub.Op(op("zeros", [1], session_id=first), metadata=alice)
     code, reason, told = refusal(caught.value)
@@ -108,16 +108,16 @@ def test_a_batch_waits_for_the_quota_and_is_applied_then() -> None:
         assert time.monotonic() - began > 0.5
         computed_more(held, 1000.0, since=began + 0.5)
         batch = session.batch(command(op("zeros", [1], outputs=[8])))
-        assert refused(session.stub.Run, batch, timeout=60.0)[:2] == ("RESOURCE_EXHAUSTED", "COMPUTE_LIMIT")
+        assert refused(session.stub.Run, batch, timeout=WAIT)[:2] == ("RESOURCE_EXHAUSTED", "COMPUTE_LIMIT")
         waiting = session.stub.Run.future(batch)
         entry = server.backend.directory.entries[session.id]
         until(lambda: entry.pending)
         assert session.stub.Cancel(s.CancelRequest(session_id=session.id)).cancelled
-        assert waiting.result(30).results[0].error.message.startswith("cancelled")
+        assert waiting.result(WAIT).results[0].error.message.startswith("cancelled")
         waiting = session.stub.Run.future(session.batch(command(op("zeros", [1], outputs=[9]))))
         until(lambda: entry.pending)
         session.close()
-        assert refused(waiting.result, 30)[1] == "SESSION_NOT_FOUND"
+        assert refused(waiting.result, WAIT)[1] == "SESSION_NOT_FOUND"
 
 
 def registration(session: str) -> p.RegisterProgramRequest:
@@ -154,7 +154,7 @@ def test_bytes_under_way_are_capped_and_given_back(house: House, whose: str) -> 
         first = s.RunRequest(session_id=session, writer=1, first_seq=1)
         first.commands.add(op=op("zeros", [1], outputs=[1]))
         server.stub.Run(first, metadata=alice)
-        waiting.result(30)
+        waiting.result(WAIT)
         server.stub.Run(late, metadata=alice)
         entry = server.backend.directory.entries[session]
         assert (entry.inflight, entry.traffic.bytes) == (0, 0)
@@ -178,7 +178,7 @@ def test_a_stream_over_its_bytes_under_way_is_read_on_as_it_is_answered() -> Non
             batch.commands.add(op=op("zeros", [1], outputs=[seq], named={"name": "x" * (40 * KIB)}))
             requests.append(s.StreamRequest(batch=batch))
         answered = 0
-        for response in session.stub.Stream(iter(requests), timeout=60):
+        for response in session.stub.Stream(iter(requests), timeout=WAIT):
             answered += len(response.batch.results)
         assert answered == 40
         assert server.backend.directory.entries[session.id].inflight == 0

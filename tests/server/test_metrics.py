@@ -19,7 +19,7 @@ from gradwire_engine import REGISTRY
 from gradwire_server import tokens as token_files
 from gradwire_server.metrics import Metrics
 from gradwire_server.tokens import Tokens
-from tests.server.harness import Id, Remote, Running, command, op, payload, refused, running, until
+from tests.server.harness import WAIT, Id, Remote, Running, command, op, payload, refused, running, until
 from tests.server.test_process import info, process, ready
 
 import numpy as np  # isort: skip
@@ -43,7 +43,7 @@ class Page:
 
 
 def samples(url: str) -> Samples:
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    with urllib.request.urlopen(url, timeout=WAIT) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     return {(each.name, frozenset(each.labels.items())): each.value for family in families for each in family.samples}
 
@@ -193,7 +193,7 @@ def test_a_port_for_metrics_that_is_taken_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with process("--port=0", "--workers=1", f"--metrics={port}") as started:
-            _, errors = started.communicate(timeout=60)
+            _, errors = started.communicate(timeout=WAIT)
     assert started.returncode == 1
     assert f"cannot listen for metrics at {port}" in errors
     assert "Traceback" not in errors
@@ -229,6 +229,6 @@ def test_serve_answers_at_the_port_that_was_asked_for_and_only_then(tmp_path: Pa
 @pytest.mark.parametrize("given", ["localhost", ":80", "1.2.3.4:99999", "host:", "x:y"])
 def test_a_wrong_address_for_metrics_is_refused(given: str) -> None:
     with process("--port=0", f"--metrics={given}") as started:
-        _, errors = started.communicate(timeout=60)
+        _, errors = started.communicate(timeout=WAIT)
         assert started.returncode == 2
         assert "--metrics: an address is HOST:PORT" in errors

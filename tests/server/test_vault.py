@@ -15,10 +15,11 @@ from gradwire_server import vault
 from gradwire_server.errors import Refusal
 from gradwire_server.journal import START, Journal, Log, beginning, packed, read
 from gradwire_server.shelf import Shelf
+from tests.server.harness import WAIT
 
 
 def _wait(event: threading.Event) -> None:
-    event.wait(10)
+    event.wait(WAIT)
 
 
 def test_what_came_before_a_log_was_closed_is_written_before_it_is_acknowledged(tmp_path: Path) -> None:
@@ -28,7 +29,7 @@ def test_what_came_before_a_log_was_closed_is_written_before_it_is_acknowledged(
     journal.put(target, packed(pb.LogRecord(writer=7)), told.append)
     journal.close(target)
     holding.set()
-    journal.stop(10)
+    journal.stop(WAIT)
     assert told == [None]
     assert [record.writer for record, _ in read(target.path)] == [7]
 
@@ -49,9 +50,9 @@ def test_no_memory_for_a_record_is_told_and_ends_no_thread(tmp_path: Path, monke
         first.set()
 
     journal.put(target, packed(pb.LogRecord(writer=1)), done)
-    assert first.wait(10)
+    assert first.wait(WAIT)
     journal.put(target, packed(pb.LogRecord(writer=2)), told.append)
-    journal.stop(10)
+    journal.stop(WAIT)
     assert isinstance(told[0], Refusal)
     assert told[1] is None
     assert [record.writer for record, _ in read(target.path)] == [1, 2]
@@ -62,7 +63,7 @@ def _written(path: Path, writers: range, flushed: int = 0) -> list[int]:
     journal, target = Journal(), Log(path)
     for writer in writers:
         journal.put(target, packed(pb.LogRecord(writer=writer)), None)
-    journal.stop(10)
+    journal.stop(WAIT)
     ends = [end for _, end in read(path)]
     if flushed:
         path.write_bytes(beginning(ends[flushed - 1]) + path.read_bytes()[START:])
@@ -101,7 +102,7 @@ def test_a_record_that_this_version_does_not_know_is_told(tmp_path: Path) -> Non
     journal, target = Journal(), Log(tmp_path / "1.log")
     later = b"\x9a\x06\x01x"  # a field 99
     journal.put(target, packed(pb.LogRecord.FromString(later)), None)
-    journal.stop(10)
+    journal.stop(WAIT)
     with pytest.raises(Refusal, match="none that this version"):
         list(read(target.path))
 
@@ -123,17 +124,17 @@ def test_a_log_writes_again_what_a_full_disk_refused_but_no_part_of_an_upload(
     first = threading.Event()
     journal.put(target, packed(pb.LogRecord(writer=1)), told.append)
     journal.put(target, (), lambda failure: first.set())
-    assert first.wait(10)
+    assert first.wait(WAIT)
     monkeypatch.setattr(journals.os, "pwritev", pwritev)
     journal.put(target, packed(pb.LogRecord(writer=2)), told.append)
     journal.put(target, packed(pb.LogRecord(finished_download="x")), told.append, lasting=False)
     second = threading.Event()
     journal.put(target, (), lambda failure: second.set())
-    assert second.wait(10)
+    assert second.wait(WAIT)
     failing.clear()
     journal.put(target, packed(pb.LogRecord(writer=3), b""), told.append)
     journal.put(target, packed(pb.LogRecord(), b"batch"), told.append)
-    journal.stop(10)
+    journal.stop(WAIT)
     assert [failure is None for failure in told] == [True, False, False, True, True]
     assert [record.writer or record.batch for record, _ in read(target.path)] == [1, 2, 3, b"batch"]
     assert journal.queued == 0
@@ -148,7 +149,7 @@ def test_whoever_has_bytes_that_can_wait_waits_for_room_in_the_logs_queue(tmp_pa
     assert not journal.has_room(1, 0.01)
     holding.set()
     assert journal.has_room(1, 10.0)
-    journal.stop(10)
+    journal.stop(WAIT)
 
 
 def test_a_disk_that_fails_after_a_snapshot_exists_takes_none_of_its_bytes(
