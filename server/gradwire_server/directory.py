@@ -154,9 +154,12 @@ class Directory(Generic[W]):
         entry = self._own(session_id)
         if entry is None and self.revive is not None:
             entry = self.revive(session_id)
+        if entry is None:
+            raise self._gone(session_id)
         now = self.clock()
-        if entry is None or (now >= entry.expires and not entry.pending and not entry.saving):
-            raise self._gone(session_id) if entry is None else Refusal("SESSION_EXPIRED", _EXPIRED)
+        # Where sessions are stored, one whose lease ran out is to come back: also before it was stored and taken out.
+        if now >= entry.expires and not entry.pending and self.revive is None:
+            raise Refusal("SESSION_EXPIRED", _EXPIRED)
         entry.expires = now + entry.lease
         return entry
 

@@ -161,11 +161,14 @@ class Keeping:
                 task.add_done_callback(self._closing.discard)
 
     async def _evict(self, entry: Entry) -> None:
-        expires = entry.expires
         try:
-            stored = await self._save(entry, last=True) or self.logs
+            await self._lay_away(entry)
         finally:
-            entry.saving = False
+            entry.saving = False  # and not before: another one under way would take back what this one has laid there
+
+    async def _lay_away(self, entry: Entry) -> None:
+        expires = entry.expires
+        stored = await self._save(entry, last=True) or self.logs
         directory = self.backend.directory
         if directory.entries.get(entry.id) is not entry or entry.expires != expires or entry.pending:
             return  # its client has come back, or it was ended

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from gradwire_server.keeper import Order
 from gradwire_server.limits import Limits
 from gradwire_server.server import Server
 from gradwire_server.shelf import Shelf
-from tests.server.harness import Running, refused, until
+from tests.server.harness import WAIT, Running, refused, until
 
 LIMITS = Limits(lease_seconds=60.0, max_session_bytes=1 << 30, max_bytes=1 << 30)
 
@@ -276,7 +277,51 @@ def test_a_session_whose_lease_ran_out_comes_back(storing: Callable[..., Storing
         server.sweep()
         server.do(asyncio.sleep(0.02))
     assert not server.backend.directory.entries
-    assert server.held() == 0
+    until(lambda: server.held() == 0)
+    assert (x + 1).tolist() == [2.0] * 3
+    session.close()
+
+
+def test_a_session_whose_lease_ran_out_is_there_before_the_next_sweep_too(storing: Callable[..., Storing]) -> None:
+    server = storing()
+    session = gradwire.connect(server.address)
+    x = gradwire.ones(3)
+    session.sync()
+    server.clock.now += 1000.0
+    assert (x + 1).tolist() == [2.0] * 3
+    server.sweep()
+    assert (x + 1).tolist() == [2.0] * 3
+    session.close()
+
+
+def test_a_session_is_laid_on_the_shelf_once_however_long_that_takes(
+    storing: Callable[..., Storing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = storing()
+    session = gradwire.connect(server.address)
+    x = gradwire.ones(3)
+    session.sync()
+    keeping = server.backend.keeping
+    put, calls, opened = keeping.shelf.put, [0], threading.Event()
+
+    def slow(*args: Any, **named: Any) -> bool:
+        calls[0] += 1
+        assert opened.wait(WAIT)
+        return bool(put(*args, **named))
+
+    def overdue() -> int:
+        server.clock.now += 1000.0
+        server.sweep()
+        return calls[0]
+
+    monkeypatch.setattr(keeping.shelf, "put", slow)
+    until(overdue)
+    for _ in range(5):  # as the server does every second, while the disk is slow
+        overdue()
+        server.do(asyncio.sleep(0.05))
+    opened.set()
+    until(lambda: not keeping._closing)
+    assert calls == [1]
     assert (x + 1).tolist() == [2.0] * 3
     session.close()
 
