@@ -112,10 +112,17 @@ class Delivery:
 
     def push(self) -> None:
         """Wait until the batches before are off, so that the next need not wait in line."""
+        self._off(Link.push)
+
+    def see_off(self) -> None:
+        """Wait until all batches are on a way that they go to its end though nobody waits for their answers."""
+        self._off(Link.see_off)
+
+    def _off(self, wait: Callable[[Link], None]) -> None:
         link = self._link
         if link is not None:
             try:
-                link.push()
+                wait(link)
             except BaseException:
                 self.drop()
                 raise
@@ -186,7 +193,9 @@ class Delivery:
 
     def forked(self) -> None:
         """In a forked child: leave the link to the parent."""
-        _of_the_parent.append(self._link)
+        if self._link is not None:
+            self._link.forked()
+            _of_the_parent.append(self._link)
         self._link = None
         self._lock = threading.Lock()
         self.clear()
@@ -209,6 +218,8 @@ class Delivery:
                 raise
             if response.attached.applied_seq < self.acknowledged:
                 raise self._gone(make_error(pb.REASON_EPOCH_MISMATCH, "it has lost commands that it had answered", 9))
+            if self._transport.hear_of_local(response.attached.local_stream):
+                continue  # the next one goes there
             with shielded(), self._lock:
                 self._link = link
                 self._attached_at = time.monotonic()

@@ -23,6 +23,7 @@ import grpc
 
 from gradwire import _wire
 from gradwire._errors import GradwireError, make_error
+from gradwire._local import LocalCall
 from gradwire._shield import shielded
 from gradwire._status import error_of_status
 from gradwire.v1 import errors_pb2 as pb
@@ -57,6 +58,8 @@ class Call(Protocol):
     """A stream whose events are taken by who waits for them: one thread at a time. `send` is for any."""
 
     messages: deque[bytes]
+    #: Whether what was sent goes off though nobody takes events.
+    sends_alone: bool
     #: The status code, details and trailers it ended with.
     status: tuple[grpc.StatusCode, str, Any] | None
 
@@ -85,6 +88,8 @@ class _LowerCall:
 
     One send and one receive are under way at most.
     """
+
+    sends_alone = True
 
     def __init__(self, channel: grpc.Channel, headers: _Headers) -> None:
         metadata = cygrpc.SendInitialMetadataOperation(headers, 0)
@@ -180,6 +185,8 @@ class _LowerCall:
 class _PublicCall:
     """A stream by grpc's public API, whose threads take requests out of a queue and bring the answers."""
 
+    sends_alone = True
+
     def __init__(self, channel: grpc.Channel, headers: _Headers) -> None:
         self._requests: SimpleQueue[bytes | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -266,6 +273,12 @@ class Link:
         self._address = address
         self._call = call
         self._reading = threading.Lock()
+        self.attached = False  # whether the server has taken it
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it goes without gRPC."""
+        return isinstance(self._call, LocalCall)
 
     def attach(
         self, session_id: str, writer: int, attempt: int, epoch: int, acknowledged: int
@@ -286,6 +299,7 @@ class Link:
             raise LinkBroken(make_error(pb.REASON_INTERNAL, f"grpc's stream: {error}", 13)) from None
         if not response.HasField("attached"):
             raise self._unexpected(response)
+        self.attached = True
         return response
 
     def send(self, request: bytes) -> None:
@@ -303,8 +317,15 @@ class Link:
                     while call.sending and call.status is None:
                         call.expect()  # or the server, which cannot answer, would not read
                         call.take_event()
+                    if call.status is not None:  # whoever dropped it could not
+                        call.drain()
                 finally:
                     self._reading.release()
+
+    def see_off(self) -> None:
+        """As `push`, if what was sent would not go off while nobody waits."""
+        if not self._call.sends_alone:
+            self.push()
 
     def acknowledge(self, seq: int) -> None:
         """Tell that all answers through `seq` have come."""
@@ -345,6 +366,11 @@ class Link:
                     self._call.drain()
                 finally:
                     self._reading.release()
+
+    def forked(self) -> None:
+        """In a forked child: it is the parent's."""
+        if isinstance(self._call, LocalCall):
+            self._call.forked()
 
     def _why(self, code: grpc.StatusCode, details: str, trailers: Any) -> Exception:
         if code is grpc.StatusCode.OK:

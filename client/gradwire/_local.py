@@ -46,20 +46,22 @@ class LocalCall:
     What the socket does not take at once waits here, and goes when whoever waits for events sees that it can.
     """
 
+    sends_alone = False
+
     def __init__(self, name: str) -> None:
         """Raises NotLocal."""
-        self._socket = _connected(name)
+        self._socket, self._waker = _opened(name)  # the second tells who polls that something waits to be sent
+        self._free = weakref.finalize(self, _close, self._socket, self._waker)
+        self._free.atexit = False  # sessions end later than that
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._out: deque[memoryview] = deque()
-        self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # something waits to be sent
-        self._close_waker = weakref.finalize(self, os.close, self._waker)
-        self._close_waker.atexit = False  # sessions end later than that
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._poll.register(self._waker, select.POLLIN)
         self._part = bytearray()
         self._closed = False
+        self._cancelling: list[None] = []  # one for each thread that does
         self.messages: deque[bytes] = deque()
         self.status: tuple[grpc.StatusCode, str, Any] | None = None
 
@@ -96,18 +98,26 @@ class LocalCall:
         """End it; whoever waits is woken."""
         if self.status is None:
             self.status = (grpc.StatusCode.CANCELLED, "given up", ())
-        if self._pid == os.getpid():  # a forked child's copy would end the parent's as well
-            with contextlib.suppress(OSError):  # it has ended
-                self._socket.shutdown(socket.SHUT_RDWR)
+        self._cancelling.append(None)
+        try:
+            if not self._closed and self._pid == os.getpid():  # a forked child's copy would end the parent's as well
+                with contextlib.suppress(OSError):  # it has ended
+                    self._socket.shutdown(socket.SHUT_RDWR)
+        finally:
+            self._cancelling.pop()
 
     def drain(self) -> None:
         """Free it. Nobody waits for it any more."""
         with shielded(), self._lock:
-            if not self._closed:
-                self._closed = True
-                self._out.clear()
-                self._socket.close()
-                self._close_waker()
+            self._closed = True
+            self._out.clear()
+            if not self._cancelling:  # else the descriptor might be another's when it is shut; it goes with the object
+                self._free()
+
+    def forked(self) -> None:
+        """In a forked child: leave it to the parent, whose end would not be seen while a copy is open."""
+        self._closed = True
+        self._free()
 
     def _take(self) -> None:
         if self._out:
@@ -165,30 +175,43 @@ class LocalCall:
     def _put(self, data: memoryview) -> int:
         """How many bytes the socket took; all, where nobody will read them: that is found by who waits."""
         try:
-            return self._socket.send(data)
+            return self._socket.send(data, socket.MSG_NOSIGNAL)
         except BlockingIOError:
             return 0
         except OSError:
             return len(data)
 
 
-def _connected(name: str) -> socket.socket:
+def _opened(name: str) -> tuple[socket.socket, int]:
     if not hasattr(os, "eventfd") or not hasattr(socket, "SO_PEERCRED"):  # no Linux
         raise NotLocal("the system has no such sockets")
+    made: socket.socket | None = None
+    try:
+        made = _connected(name)
+        return made, os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    except OSError as error:  # nobody listens, or there is no descriptor left
+        if made is not None:
+            made.close()
+        raise NotLocal(str(error)) from None
+
+
+def _connected(name: str) -> socket.socket:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
         made.connect(f"\0{name}")
         user = _CREDENTIALS.unpack(made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[1]
-        if user != os.getuid():
+        if user != os.geteuid():
             raise NotLocal(f"it is user {user}'s")
-    except OSError as error:
-        made.close()
-        raise NotLocal(str(error)) from None
     except BaseException:
         made.close()
         raise
     return made
+
+
+def _close(connection: socket.socket, waker: int) -> None:
+    connection.close()
+    os.close(waker)
 
 
 def _status(raw: bytes) -> tuple[grpc.StatusCode, str, Any]:

@@ -27,7 +27,6 @@ from gradwire._ending import ORPHANS, Ending
 from gradwire._errors import GradwireError, make_error
 from gradwire._handle import UNKNOWN
 from gradwire._late import LateErrors, Origin
-from gradwire._local import wanted as may_be_local
 from gradwire._memo import MEMO_LIMIT, Entry
 from gradwire._patience import PATIENCE, Alarm
 from gradwire._place import find_place
@@ -134,8 +133,7 @@ class Session:
         #: Hashes of the programs that the server keeps, the one that ran last as the last: it drops the first.
         self.programs: OrderedDict[bytes, None] = OrderedDict()
         self._unusable: GradwireError | None = None
-        if may_be_local():
-            transport.local_stream = answer.local_stream
+        transport.hear_of_local(answer.local_stream)
         self._delivery = Delivery(transport, answer, self._why_dead)
         self._delivery.connect()
         self._ending = Ending(transport, self.session_id, embedded)
@@ -216,6 +214,7 @@ class Session:
                 _find_room()
                 with shielded():
                     self._delivery.send(self._take_batch())
+            self._delivery.see_off()
 
     def _has_room(self) -> bool:
         try:

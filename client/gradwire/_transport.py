@@ -21,7 +21,7 @@ from google.protobuf.message import Message
 from gradwire._credentials import Credentials
 from gradwire._errors import GradwireError, make_error
 from gradwire._link import Link, open_call
-from gradwire._local import LocalCall, NotLocal
+from gradwire._local import LocalCall, NotLocal, wanted
 from gradwire._shield import shielded
 from gradwire._status import error_of_call
 from gradwire._tracing import traceparent
@@ -45,6 +45,8 @@ _OPTIONS = [
 ]
 # How often and how patiently a call is repeated that did not reach the server: about three seconds in all.
 _RETRY_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+# Local streams in a row that end before the server has taken one, upon which the next goes by gRPC.
+_MOST_REJECTED = 2
 _M = TypeVar("_M", bound=Message)
 _log = logging.getLogger("gradwire")
 
@@ -61,6 +63,7 @@ class Transport:
         self._link: Link | None = None
         #: The name of the socket where streams may go without gRPC; empty for none.
         self.local_stream = ""
+        self._rejected = 0  # local streams in a row that the server did not take
         # A call that nothing refers to any more is cancelled.
         self._told: deque[Any] = deque(maxlen=16)
 
@@ -112,8 +115,11 @@ class Transport:
 
     def open_link(self) -> Link:
         """Open a stream; that it cannot be reached is found when it is used. Raises GradwireError if closed."""
-        if self._link is not None:
-            self._link.drop()
+        before = self._link
+        if before is not None:
+            before.drop()
+            if before.is_local:
+                self._rejected = 0 if before.attached else self._rejected + 1
         try:
             with shielded():
                 call = self._local_call() or open_call(self._channel, self._metadata)
@@ -125,11 +131,19 @@ class Transport:
     def _local_call(self) -> LocalCall | None:
         if not self.local_stream or self.closed:
             return None
+        if self._rejected >= _MOST_REJECTED:  # as where the server has too many connections
+            self._rejected = 0
+            return None
         try:
             return LocalCall(self.local_stream)
         except NotLocal as why:
             _log.debug("%s: the stream goes by gRPC: %s", self.address, why)
             return None
+
+    def hear_of_local(self, name: str) -> bool:
+        """The server tells the name of its socket, or "". Whether streams may go there that could not before."""
+        before, self.local_stream = self.local_stream, name if wanted() else ""
+        return self.local_stream not in ("", before)
 
     def start_stream(self, kind: str, name: str, request: Any) -> Any:
         """Call a streaming method ("stream_unary", …) whose messages are bytes. Raises GradwireError when closed."""

@@ -6,8 +6,9 @@ significant first. The last message of the server, after a length with the highe
 that the stream ends with. What a stream is and does is Stream's business (stream.py), to which a connection looks like
 gRPC's context.
 
-The socket has a name and no file (Linux's abstract namespace): nothing is left behind. The name is a secret, and the
-kernel tells whose process connects. Who asks callers for who they are has no local streams.
+The socket has a name and no file (Linux's abstract namespace): nothing is left behind. Who it lets in is decided by
+whose process connects, as the kernel tells, not by who knows the name: all that share the network namespace may list
+such names. Who asks callers for who they are has no local streams.
 """
 
 import asyncio
@@ -34,7 +35,11 @@ _PREFIX = _LENGTH.size
 _CREDENTIALS = struct.Struct("iII")  # process, user, group
 # Bytes of messages that wait for the stream to read them, beyond which the socket is not read.
 _MOST_UNREAD = MIB
+# What a message takes beside its bytes: a flood of empty ones must fill no memory, either.
+_MESSAGE_COST = 64
 _BACKLOG = 128
+# Who does not take the end of what he is sent is let go of after so long.
+_CLOSE_SECONDS = 10.0
 
 log = logging.getLogger("gradwire.server")
 
@@ -52,21 +57,21 @@ class LocalStreams:
         if not hasattr(socket, "SO_PEERCRED"):  # no Linux
             return ""
         name = f"gradwire-{secrets.token_hex(16)}"
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        loop = asyncio.get_running_loop()
         try:
-            listening.bind(f"\0{name}")
-            loop = asyncio.get_running_loop()
-            self._server = await loop.create_unix_server(lambda: Connection(self), sock=listening, backlog=_BACKLOG)
+            self._server = await loop.create_unix_server(lambda: Connection(self), f"\0{name}", backlog=_BACKLOG)
         except OSError as error:
-            listening.close()
             log.warning("no local streams", extra={"error": str(error)})
             return ""
         return name
 
-    def stop(self) -> None:
-        """Listen no more, and let go of who is still there."""
+    async def stop(self, grace: float) -> None:
+        """Listen no more; who has not taken the end of his stream within the grace is let go of."""
         if self._server is not None:
             self._server.close()
+        closed = [connection.closed for connection in self.connections]
+        if closed:
+            await asyncio.wait(closed, timeout=grace)
         for connection in tuple(self.connections):
             connection.leave()
 
@@ -74,7 +79,7 @@ class LocalStreams:
         """Whether a connection is of this process's user, and not one too many."""
         raw = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         user = _CREDENTIALS.unpack(raw)[1]
-        return user == os.getuid() and len(self.connections) < self.front.backend.limits.max_connections
+        return user == os.geteuid() and len(self.connections) < self.front.backend.limits.max_connections
 
 
 class Connection(asyncio.Protocol):
@@ -83,10 +88,11 @@ class Connection(asyncio.Protocol):
     def __init__(self, streams: LocalStreams) -> None:
         self._streams = streams
         self._most = streams.front.backend.limits.max_message_bytes + (64 << 10)  # what a batch is wrapped in
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport: Any = None
         self._serving: asyncio.Task[None] | None = None
         self._messages: deque[bytes] = deque()  # that came whole and were not read
-        self._unread = 0  # their bytes
+        self._unread = 0  # what they take
         self._part = bytearray()  # of the one that is coming
         self._ended = False  # nothing comes after what is here
         self._failure: Refusal | None = None
@@ -108,6 +114,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """It is gone: so is its stream, as where gRPC cancels a call."""
         self._streams.connections.discard(self)
+        self.closed.set_result(None)
         self._ended = True
         if self._serving is not None:
             self._serving.cancel()
@@ -154,7 +161,7 @@ class Connection(asyncio.Protocol):
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
         message = self._messages.popleft()
-        self._unread -= len(message)
+        self._unread -= len(message) + _MESSAGE_COST
         if self._held_back and self._unread <= _MOST_UNREAD // 2:
             self._held_back = False
             self._transport.resume_reading()
@@ -190,10 +197,12 @@ class Connection(asyncio.Protocol):
         finally:
             self._end()
             self._transport.close()
+            if self._transport.get_write_buffer_size():
+                asyncio.get_running_loop().call_later(_CLOSE_SECONDS, self._transport.abort)
 
     def _take(self, message: bytes) -> None:
         self._messages.append(message)
-        self._unread += len(message)
+        self._unread += len(message) + _MESSAGE_COST
         self._wake()
 
     def _split(self) -> None:

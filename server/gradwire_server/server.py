@@ -97,9 +97,10 @@ class Server:
             await asyncio.wait_for(self.front.idle.wait(), grace)
         await self.backend.stop(grace)
         self.front.streams.end(Refusal("UNAVAILABLE", "the server is shutting down"))
-        await self._server.stop(min(grace, 1.0))
+        ends = [self._server.stop(min(grace, 1.0))]
         if self.local is not None:
-            self.local.stop()
+            ends.append(self.local.stop(min(grace, 1.0)))
+        await asyncio.gather(*ends)
         log.info("stopped")
 
 

@@ -140,7 +140,10 @@ class Stream:
                 await self.backend.call("Run", self.session_id, run.SerializeToString(), None)
             )
             attached = service_pb2.StreamAttached(
-                applied_seq=answer.applied_seq, durable_seq=answer.durable_seq, epoch=answer.epoch
+                applied_seq=answer.applied_seq,
+                durable_seq=answer.durable_seq,
+                epoch=answer.epoch,
+                local_stream=self.backend.local_stream,
             )
             response = service_pb2.StreamResponse(attached=attached, credit_bytes=self.window)
             await self.context.write(response.SerializeToString())

@@ -87,10 +87,12 @@ class Restarting:
 
 
 @contextmanager
-def restarting(folder: Path, *flags: str, seed: int = 0, most_bytes: int = 0) -> Iterator[Restarting]:
-    """Such a server, for the block. Streams go through its proxy, too."""
+def restarting(
+    folder: Path, *flags: str, seed: int = 0, most_bytes: int = 0, local: bool = False
+) -> Iterator[Restarting]:
+    """Such a server, for the block. Streams go through its proxy, too, unless `local`."""
     running = Restarting(folder, *flags, seed=seed, most_bytes=most_bytes)
-    with patch.dict(os.environ, GRADWIRE_LOCAL_STREAM="0"):
+    with patch.dict(os.environ, GRADWIRE_LOCAL_STREAM=str(int(local))):
         try:
             yield running
         finally:

@@ -1,8 +1,10 @@
 """Streams without gRPC: taken where they can be had, and never missed where not."""
 
+import errno
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import gradwire
 from gradwire import _link, _local
 from gradwire._local import LocalCall
+from tests.client.test_processes import run
 from tests.server.by_socket import framed
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="the system has no such sockets")
@@ -31,7 +34,9 @@ def test_a_session_beside_its_server_has_its_stream_without_grpc(session: gradwi
     assert x.grad.tolist() == [100.0, 200.0]
 
 
-@pytest.mark.parametrize("why", ["switched off", "no such name", "of another user", "no such system"])
+@pytest.mark.parametrize(
+    "why", ["switched off", "no such name", "of another user", "no such system", "no descriptor left", "not let in"]
+)
 def test_where_it_cannot_be_had_the_stream_goes_by_grpc(
     server_address: str, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
@@ -41,13 +46,43 @@ def test_where_it_cannot_be_had_the_stream_goes_by_grpc(
         connected = _local._connected
         monkeypatch.setattr(_local, "_connected", lambda name: connected(f"{name}-of-no-one"))
     elif why == "of another user":
-        monkeypatch.setattr(_local.os, "getuid", lambda: 1 << 30)
+        monkeypatch.setattr(_local.os, "geteuid", lambda: 1 << 30)
+    elif why == "no descriptor left":
+        monkeypatch.setattr(_local.os, "eventfd", refuse)
+    elif why == "not let in":
+        monkeypatch.setattr(_local, "_connected", closed_at_once)
     else:
         monkeypatch.delattr(_local.os, "eventfd")
     session = gradwire.connect(server_address)
     assert isinstance(call_of(session), _link._LowerCall)
     assert (gradwire.ones(2) + 1.0).tolist() == [2.0, 2.0]
     session.close()
+
+
+def refuse(*args: int) -> int:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def closed_at_once(name: str) -> socket.socket:
+    near, far = socket.socketpair()
+    far.close()
+    near.setblocking(False)
+    return near
+
+
+def test_a_batch_that_the_socket_does_not_hold_is_off_though_nobody_waits(
+    deferring: gradwire.Session, untended: None
+) -> None:
+    array = np.ones(240_000, np.float32)
+    tensors = [gradwire.from_numpy(array)]
+    gradwire.sync()
+    before = deferring.server_info().bytes
+    tensors += [gradwire.from_numpy(array) for _ in range(4)]  # two are as many as the socket holds, at most
+    deferring.flush()
+    until = time.monotonic() + 60
+    while deferring.server_info().bytes < before + 4 * array.nbytes:
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def test_a_stream_that_ended_is_gone_on_with(session: gradwire.Session) -> None:
@@ -145,6 +180,84 @@ def test_what_is_sent_while_somebody_waits_is_off_though_the_socket_was_full(
     waiting.join(60)
     assert call.messages.popleft() == b"answer"
     assert not call.sending
+
+
+def test_what_is_dropped_while_somebody_sends_is_freed(pair: "tuple[LocalCall, socket.socket]") -> None:
+    call, _ = pair
+    link = _link.Link(call, "somewhere")
+    link.send(bytes(8 << 20))
+    pushing = threading.Thread(target=link.push)
+    pushing.start()
+    while not link._reading.locked():
+        time.sleep(0.001)
+    link.drop()
+    pushing.join(60)
+    assert call._socket.fileno() == -1
+
+
+def test_a_socket_that_is_being_shut_is_not_closed_under_it(
+    pair: "tuple[LocalCall, socket.socket]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, _ = pair
+    shut = call._socket.shutdown
+
+    class Shutting:
+        def shutdown(self, how: int) -> None:
+            call.drain()  # as another thread may at this moment
+            shut(how)
+
+    real = call._socket
+    call._socket = Shutting()  # type: ignore[assignment]
+    call.cancel()
+    call._socket = real
+    assert real.fileno() != -1
+    call.drain()
+    assert real.fileno() == -1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_child_holds_no_copy_and_leaves_the_parents_alone(server_address: str) -> None:
+    _, out, err = run(
+        """
+        import os
+        import gradwire
+        x = gradwire.ones(2)
+        session = gradwire.current_session()
+        call = session._transport._link._call
+        number = call._socket.fileno()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.fstat(number)
+            except OSError:
+                print("closed", flush=True)
+            call.cancel()
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(x.tolist(), session._delivery._attempts, type(call).__name__)
+        """,
+        GRADWIRE_ADDRESS=server_address,
+    )
+    assert out.splitlines() == ["closed", "[1.0, 1.0] 1 LocalCall"], err
+
+
+def test_a_program_that_a_broken_pipe_would_end_outlives_its_server() -> None:
+    code, out, err = run(
+        """
+        import signal
+        import gradwire
+        from gradwire._embedded import EmbeddedServer
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        server = EmbeddedServer()
+        session = gradwire.connect(server.address)
+        call = session._transport._link._call
+        server.stop()
+        call.send(b"")
+        print(type(call).__name__)
+        session._delivery.patience = 0.1
+        """
+    )
+    assert (code, out) == (0, "LocalCall\n"), err
 
 
 def take_until(call: LocalCall, condition: Any) -> None:

@@ -21,11 +21,13 @@ def undisturbed(address: str) -> list[bytes]:
     return train(address, STEPS)
 
 
+@pytest.mark.parametrize("local", [False, True])
 def test_weights_are_those_of_the_undisturbed_run_though_server_and_worker_are_killed(
-    server_address: str, tmp_path: Path
+    server_address: str, tmp_path: Path, local: bool
 ) -> None:
-    """One seed of `make chaos`, and shorter."""
-    with restarting(tmp_path, "--durability=log", "--snapshot-every=0.5", seed=4, most_bytes=60_000) as server:
+    """One seed of `make chaos`, and shorter. A stream without gRPC is one again after a restart."""
+    flags = "--durability=log", "--snapshot-every=0.5"
+    with restarting(tmp_path, *flags, seed=4, most_bytes=60_000, local=local) as server:
 
         def disturb(step: int) -> None:
             if step in (15, 40):
@@ -33,6 +35,10 @@ def test_weights_are_those_of_the_undisturbed_run_though_server_and_worker_are_k
                 server.start()
             elif step == 28:
                 server.kill_worker()
+            elif step in (14, 39, 59):
+                link = gradwire.current_session()._transport._link
+                assert link is not None
+                assert link.is_local is local
 
         found = train(server.address, STEPS, disturb)
     assert server.kills == 2

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gradwire.v1 import service_pb2
+from gradwire.v1 import commands_pb2, service_pb2
 from gradwire_server import local, stream
 from gradwire_server.tokens import Tokens
 from tests.server.by_socket import LENGTH, SocketCall, framed
@@ -129,7 +129,7 @@ def test_connections_are_capped_and_others_go_on(monkeypatch: pytest.MonkeyPatch
 def test_another_users_process_is_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(0) as server:
         session = server.open()
-        monkeypatch.setattr(local.os, "getuid", lambda: 1 << 30)
+        monkeypatch.setattr(local.os, "geteuid", lambda: 1 << 30)
         call = SocketCall(session.opened.local_stream)
         with pytest.raises((EOFError, ConnectionError)):
             next(call)
@@ -145,6 +145,29 @@ def test_what_is_sent_ahead_waits_in_the_clients_socket(session: Remote, call: S
     held = sum(len(message) for each in server.server.local.connections for message in each._messages)
     assert server.server.front.waiting + held < 32 << 20  # its credit is 16 MiB, and half a megabyte is a batch
     session.close()
+
+
+def test_a_flood_of_empty_messages_waits_there_too(session: Remote, call: SocketCall, server: Running) -> None:
+    call.send(attach(session))
+    for seq in range(2, 22):  # they wait for one that does not come; no further one is read
+        call.send(batch(seq, op("zeros", [1], outputs=[seq])))
+    call.socket.settimeout(2.0)
+    with pytest.raises(TimeoutError):
+        call.socket.sendall(LENGTH.pack(0) * (8 << 20))
+    assert sum(len(each._messages) for each in server.server.local.connections) < 100_000
+    session.close()
+
+
+def test_who_does_not_take_the_end_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_CLOSE_SECONDS", 0.05)
+    with running(0) as server:
+        session = server.open()
+        call = SocketCall(session.opened.local_stream)
+        call.send(attach(session))
+        call.send(batch(1, op("zeros", [200_000], outputs=[1]), commands_pb2.ReadRequest(tensor=1)))
+        call.half_close()
+        wait_until(lambda: not server.server.local.connections)
+        call.cancel()
 
 
 def send_ahead(call: SocketCall, count: int) -> None:

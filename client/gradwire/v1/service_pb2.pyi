@@ -376,14 +376,16 @@ class StreamResponse(_message.Message):
     def __init__(self, attached: _Optional[_Union[StreamAttached, _Mapping]] = ..., batch: _Optional[_Union[RunResponse, _Mapping]] = ..., credit_bytes: _Optional[int] = ..., batches: _Optional[int] = ...) -> None: ...
 
 class StreamAttached(_message.Message):
-    __slots__ = ("applied_seq", "durable_seq", "epoch")
+    __slots__ = ("applied_seq", "durable_seq", "epoch", "local_stream")
     APPLIED_SEQ_FIELD_NUMBER: _ClassVar[int]
     DURABLE_SEQ_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_STREAM_FIELD_NUMBER: _ClassVar[int]
     applied_seq: int
     durable_seq: int
     epoch: int
-    def __init__(self, applied_seq: _Optional[int] = ..., durable_seq: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    local_stream: str
+    def __init__(self, applied_seq: _Optional[int] = ..., durable_seq: _Optional[int] = ..., epoch: _Optional[int] = ..., local_stream: _Optional[str] = ...) -> None: ...
 
 class UploadRequest(_message.Message):
     __slots__ = ("start", "data")
