@@ -165,7 +165,8 @@ def test_who_does_not_take_the_end_is_let_go_of(monkeypatch: pytest.MonkeyPatch)
         call = SocketCall(session.opened.local_stream)
         call.send(attach(session))
         next(call)
-        call.send(batch(1, op("zeros", [200_000], outputs=[1]), commands_pb2.ReadRequest(tensor=1)))
+        reads = [commands_pb2.ReadRequest(tensor=1)] * 20
+        call.send(batch(1, op("zeros", [15_000], outputs=[1]), *reads))  # answered with more than the socket holds
         call.half_close()
         wait_until(lambda: not server.server.local.connections)
         call.cancel()
