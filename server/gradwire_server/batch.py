@@ -287,7 +287,7 @@ def _run_command(session: Session, writer: Writer, command: service_pb2.Command,
         _refused(session, writer, command, results, result, refusal)
     writer.applied = seq
     if session.meter is not None:
-        session.meter.applied(which, request, refusal)
+        session.meter.applied(which, getattr(command, which or "", None), refusal)  # also of one that was not begun
     return None
 
 

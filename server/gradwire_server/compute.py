@@ -8,6 +8,7 @@ import gc
 import queue
 import threading
 import time
+from collections.abc import Callable
 
 from gradwire_server.host import Host
 from gradwire_server.session import Pending
@@ -34,11 +35,11 @@ class Collector:
 class ComputeThread:
     """Applies calls to a host. With `collects` it takes garbage collection over for the process."""
 
-    def __init__(self, host: Host, answer: Answer, collects: bool = False) -> None:
+    def __init__(self, host: Host, answer: Answer, parked: Callable[[Pending], None], collects: bool = False) -> None:
         self._host = host
         self._calls: queue.SimpleQueue[tuple[str, int, bytes, int, float | None, float] | None] = queue.SimpleQueue()
         self._ended = False
-        turns = Turns(host, answer)
+        turns = Turns(host, answer, parked)
         between = Collector() if collects else _nothing
         self._thread = threading.Thread(target=work, args=(turns, self, between), name="gradwire-compute", daemon=True)
         self._thread.start()

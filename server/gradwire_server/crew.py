@@ -1,10 +1,12 @@
 """Workers, as the front sees them: `Worker`, which is a thread of this process (here) or a process (workers.py).
 
-Calls go there in order, and their answers come back.
+Calls go there in order, and their answers come back. A worker has a few calls of each session at a time, no more than
+keep it busy: the others are kept back here, by session. So who sends thousands, or megabytes, stands in nobody's way.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from gradwire_server.errors import Refusal
 from gradwire_server.host import GOES_BACK, UPLOAD_BEGUN, Arrival, Host
 from gradwire_server.keeper import Keeper
 from gradwire_server.ledger import Ledger
-from gradwire_server.limits import Limits, cap_process
+from gradwire_server.limits import MIB, Limits, cap_process
 from gradwire_server.rings import Ring
 from gradwire_server.session import Pending
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from gradwire_server.backend import Backend
 
 Entry: TypeAlias = "EntryOf[Worker]"
+# Calls of one session that its worker has at once, and their bytes, but for one that is larger by itself.
+MOST_HANDED = 16
+MOST_HANDED_BYTES = 2 * MIB
 
 
 class Load:
@@ -91,20 +96,59 @@ class Worker(ABC):
         self.directory: Directory[Worker]
         self.backend: Backend
         self._ticket = 0
-        self._waiting: dict[int, tuple[asyncio.Future[bytes], Entry]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[bytes], Entry, int]] = {}  # with the call's size
+        self._parked: set[int] = set()  # of those: they wait in the worker for one that comes later
         self._told: dict[int, asyncio.Future[None]] = {}
         self._orders: dict[int, asyncio.Future[bytes]] = {}
 
     def call(self, entry: Entry, method: str, raw: bytes, deadline: float | None = None) -> "asyncio.Future[bytes]":
-        """Apply a call after all that were handed over before it; the answer. Until then the session cannot expire."""
+        """Apply a call after all of its session before it; the answer. Until then the session cannot expire."""
         future = asyncio.get_running_loop().create_future()
         self._ticket = ticket = self._ticket + 1
         if not self._waiting:
             self.load.began()
-        self._waiting[ticket] = (future, entry)
+        size = len(raw)
+        self._waiting[ticket] = (future, entry, size)
         self.directory.begin(entry, ticket, method, raw)
-        self._send(method, entry.number, raw, ticket, deadline)
+        if entry.kept_back is None and _has_room(entry, size):
+            entry.handed += 1
+            entry.handed_bytes += size
+            self._send(method, entry.number, raw, ticket, deadline)
+        else:
+            if entry.kept_back is None:
+                entry.kept_back = deque()
+            entry.kept_back.append((ticket, method, raw, deadline))
         return future
+
+    def _took(self, entry: Entry, size: int) -> None:
+        """The worker has done with a call: hand over what was kept back, as far as there is room now."""
+        entry.handed -= 1
+        entry.handed_bytes -= size
+        if entry.kept_back is not None:
+            self._hand_over(entry, everything=False)
+
+    def _hand_over(self, entry: Entry, everything: bool) -> None:
+        kept = entry.kept_back
+        while kept and (everything or _has_room(entry, len(kept[0][2]))):
+            ticket, method, raw, deadline = kept.popleft()
+            entry.handed += 1
+            entry.handed_bytes += len(raw)
+            self._send(method, entry.number, raw, ticket, deadline)
+        if not kept:
+            entry.kept_back = None
+
+    def parked(self, ticket: int) -> None:
+        """A call waits in the worker for one before it that has not come, which may be among those kept back."""
+        waiting = self._waiting.get(ticket)
+        if waiting is not None and ticket not in self._parked:
+            self._parked.add(ticket)
+            self._took(waiting[1], waiting[2])
+
+    def flush(self) -> None:
+        """Hand over all that is kept back: the worker is to end when it has done it."""
+        for _, entry, _ in list(self._waiting.values()):
+            if entry.kept_back is not None:
+                self._hand_over(entry, everything=True)
 
     def tell(self, method: str, number: int, raw: bytes) -> "asyncio.Future[None]":
         """Apply a call that has no answer; done when it is applied, or the worker has ended."""
@@ -137,12 +181,16 @@ class Worker(ABC):
             if told is not None and not told.done():
                 told.set_result(None)
             return
-        future, entry = waiting
+        future, entry, size = waiting
         if isinstance(failure, Refusal) and GOES_BACK in failure.metadata:
             self.backend.take_back(entry)
         if not self._waiting:
             self.load.ended()
         self.directory.finish(entry, ticket)
+        if ticket in self._parked:
+            self._parked.discard(ticket)
+        else:
+            self._took(entry, size)
         _settle(future, result, failure)
 
     @property
@@ -242,13 +290,14 @@ class ThreadWorker(Worker):
             cap_process(self.host.limits.max_bytes)
         if self.stores:
             self.host.keeper = Keeper(self.logs)
-        self._compute = ComputeThread(self.host, self._answer, collects=self.owns_process)
+        self._compute = ComputeThread(self.host, self._answer, self._park, collects=self.owns_process)
         self.alive = True
         return self.host.describe()
 
     async def stop(self, grace: float) -> None:
         """End the thread, if it does within the grace."""
         self.alive = False
+        self.flush()
         await self._loop.run_in_executor(None, self._compute.stop, grace)
         await self._loop.run_in_executor(None, self.host.filer.stop)
         if self.host.keeper is not None:
@@ -264,6 +313,10 @@ class ThreadWorker(Worker):
     def _answer(self, call: Pending, result: bytes, failure: Exception | None) -> None:
         with suppress(RuntimeError):  # the loop is closed: the server did not wait for a computation that went on
             self._loop.call_soon_threadsafe(self.answered, call.ticket, result, failure)
+
+    def _park(self, call: Pending) -> None:
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.parked, call.ticket)
 
     def cancel(self, entry: Entry) -> None:
         """Stop what the session has begun or waiting."""
@@ -331,6 +384,12 @@ class ThreadWorker(Worker):
         """Put a download's next piece into a ring: megabytes at once, which the event loop should not wait for."""
         give = self.host.give
         return await self._loop.run_in_executor(None, give, entry.number, transfer_id, offset, lent.ring, place)
+
+
+def _has_room(entry: Entry, size: int) -> bool:
+    """Whether a session's worker may have another call of so many bytes."""
+    handed = entry.handed
+    return not handed or (handed < MOST_HANDED and entry.handed_bytes + size <= MOST_HANDED_BYTES)
 
 
 def _settle(future: "asyncio.Future[bytes]", result: bytes, failure: Exception | None) -> None:

@@ -10,7 +10,7 @@ import logging
 import secrets
 import time
 import zlib
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import Generic, TypeAlias, TypeVar
 
@@ -42,11 +42,11 @@ class Traffic:
 
 class Entry(Generic[W]):
     """A session as the front knows it. `pending` has the requests that are not answered, by ticket, and `inflight`
-    counts their bytes."""
+    counts their bytes. `handed` of them, of so many bytes, the worker has; the rest are kept back (crew.py)."""
 
     __slots__ = (
-        "client", "epoch", "expires", "id", "inflight", "lease", "number", "opened", "owner", "pending", "restoring",
-        "saving", "stored", "traffic", "worker", "writers",
+        "client", "epoch", "expires", "handed", "handed_bytes", "id", "inflight", "kept_back", "lease", "number",
+        "opened", "owner", "pending", "restoring", "saving", "stored", "traffic", "worker", "writers",
     )  # fmt: skip
 
     def __init__(self, session_id: str, number: int, worker: W, lease: float, now: float, client: str = "") -> None:
@@ -65,6 +65,8 @@ class Entry(Generic[W]):
         self.restoring: asyncio.Future[bytes] | None = None
         self.pending: dict[int, tuple[str, bytes]] = {}
         self.inflight = 0
+        self.handed = self.handed_bytes = 0
+        self.kept_back: deque[tuple[int, str, bytes, float | None]] | None = None
         self.traffic = Traffic()
 
     @property

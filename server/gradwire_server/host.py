@@ -227,7 +227,7 @@ class Host:
         """A call that has come, for the session of that number; 0 for none. `sent` is by time.monotonic()."""
         if method in ("Open", "Restore"):
             with self._lock:
-                self._newest = number
+                self._newest = max(self._newest, number)
                 session = Session(number, self.limits, self._brakes.setdefault(number, Brake()))
                 session.meter = self.meter
                 session.command.names = self.names

@@ -16,6 +16,7 @@ HEAD = struct.Struct("<QIxxxxQQdd")
 INFINITE = float("inf")
 _BUFFER = 1 << 18
 _SMALL = 1 << 14
+_MOST_READS = 64  # before what came is looked at
 Part = bytes | memoryview
 
 
@@ -106,18 +107,25 @@ class BlockingPipe:
         if timeout and not self._poll.poll(timeout * 1000 + 1):
             return []
         flags = 0 if timeout is None else socket.MSG_DONTWAIT
-        while True:
+        frames: list[Frame] = []
+        reads = 0
+        while not frames or reads < _MOST_READS:
+            room = self._inbox.room()
             try:
-                count = self.sock.recv_into(self._inbox.room(), 0, flags)
+                count = self.sock.recv_into(room, 0, flags)
             except BlockingIOError:
-                return []
-            except OSError:
-                return None
-            if not count:
-                return None
-            frames = self._inbox.filled(count)
-            if frames:
                 return frames
+            except OSError:
+                return frames or None
+            if not count:
+                return frames or None
+            frames += self._inbox.filled(count)
+            if frames:
+                if count < len(room):
+                    return frames
+                flags = socket.MSG_DONTWAIT  # there may be more: what is behind a large frame is not to wait for it
+            reads += 1
+        return frames
 
     def send(self, start: bytes, *parts: Part) -> None:
         """Send a frame: its head and its body in parts. Raises OSError when nobody reads any more."""

@@ -3,7 +3,7 @@
 A session's calls are applied in the order in which they came, one after the other. A turn is some milliseconds of
 one session's calls, enough to be worth filling the processor's caches for; a batch that is not done by then goes on in
 the session's next turn. A session that computes little is not kept waiting that long: a turn has slices of a
-millisecond, and such a session gets one between two of them.
+millisecond, and between two of them such sessions come first, together for some slices' time.
 
 Turns are a deficit round robin over measured time: a command that takes longer than the turn is charged to the turns
 that follow, which the session misses while others have something to do. Sessions of one principal share its turn.
@@ -29,6 +29,7 @@ from gradwire_server.session import Answered, Pending, Session
 
 TURN_SECONDS = 0.01
 SLICE_SECONDS = 0.001
+_MOST_LIGHT = 5  # slices that light sessions compute together while another waits for its next one
 # A session is light that has had nothing to do for so many times as long as it has computed; more than some
 # computing is not held against it.
 _LIGHT = 2
@@ -56,13 +57,15 @@ class Turns:
         self,
         host: Host,
         answer: Answer,
+        parked: Callable[[Pending], None],
         seconds: float = TURN_SECONDS,
         slice_seconds: float = SLICE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` measures what sessions compute."""
+        """`parked` is told of a batch that waits for its predecessor; `clock` measures what sessions compute."""
         self.host = host
         self.answer = answer
+        self.parked = parked
         self.seconds = seconds
         self.slice_seconds = slice_seconds
         self.clock = clock
@@ -74,7 +77,7 @@ class Turns:
         limits = host.limits
         self._counted = bool(limits.max_session_compute_seconds or limits.max_principal_compute_seconds)
         self._turn: Session | None = None
-        self._was_light = False
+        self._light_seconds = 0.0  # that light sessions have computed since another did
 
     @property
     def runnable(self) -> bool:
@@ -132,14 +135,14 @@ class Turns:
                 self._wake(session)
 
     def slice(self) -> None:
-        """Compute for a slice: a light session, every other time, else the one whose turn it is. There must be one."""
-        self._was_light = bool(self.light) and not (self._was_light and self.ring)
-        if self._was_light:
+        """Compute for a slice: a light session, if they had not more than is theirs, else the one whose turn it is."""
+        if self.light and (not self.ring or self._light_seconds <= _MOST_LIGHT * self.slice_seconds):
             session = self.light.popleft()
-            self._compute(session)
+            self._light_seconds += self._compute(session)
             if session.line and not self._rests(session):
                 self.ring.append(session)
             return
+        self._light_seconds = 0.0
         session = self._whose_turn()
         session.credit -= self._compute(session)
         if not session.line or self._rests(session):
@@ -240,10 +243,12 @@ class Turns:
         session = call.session
         call.steps = None
         now = time.monotonic()
-        if call.give_up is None:
-            call.give_up = now + self.host.limits.gap_seconds
-        if session.brake.closed or now >= call.give_up:
+        first = call.give_up is None
+        give_up = call.give_up = call.give_up or now + self.host.limits.gap_seconds
+        if session.brake.closed or now >= give_up:
             return False
+        if first:
+            self.parked(call)
         session.parked.append(call)
         self.waiting.add(session)
         return True

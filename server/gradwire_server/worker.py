@@ -36,7 +36,7 @@ from gradwire_server.turns import Turns, work
 
 # Kinds of frames. To the worker on the first pipe: an index of METHODS. On the second, and back:
 RESULT, REFUSAL, READY, CANCEL, CANCEL_THROUGH, CLOSE, UPLOAD, APPEND, END_UPLOAD, CHUNK = range(256, 266)
-LEND, RETURN, TAKE, GIVE, EMPTIED, NUMBERS, NAME = range(266, 273)
+LEND, RETURN, TAKE, GIVE, EMPTIED, NUMBERS, NAME, PARKED = range(266, 274)
 IN_SLOT = struct.Struct("<QQ")  # a slot, and how many bytes of it
 _LAST_SECONDS = 1.0
 
@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> None:
         collect()
         follow(host.ledger.runnable)
 
-    work(Turns(host, calls.answer), calls, before)
+    work(Turns(host, calls.answer, calls.park), calls, before)
     host.filer.stop()
     if keeper is not None:
         keeper.stop(_LAST_SECONDS)
@@ -129,9 +129,16 @@ class Calls:
         kind = RESULT
         if failure is not None:
             kind, result = REFUSAL, packed(failure)
+        self._send(kind, call, result)
+
+    def park(self, call: Pending) -> None:
+        """Tell that a call waits for one that has not come."""
+        self._send(PARKED, call, b"")
+
+    def _send(self, kind: int, call: Pending, body: bytes) -> None:
         try:
             with self._sending:
-                self.pipe.send(head(len(result), kind, 0, call.ticket), result)
+                self.pipe.send(head(len(body), kind, 0, call.ticket), body)
         except OSError:
             os._exit(0)  # nobody reads any more: the front is gone
 

@@ -42,6 +42,7 @@ from gradwire_server.worker import (
     LEND,
     NAME,
     NUMBERS,
+    PARKED,
     READY,
     REFUSAL,
     RESULT,
@@ -147,8 +148,9 @@ class ProcessWorker(Worker):
             self._restarting.cancel()
             with suppress(asyncio.CancelledError):
                 await self._restarting
+        self.flush()
         if self._waiting:
-            await asyncio.wait([future for future, _ in self._waiting.values()], timeout=grace)
+            await asyncio.wait([future for future, *_ in self._waiting.values()], timeout=grace)
         self._calls.close()
         self._control.close()
         self._keys.end(Refusal("UNAVAILABLE", "the server is shutting down"))
@@ -217,6 +219,8 @@ class ProcessWorker(Worker):
             self.answered(ticket, body, None)
         elif kind == REFUSAL:
             self.answered(ticket, b"", unpacked(body))
+        elif kind == PARKED:
+            self.parked(ticket)
         elif kind == READY:
             self._ready.set_result(service_pb2.ServerInfoResponse.FromString(body))
 

@@ -1,6 +1,7 @@
 """Cancel and time limits: what runs stops between two nodes, what waits is not begun, nothing changes."""
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2
 from gradwire_server import batch, commands
+from gradwire_server.crew import MOST_HANDED
 from tests.server.harness import WAIT, Id, Remote, Running, command, op, refused, until
 
 
@@ -85,6 +87,27 @@ def test_cancel_reaches_what_waits_and_nothing_later(session: Remote, chain: tup
         assert error(response.results[0]) == "CANCELLED"
         assert refused(session.read, 7000)[1] == "DEPENDENCY_FAILED"
     session.op("neg", Id(x))
+
+
+def test_cancel_reaches_what_the_front_keeps_back(
+    server: Running, session: Remote, chain: tuple[int, int], gate: Gate
+) -> None:
+    x, last = chain
+    running = session.stub.Backward.future(c.BackwardRequest(session_id=session.id, tensors=[last]))
+    assert gate.reached.wait(WAIT)
+    count = 3 * MOST_HANDED
+    behind = [session.stub.Describe.future(c.DescribeRequest(session_id=session.id, tensors=[x])) for _ in range(count)]
+    entry = server.backend.directory.entries[session.id]
+    ends = time.monotonic() + WAIT
+    while len(entry.pending) <= count:
+        assert time.monotonic() < ends
+        time.sleep(0.001)
+    assert entry.kept_back
+    assert cancel(session)
+    gate.opened.set()
+    for each in (running, *behind):
+        assert refused(each.result, WAIT)[:2] == ("CANCELLED", "CANCELLED")
+    assert session.describe(x).tensors[0].id == x
 
 
 def test_cancel_through_a_seq_stops_that_writers_commands_only(

@@ -139,6 +139,54 @@ def test_labels_are_the_contracts_whatever_clients_send() -> None:
         assert len(told) < 200
 
 
+def test_commands_that_were_cancelled_before_they_began_are_counted_too() -> None:
+    with measured() as (server, page):
+        session = server.open()
+        session.op("zeros", [1])
+        session.stub.Cancel(service_pb2.CancelRequest(session_id=session.id, writer=1, through_seq=2))
+        answer = session.run(*(command(op("zeros", [1], outputs=[10 + n])) for n in range(3)))
+        assert [result.HasField("error") for result in answer.results] == [True, True, False]
+        told = page.samples()
+        assert value(told, "commands_total", command="op", op="zeros") == 4
+        cancelled = {"code": "CANCELLED", "reason": "CANCELLED"}
+        assert value(told, "errors_total", command="op", op="zeros", **cancelled) == 2
+
+
+def test_no_stranger_makes_names_or_labels() -> None:
+    """Whatever is in a request, its headers or its path: the page has as many lines as before."""
+    with measured() as (server, page):
+        session = server.open()
+        work(session)
+
+        def attack(number: int) -> None:
+            name = f"evil{number}"
+            strange = server.channel.unary_unary(f"/gradwire.v1.AutogradService/{name}")
+            elsewhere = server.channel.unary_unary(f"/{name}/OpenSession")
+            described = server.channel.unary_unary("/gradwire.v1.AutogradService/Describe")
+            metadata = ((name, name), ("traceparent", name), ("user-agent", name), ("authorization", f"Bearer {name}"))
+            for method in (strange, elsewhere, described):
+                with pytest.raises(grpc.RpcError):
+                    method(name.encode(), metadata=metadata)
+            opened = server.open(client=name)
+            refused(opened.op, name)
+            refused(session.stub.Describe, c.DescribeRequest(session_id=name))
+            opened.run(
+                command(op(name, outputs=[7])),
+                service_pb2.Command(prepare=c.Prepare(number=number, op=op(name, outputs=[0]))),
+                command(op("mul", Id(number), Id(number), named={name: 1.0}, outputs=[8])),
+            )
+            opened.close()
+
+        for number in range(5):
+            attack(number)
+        before = page.samples()
+        for number in range(5, 30):
+            attack(number)
+        after = page.samples()
+        assert after.keys() == before.keys()
+        assert not [labels for _, labels in after if "evil" in str(labels)]
+
+
 def test_expired_leases_and_refused_opens_are_told() -> None:
     with measured(max_sessions=2) as (server, page):
         server.open()

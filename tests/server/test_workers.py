@@ -189,10 +189,13 @@ class Playing:
     def __init__(self) -> None:
         self.host = Host(LIMITS.resolved(), Ledger(1))
         self.done: list[int] = []
+        self.parked: list[Pending] = []
         self.failures: list[Exception | None] = []
         self.now = 0.0
         self.cost = Counter[int]()
-        self.turns = Turns(self.host, self._answer, seconds=1.0, slice_seconds=0.0, clock=lambda: self.now)
+        self.turns = Turns(
+            self.host, self._answer, self.parked.append, seconds=1.0, slice_seconds=0.0, clock=lambda: self.now
+        )
         execute = self.host.execute
 
         def execute_at_cost(call: Pending) -> Any:
@@ -292,6 +295,23 @@ def test_a_session_that_computes_little_comes_between_two_slices_of_a_long_turn(
     assert playing.done == [3]
     playing.play()
     assert playing.done == [3, 1, 2]
+
+
+def test_light_sessions_that_come_together_do_not_wait_for_as_many_slices_of_a_heavy_one() -> None:
+    playing = Playing()
+    playing.turns.seconds = 1000.0
+    playing.host.sessions[1].used = 1000.0
+    playing.batch(1, ticket=1, commands=50)
+    playing.turns.slice()
+    for number in range(10, 30):
+        playing.open(number, number)
+    playing.turns.slice_seconds = 1.0  # and each of them takes a second
+    slices = 0
+    while playing.turns.light:
+        playing.turns.slice()
+        slices += 1
+    assert [ticket for ticket in playing.done if ticket != 1] == list(range(10, 30))
+    assert slices <= 20 + 20 // 5
 
 
 def test_light_sessions_do_not_starve_a_heavy_one() -> None:
