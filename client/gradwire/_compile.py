@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradwire import _commands, _ops
+from gradwire._answers import Place, Places, is_plain, join_pieces, map_tensors
 from gradwire._arguments import two_sessions
 from gradwire._errors import GradwireError, GradwireTypeError, GradwireValueError, make_error
 from gradwire._guards import Walk
@@ -25,7 +26,6 @@ from gradwire._recorder import Recorder, Trace
 from gradwire._results import new_proxy, watch_retained
 from gradwire._session import Session
 from gradwire._sessions import current_session
-from gradwire._tensor import Tensor
 from gradwire._wire import Value
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
 
@@ -123,6 +123,18 @@ class Compiled:
     def __repr__(self) -> str:
         return f"<compiled {self._function!r}>"
 
+    def describe(self) -> list[str]:
+        """What was recorded and how the server runs it, in sentences; a round trip for each recording."""
+        recordings = [one for held in self._recordings.values() for one in held]
+        title = f"{self._name()}: a compiled function with {_counted(len(recordings), 'recording')}"
+        lines = [f"{title} of {self._cache_size} that it may have."]
+        lines += [f"- {recording.describe()}" for recording in recordings]
+        if self.given_up is not None:
+            lines.append(f"- From now on it runs as it is: {self.given_up}.")
+        elif self._verify:
+            lines.append("- verify=True: it runs as it is each time and is compared with what was recorded.")
+        return lines
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, by its program where one fits."""
         if getattr(_here, "recording", False):
@@ -149,11 +161,13 @@ class Compiled:
                 count = total - done if recording.periodic else 1
                 answer = recording.run(call, count, done, self._stacked)
             if self._stacked:
-                pieces.append(answer if recording is not None else _map(answer, lambda tensor: tensor.detach()[None]))
+                pieces.append(
+                    answer if recording is not None else map_tensors(answer, lambda tensor: tensor.detach()[None])
+                )
             done += count
         if not self._stacked:
             return answer
-        return pieces[0] if len(pieces) == 1 else _zip(pieces)
+        return pieces[0] if len(pieces) == 1 else join_pieces(pieces)
 
     def _find(self, call: _Call, done: int) -> _Recording | None:
         if self._verify:
@@ -189,10 +203,12 @@ class Compiled:
             same.compare(recording)
         return noted.answer
 
+    def _name(self) -> str:
+        return str(getattr(self._function, "__qualname__", type(self._function).__name__))
+
     def _give_up(self, why: str) -> None:
         self.given_up = why
-        name = getattr(self._function, "__qualname__", type(self._function).__name__)
-        warnings.warn(f"compile({name}): from now on it runs as it is: {why}", UserWarning, stacklevel=5)
+        warnings.warn(f"compile({self._name()}): from now on it runs as it is: {why}", UserWarning, stacklevel=5)
 
 
 class _Call:
@@ -257,7 +273,7 @@ class _Call:
             assert self.batch is not None
             return _ops.narrow(tensor, 0, repetition * self.batch, self.batch)
 
-        args, kwargs = _map((self.args, self.kwargs), cut)
+        args, kwargs = map_tensors((self.args, self.kwargs), cut)
         return args, kwargs
 
     def walk(self) -> Walk:
@@ -327,7 +343,7 @@ class _Noted:
         self.session = session = call.session(before)
         session.sync()
         feeds: list[Handle] = []
-        _map((args, kwargs), feeds.append)
+        map_tensors((args, kwargs), feeds.append)
         self.recorder = recorder = Recorder(session)
         recorder.handles.update((feed._id, feed) for feed in feeds)
         recorder.handles.update(before.handles)
@@ -339,8 +355,8 @@ class _Noted:
         if recorder.refused is not None:
             raise recorder.refused
         self.results: list[Handle] = []
-        self.plain = _is_plain(self.answer)
-        _map(self.answer, self.results.append)
+        self.plain = is_plain(self.answer)
+        map_tensors(self.answer, self.results.append)
         self.obstacle = self._find_obstacle(before, call.walk())
         self.trace = Trace(recorder, feeds, self.results)
         if self.obstacle is None and recorder.has("backward", "gradients"):
@@ -417,7 +433,7 @@ class _Recording:
         self.counters = list(noted.recorder.counters.values())
         self.numbers = noted.recorder.numbers
         self.results = trace.results
-        self.template = _map(noted.answer, _Places(noted.results).place)
+        self.template = map_tensors(noted.answer, Places(noted.results).place)
         self._reads = bool(len(trace.program.outputs))
         replaced = {
             trace.slots[command.set_grad.tensor]
@@ -452,6 +468,20 @@ class _Recording:
             if (handle._grad is None) is not none:
                 return False
         return True
+
+    def describe(self) -> str:
+        """What it is for and how the server runs it."""
+        specs = [f"{handle._spec.dtype.name}{list(handle._spec.shape)}" for handle in self.trace.feeds]
+        given = f"arguments {', '.join(specs)}" if specs else "no tensors as arguments"
+        told = _register(self.session, self.trace)
+        planned, stepwise = told.planned_runs, told.stepwise_runs
+        text = f"For {given}: {_counted(len(self.trace.program.steps), 'command')} as one, run "
+        ran = [f"{_counted(planned, 'time')} as a plan"] if planned or not stepwise else []
+        ran += [f"{_counted(stepwise, 'time')} step by step"] if stepwise else []
+        text += " and ".join(ran)
+        if told.stepwise_because:
+            return f"{text}, since {told.stepwise_because}."
+        return f"{text}, of which the plan was made." if stepwise else f"{text}."
 
     def _input(self, feeds: Sequence[Handle], place: int) -> Handle:
         return feeds[place] if place < len(feeds) else self.captures[place - len(feeds)]
@@ -493,9 +523,9 @@ class _Recording:
                 if has_grad:
                     made[number]._grad = UNKNOWN
         session.urge()
-        return _map(self.template, lambda place: self._result(call, made, place), _Place)
+        return map_tensors(self.template, lambda place: self._result(call, made, place), Place)
 
-    def _result(self, call: _Call, made: Sequence[Handle], place: _Place) -> Any:
+    def _result(self, call: _Call, made: Sequence[Handle], place: Place) -> Any:
         result = self.results[place.number]
         if isinstance(result, int):
             return made[result]
@@ -554,67 +584,18 @@ def run_program(session: Session, trace: Trace, send: Callable[[], Any]) -> Any:
     return send()
 
 
-def _register(session: Session, trace: Trace) -> None:
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _register(session: Session, trace: Trace) -> programs_pb2.RegisterProgramResponse:
     request = programs_pb2.RegisterProgramRequest(hash=trace.hash, program=trace.data)
-    session.wait(service_pb2.Command(register_program=request))
+    told = session.wait(service_pb2.Command(register_program=request)).register_program
     session.programs[trace.hash] = None
     while len(session.programs) > session.limits.max_programs:
         session.programs.popitem(last=False)
+    return told
 
 
 def _read_outputs(result: service_pb2.Result) -> tuple[Spec, ...]:
     return tuple([read_spec(output) for output in result.run_program.outputs])
-
-
-# Answers: nested containers of tensors and plain values.
-
-
-class _Place:
-    """Stands for a tensor in a remembered answer: which of the results it is."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
-class _Places:
-    def __init__(self, results: Iterable[Handle]) -> None:
-        self._next = iter(range(len(list(results))))
-
-    def place(self, _: Handle) -> _Place:
-        """The place of the next tensor of the answer."""
-        return _Place(next(self._next))
-
-
-def _map(value: Any, change: Callable[[Any], Any], kind: type[Any] = Handle) -> Any:
-    """The same containers with every tensor changed."""
-    if isinstance(value, kind):
-        return change(value)
-    if isinstance(value, tuple):
-        items = [_map(item, change, kind) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-    if isinstance(value, list):
-        return [_map(item, change, kind) for item in value]
-    if isinstance(value, dict):
-        return {name: _map(item, change, kind) for name, item in value.items()}
-    return value
-
-
-def _zip(pieces: Sequence[Any]) -> Any:
-    """One answer of several of the same make: their tensors one after the other along the first dimension."""
-    columns: list[list[Tensor]] = []
-    for piece in pieces:
-        column: list[Tensor] = []
-        _map(piece, column.append)
-        columns.append(column)
-    rows = iter([_ops.cat(list(row)) for row in zip(*columns, strict=True)])
-    return _map(pieces[-1], lambda _: next(rows))
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, (tuple, list)):
-        return all(map(_is_plain, value))
-    if isinstance(value, dict):
-        return all(map(_is_plain, value.values()))
-    return isinstance(value, (Handle, int, float, complex, str, bytes, type(None)))

@@ -1,7 +1,11 @@
-"""explain: in words why a tensor is a leaf or none, whether a gradient will come to it, and what to call."""
+"""explain: in words why a tensor is a leaf or none, whether a gradient will come to it, and what to call.
+
+Of a compiled function: what was recorded, and whether the server runs it as a plan.
+"""
 
 from __future__ import annotations
 
+from gradwire._compile import Compiled
 from gradwire._errors import GradwireTypeError
 from gradwire._graph import GraphNode
 from gradwire._modes import is_grad_enabled
@@ -20,11 +24,14 @@ class Text(str):
         return str(self)
 
 
-def explain(tensor: Tensor) -> Text:
+def explain(tensor: Tensor | Compiled) -> Text:
     """What a tensor is to autograd, in sentences: leaf or not and why, where gradients land, what to call.
 
-    Looks at the graph behind it, which costs a round trip. Raises TypeError for what is no tensor.
+    Looks at the graph behind it, which costs a round trip. Of what compile() returned: what was recorded, and how often
+    the server ran it as a plan and how often step by step, and why. Raises TypeError for anything else.
     """
+    if isinstance(tensor, Compiled):
+        return Text("\n".join(tensor.describe()))
     if not isinstance(tensor, Tensor):
         raise GradwireTypeError(f"explain() takes a tensor, but got {type(tensor).__name__}")
     tensor._fresh()

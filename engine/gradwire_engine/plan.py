@@ -11,13 +11,14 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from gradwire_engine.backward import fit
-from gradwire_engine.context import PAUSE, Account, Context, Interrupt, Pause
+from gradwire_engine.context import CURRENT, PAUSE, Account, Context, Interrupt, Pause
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.kernels import LARGE, Kernel, in_blocks
 from gradwire_engine.op import Op
@@ -239,7 +240,10 @@ class Plan(Schedule):
         if self._look_up(instr, static):
             return
         self._dynamic.extend(out for out in instr.outs if out >= 0)
-        self.code.append(self._plain(instr))
+        code = self._plain(instr)
+        if instr.default is not None and not any(self.regs[read].dtype.kind in "fc" for read in instr.reads()):
+            code = functools.partial(_with_default, instr.default, code)
+        self.code.append(code)
 
     def _constant(self, instr: Instr, static: set[int]) -> None:
         number = instr.outs[0]
@@ -516,6 +520,15 @@ def _filled(value: Any, values: list[Any], numbers: Array, wrap: Any = None) -> 
     if kind is tuple or kind is list:
         return kind([_filled(item, values, numbers, wrap) for item in value])
     return value
+
+
+def _with_default(dtype: Any, code: Code) -> None:
+    """Compute what knows no floating dtype but the default."""
+    token = CURRENT.set(replace(CURRENT.get(), default_dtype=dtype))
+    try:
+        code()
+    finally:
+        CURRENT.reset(token)
 
 
 def _write(op: Op, args: tuple[Any, ...]) -> None:

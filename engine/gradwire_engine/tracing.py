@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from gradwire_engine import dtypes
+from gradwire_engine.context import CURRENT
 from gradwire_engine.foresight import Foresight, Watch
 from gradwire_engine.graph import Meta, Saved
 from gradwire_engine.op import Op
@@ -60,7 +62,7 @@ class Reg:
 class Instr:
     """One instruction: `kind` and `what` say how to compute `outs` of `args`, a template."""
 
-    __slots__ = ("args", "kind", "outs", "step", "what")
+    __slots__ = ("args", "default", "kind", "outs", "step", "what")
 
     def __init__(self, kind: str, what: Any, args: Any, outs: tuple[int, ...], step: int = 0) -> None:
         self.kind = kind
@@ -68,6 +70,7 @@ class Instr:
         self.args = args
         self.outs = outs
         self.step = step  # of the program, for what is said when it fails
+        self.default: Any = None  # the default dtype that it is computed with, where that is not float32
 
     def reads(self) -> list[int]:
         """The registers among its arguments."""
@@ -186,6 +189,9 @@ class Tracer:
 
     def _append(self, instr: Instr) -> None:
         instr.step = self.step
+        default = CURRENT.get().default_dtype
+        if default != dtypes.float32:
+            instr.default = default
         self.instrs.append(instr)
 
     def _emit(self, kind: str, what: Any, template: Any, results: Sequence[Any]) -> None:

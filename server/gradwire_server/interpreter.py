@@ -250,10 +250,12 @@ class _Run:
         bound = [self.slice(place, repetition) for place in range(len(self.inputs))] if self.sliced else self.inputs
         plan = self._plan(bound)
         if isinstance(plan, Plan):
+            self.program.planned_runs += 1
             try:
                 return (yield from plan.run(bound, numbers, self.session.recording))
             except Exception as error:  # noqa: BLE001 - told as a refusal; the unforeseen is logged
                 raise self._failed(error, plan.failed_step, repetition) from None
+        self.program.stepwise_runs += 1
         scope = Scope(self.session, dict(enumerate(bound, 1)), numbers, plan)
         brake = self.session.brake
         done = 0
@@ -280,21 +282,29 @@ class _Run:
     def _plan(self, bound: Sequence[Tensor]) -> Plan | Tracer | None:
         """The plan that fits, or what a plan is made of in this run; None where there is to be none."""
         if any(tensor.state is not None and tensor.state.hooks for tensor in bound):
-            return None  # a plan knows no hooks; step by step, a backward that comes to one is refused
+            # Step by step, a backward that comes to one is refused.
+            self.program.stepwise_because = "an input has hooks"
+            return None
         for plan in self.program.plans:
             if plan.fits(bound):
                 return plan
         if self.program.tries >= MAX_PLANS:
+            if self.program.plans:
+                self.program.stepwise_because = f"its inputs were of more than {MAX_PLANS} kinds"
             return None
         self.program.tries += 1
         tracer = Tracer(bound)
-        return tracer if tracer.failed is None else None
+        if tracer.failed is None:
+            return tracer
+        self.program.stepwise_because = tracer.failed
+        return None
 
     def _keep_plan(self, tracer: Tracer, outputs: Sequence[Tensor]) -> None:
         program = self.program
         try:
             program.plans.append(Plan(tracer, outputs, program.numbers, self.session.account))
         except (NotPlannable, EngineError, MemoryError) as why:  # the last two: no room for its memory
+            program.stepwise_because = str(why)
             log.debug("a program is run step by step: %s", why)
 
     def _collect(self, repetition: int, outputs: Sequence[Tensor]) -> None:

@@ -97,6 +97,8 @@ class Program:
         self.outputs = tuple(checker.known(slot) for slot in message.outputs)
         self.plans: list[Plan] = []
         self.tries = 0  # runs that were traced for a plan
+        self.planned_runs = self.stepwise_runs = 0
+        self.stepwise_because = ""
         self._mark_deaths()
         self.storage = Storage(len(raw) * _DECODED, session.account)
 
@@ -222,7 +224,11 @@ def register_program(
             programs.popitem(last=False)  # its client registers it again
         programs[name] = made
     if answer is not None:
-        answer.programs = len(session.programs)
+        program = programs[name]
+        answer.programs = len(programs)
+        answer.planned_runs = program.planned_runs
+        answer.stepwise_runs = program.stepwise_runs
+        answer.stepwise_because = program.stepwise_because
 
 
 def find_program(session: "Session", name: bytes) -> Program:
