@@ -1,4 +1,4 @@
-"""The `gradwire` command: `gradwire run script.py`, `bench` and `top` here, others (serve) by entry points.
+"""The `gradwire` command: `gradwire run script.py`, `bench`, `top` and `sessions` here, others (serve) by entry points.
 
 A program that says `import torch` runs unmodified: for its time `torch` and its submodules are gradwire's.
 """
@@ -94,10 +94,18 @@ def top(arguments: Sequence[str]) -> int:
     return _top.main(arguments)
 
 
+def sessions(arguments: Sequence[str]) -> int:
+    """List a server's sessions, or end one."""
+    from gradwire import _admin
+
+    return _admin.main(arguments)
+
+
 _OURS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "run": (run, "run a program in which `import torch` means gradwire"),
     "bench": (bench, "measure a server"),
     "top": (top, "show who uses a server, live"),
+    "sessions": (sessions, "list a server's sessions, or end one"),
 }
 # What the other commands do that come with gradwire; those of other packages are named alone.
 _KNOWN = {"serve": "serve tensors and gradients over gRPC", "token": "make a token for a server's users"}

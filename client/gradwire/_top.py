@@ -5,13 +5,12 @@ scope admin, and ServerInfo. Rates are of what changed between two looks.
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gradwire._credentials import from_environment
+from gradwire._admin import RIGHTS, add_server, in_bytes, in_time, listed, plain, server_of
 from gradwire._errors import GradwireError
 from gradwire._transport import Transport
 from gradwire.v1 import service_pb2
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-ADDRESS = "127.0.0.1:50051"
 _MOST_SHOWN = 30  # characters of a name
 _FEWEST_ROWS = 5
 _AROUND = 6  # lines that are no sessions
@@ -40,14 +38,7 @@ def look(transport: Transport) -> Look:
     """Ask the server. Raises GradwireError."""
     at = time.monotonic()
     info = transport.call("ServerInfo", service_pb2.ServerInfoRequest(), service_pb2.ServerInfoResponse)
-    sessions: dict[int, service_pb2.SessionSummary] = {}
-    request = service_pb2.ListSessionsRequest()
-    while True:
-        page = transport.call("ListSessions", request, service_pb2.ListSessionsResponse)
-        sessions.update((each.number, each) for each in page.sessions)
-        if not page.next_page_token:
-            return Look(at, info, sessions)
-        request.page_token = page.next_page_token
+    return Look(at, info, {each.number: each for each in listed(transport)})
 
 
 @dataclass
@@ -116,8 +107,8 @@ def _cells(row: Row) -> list[Any]:
     known = session.HasField("bytes")
     return [
         str(session.number),
-        plain(session.principal) or "-",
-        plain(session.client),
+        named(session.principal) or "-",
+        named(session.client),
         in_bytes(session.bytes) if known else "?",
         str(session.tensors) if known else "?",
         f"{row.rate:.0f}" if known else "?",
@@ -135,7 +126,7 @@ def _sums(principal: str, sessions: Sequence[Row]) -> list[Any]:
 
     return [
         "",
-        plain(principal) or "-",
+        named(principal) or "-",
         f"{len(sessions)} sessions",
         in_bytes(of("bytes")),
         str(of("tensors")),
@@ -148,28 +139,11 @@ def _sums(principal: str, sessions: Sequence[Row]) -> list[Any]:
     ]
 
 
-def plain(text: str) -> Any:
-    """What a client called itself, as nothing but text."""
+def named(text: str) -> Any:
+    """What others have named, as nothing but text."""
     from rich.text import Text
 
-    return Text("".join(each if each.isprintable() else "?" for each in text)) if text else ""
-
-
-def in_bytes(size: float) -> str:
-    """A size for a person."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
-
-
-def in_time(seconds: float) -> str:
-    """A time for a person."""
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return Text(plain(text)) if text else ""
 
 
 def main(arguments: Iterable[str]) -> int:
@@ -177,24 +151,15 @@ def main(arguments: Iterable[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="gradwire top",
         description="Show who uses a server: its sessions by principal, what they hold and compute.",
-        epilog="Needs a token or a certificate with the scope admin: GRADWIRE_TOKEN, which `gradwire token NAME "
-        "--scope admin` makes. compute is of one core: 200% keeps two workers busy.",
+        epilog=f"{RIGHTS} compute is of one core: 200% keeps two workers busy.",
     )
-    parser.add_argument("address", nargs="?", help=f"the server, host:port; else GRADWIRE_ADDRESS, else {ADDRESS}")
+    add_server(parser)
     parser.add_argument("--interval", type=float, default=2.0, help="seconds between looks, by default 2")
     parser.add_argument("--once", action="store_true", help="show one interval and end")
-    for name, what in (("ca", "authorities to believe"), ("cert", "certificate to show"), ("key", "key to --cert")):
-        parser.add_argument(f"--{name}", metavar="FILE", help=f"PEM file of the {what}; else GRADWIRE_{name.upper()}")
-    parser.add_argument("--tls", action="store_true", default=None, help="encrypt; --ca implies it")
     options = parser.parse_args(list(arguments))
     if not options.interval > 0:
         parser.error(f"--interval is a positive number of seconds, not {options.interval}")
-    address = options.address or os.environ.get("GRADWIRE_ADDRESS") or ADDRESS
-    try:
-        credentials = from_environment(None, options.ca, options.cert, options.key, options.tls)
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
-    transport = Transport(address, credentials)
+    address, transport = server_of(parser, options)
     try:
         return _show(transport, address, options.interval, options.once)
     except GradwireError as error:

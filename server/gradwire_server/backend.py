@@ -272,11 +272,13 @@ class Backend:
         return service_pb2.ListOpsResponse(ops=[op for op in ops if op.name.startswith(prefix)]).SerializeToString()
 
     async def list_sessions(self, request: service_pb2.ListSessionsRequest) -> service_pb2.ListSessionsResponse:
-        """Everybody's sessions, a page of them. Raises Refusal: ARGUMENT_VALUE."""
+        """Everybody's sessions, a page of them. Raises Refusal: ARGUMENT_VALUE; NOT_SUPPORTED where none is stored."""
         after = request.page_token or "0"
         if not after.isdecimal() or len(after) > _NUMBER_DIGITS:
             raise Refusal("ARGUMENT_VALUE", "page_token is to be one that a response had", argument="page_token")
         most = min(request.page_size or _MOST_LISTED, _MOST_LISTED)
+        if request.stored:
+            return _page(self.stores().stored(int(after), request.principal, most + 1), most)
         found = self.directory.listed(int(after), request.principal, most + 1)
         now = self.directory.clock()
         held: dict[int, list[Any]] = {}
@@ -294,10 +296,9 @@ class Backend:
                 pending=len(entry.pending),
                 worker=entry.worker.slot,
             )
-            for entry in found[:most]
+            for entry in found
         ]
-        more = str(page[-1].number) if len(found) > most else ""
-        return service_pb2.ListSessionsResponse(sessions=page, next_page_token=more)
+        return _page(page, most)
 
     async def numbers(self, first: int, last: int) -> dict[int, dict[str, Any]]:
         """By worker what Host.numbers tells of sessions with numbers from first to last; without those that do not."""
@@ -312,8 +313,13 @@ class Backend:
         answers = await asyncio.gather(*map(ask, alive))
         return {worker.slot: told for worker, told in zip(alive, answers, strict=True) if told is not None}
 
-    async def end_session(self, number: int) -> int:
-        """End anybody's session; bytes freed. What it computes is cancelled. Raises Refusal: SESSION_NOT_FOUND."""
+    async def end_session(self, number: int, stored: bool = False) -> int:
+        """End anybody's session, or delete a stored one; bytes freed. What it computes is cancelled.
+
+        Raises Refusal: SESSION_NOT_FOUND; NOT_SUPPORTED where none is stored.
+        """
+        if stored:
+            return await self.stores().end(number)
         return await self.drop(self.directory.end(number))
 
     def sweep(self) -> "list[asyncio.Future[int]]":
@@ -383,7 +389,14 @@ class Backend:
             self.tidy()
 
 
-def _held(told: list[Any] | None) -> dict[str, int]:
+def _page(found: list[service_pb2.SessionSummary], most: int) -> service_pb2.ListSessionsResponse:
+    """So many sessions at most, and where the next page begins if there were more."""
+    page = found[:most]
+    more = str(page[-1].number) if len(found) > most else ""
+    return service_pb2.ListSessionsResponse(sessions=page, next_page_token=more)
+
+
+def _held(told: list[Any] | None) -> dict[str, Any]:
     """What a session's worker tells of it, as fields of SessionSummary; nothing if it does not."""
     if told is None:
         return {}

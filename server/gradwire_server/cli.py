@@ -151,6 +151,7 @@ def _shelf(settings: Settings) -> "Shelf":
         settings.max_principal_snapshot_bytes,
         settings.max_snapshot_seconds,
         settings.snapshot_dir,
+        settings.max_principal_stored_sessions,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from gradwire.v1 import service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
+from gradwire_server import vault
 from gradwire_server.directory import ID_SHOWN
 from gradwire_server.errors import Refusal
 from gradwire_server.host import KEEP, NUMBER, OPENED
@@ -136,11 +138,11 @@ class Keeping:
         log.error("session cannot be restored", extra={"session": entry.shown, "error": str(failure)})
         if self.backend.directory.entries.get(entry.id) is not entry:
             return
-        lasting = isinstance(failure, Refusal) and failure.reason in _LASTING
+        why = failure if isinstance(failure, Refusal) and failure.reason in _LASTING else None
         reason, message = (failure.reason, failure.message) if isinstance(failure, Refusal) else ("INTERNAL", "")
         self.backend.directory.bury(entry, reason, message)
         self._drop(entry)
-        if not lasting and self.shelf.put(entry.id):
+        if self.shelf.put(entry.id, makes_room=False, why=why) and why is None:
             self.backend.directory.tombstones.pop(entry.id, None)
 
     def _drop(self, entry: Entry) -> None:
@@ -203,6 +205,33 @@ class Keeping:
     async def close(self, session_id: str) -> bool:
         """Delete the caller's session that lies on the shelf."""
         return await self._away(self.shelf.discard, session_id, CALLER.get().name)
+
+    # What administrators ask for.
+
+    def stored(self, after: int, principal: str, most: int) -> list[service_pb2.SessionSummary]:
+        """Stored sessions that nobody uses, of numbers above one."""
+        now = time.monotonic()
+        return [
+            service_pb2.SessionSummary(
+                number=kept.number, principal=kept.head.principal, client=kept.head.client, bytes=kept.head.bytes,
+                tensors=kept.head.tensors,
+                stored=service_pb2.StoredSession(
+                    saved_unix_ms=kept.head.saved_unix_ms, left_ms=max(0, int((kept.until - now) * 1000)),
+                    damage="" if kept.why is None else kept.why.message,
+                ),
+            )
+            for kept in self.shelf.numbered(after, principal, most)
+        ]  # fmt: skip
+
+    async def end(self, number: int) -> int:
+        """Delete anybody's session that lies on the shelf; bytes freed. Raises Refusal: SESSION_NOT_FOUND."""
+        kept = self.shelf.give_up(number)  # at once, so that nobody takes it up meanwhile
+        await self._away(vault.remove, kept.folder)
+        shown = kept.folder.name[:ID_SHOWN]
+        log.info(
+            "stored session ended", extra={"file": shown, "principal": kept.head.principal, "by": CALLER.get().name}
+        )
+        return kept.head.bytes
 
     # Periodically.
 

@@ -92,8 +92,8 @@ class SessionBackend(Protocol):
     async def list_sessions(self, request: service_pb2.ListSessionsRequest) -> service_pb2.ListSessionsResponse:
         """Everybody's sessions, a page of them."""
 
-    async def end_session(self, number: int) -> int:
-        """End anybody's session; bytes freed."""
+    async def end_session(self, number: int, stored: bool = False) -> int:
+        """End anybody's session, or delete a stored one that nobody uses; bytes freed."""
 
     async def save_session(self, request: snapshots_pb2.SaveSessionRequest, raw: bytes) -> bytes:
         """Store a session, under a name or for itself; a serialized SaveSessionResponse."""

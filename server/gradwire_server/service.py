@@ -214,7 +214,8 @@ class Front:
 
     async def _end_session(self, raw: bytes, context: Context) -> bytes:
         CALLER.get().require(ADMIN)
-        freed = await self.backend.end_session(_small(service_pb2.EndSessionRequest, raw).number)
+        request = _small(service_pb2.EndSessionRequest, raw)
+        freed = await self.backend.end_session(request.number, request.stored)
         return service_pb2.EndSessionResponse(freed_bytes=freed).SerializeToString()
 
     async def _save_session(self, raw: bytes, context: Context) -> bytes:

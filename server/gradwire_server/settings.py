@@ -226,6 +226,13 @@ class Settings(BaseSettings):
     snapshot_dir: Folder = Field(
         "", description="Directory of named snapshots, which several servers may share; default: in --state-dir."
     )
+    max_principal_stored_sessions: int = Field(
+        10_000,
+        ge=0,
+        le=_MOST,
+        description="Sessions of one principal that are kept though nobody uses them; the oldest give way. 0 sets no "
+        "limit.",
+    )
     max_principal_snapshots: int = Field(
         100, ge=0, le=_MOST, description="Named snapshots of one principal; 0 sets no limit."
     )

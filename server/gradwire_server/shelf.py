@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import logging
 import os
 import re
@@ -33,11 +34,13 @@ log = logging.getLogger("gradwire.server")
 
 @dataclass
 class Kept:
-    """A session that lies on disk, and by time.monotonic() until when."""
+    """A session that lies on disk, by time.monotonic() until when, and by which number administrators know it."""
 
     folder: Path
     head: pb.SnapshotHead
     until: float
+    number: int
+    why: Refusal | None = None  # why it cannot come back; then whose it is may be unknown
 
 
 def digest_of(session_id: str) -> bytes:
@@ -64,17 +67,27 @@ class Shelf:
     """Stored sessions by digest, and named snapshots."""
 
     def __init__(
-        self, root: Path, grace: float, max_snapshots: int, max_bytes: int, max_ttl: float = 0.0, snapshots: str = ""
+        self,
+        root: Path,
+        grace: float,
+        max_snapshots: int,
+        max_bytes: int,
+        max_ttl: float = 0.0,
+        snapshots: str = "",
+        max_sessions: int = 0,
     ) -> None:
-        """Sessions are kept for `grace` seconds; a principal may have so many snapshots and bytes, 0 for no limit."""
+        """Sessions are kept for `grace` seconds; a principal may have so many sessions that nobody uses, so many
+        snapshots, and bytes of both; 0 for no limit."""
         self.root = root
         self.grace = grace
         self.max_snapshots = max_snapshots
         self.max_bytes = max_bytes
         self.max_ttl = max_ttl
+        self.max_sessions = max_sessions
         self.sessions = root / "sessions"
         self.snapshots = Path(snapshots) if snapshots else root / "snapshots"
-        self.kept: dict[bytes, Kept] = {}
+        self.kept: dict[bytes, Kept] = {}  # those that were stored first come first
+        self._numbers = itertools.count(1)
         self.lock = -1
         # Wall time is looked at when something is read, and not again: a clock that jumps later ends nothing early.
         self._named_until: dict[tuple[Path, int], float] = {}
@@ -94,14 +107,33 @@ class Shelf:
                     self.close()
                     raise OSError(f"the state directory {self.root} is another server's") from None
                 time.sleep(0.05)
+        found: list[tuple[Path, pb.SnapshotHead, Refusal | None]] = []
         for folder in self.sessions.iterdir():
             if not _DIGEST.fullmatch(folder.name) or not folder.is_dir():
                 continue  # not ours
-            head = self._head(folder)
-            if head is not None and head.session_digest.hex() == folder.name:
-                self._hold(folder, head)
-            elif not vault.generations(folder, vault.SESSION):  # nobody was told of it
+            if vault.generations(folder, vault.SESSION):
+                found.append((folder, *self._told(folder)))
+            else:  # nobody was told of it
                 vault.remove(folder)
+        for folder, head, why in sorted(found, key=lambda each: each[1].saved_unix_ms):
+            self._hold(folder, head, why)
+
+    def _told(self, folder: Path) -> tuple[pb.SnapshotHead, Refusal | None]:
+        """A stored session's head, or as much of it as its files' dates tell, and what is wrong with it."""
+        digest = bytes.fromhex(folder.name)
+        try:
+            found = vault.head_of(folder)
+            if found is not None and found[1].session_digest == digest:
+                return found[1], None
+            why = Refusal("SNAPSHOT_DAMAGED", f"{folder.name} has another session's files")
+        except Refusal as refusal:
+            why = refusal
+        except OSError as error:
+            why = Refusal("STORAGE", f"{folder.name} cannot be read: {os.strerror(error.errno or 0)}")
+        log.error("stored session cannot come back", extra={"file": str(folder), "error": why.message})
+        saved = int(folder.stat().st_mtime * 1000)
+        size = sum(each.stat().st_size for each in folder.iterdir())
+        return pb.SnapshotHead(session_digest=digest, saved_unix_ms=saved, bytes=size), why
 
     def close(self) -> None:
         """Let go of the directory; workers that have it still hold it."""
@@ -109,9 +141,11 @@ class Shelf:
             os.close(self.lock)
             self.lock = -1
 
-    def _hold(self, folder: Path, head: pb.SnapshotHead) -> None:
+    def _hold(self, folder: Path, head: pb.SnapshotHead, why: Refusal | None = None) -> None:
         age = max(0.0, time.time() - head.saved_unix_ms / 1000)
-        self.kept[head.session_digest] = Kept(folder, head, time.monotonic() + max(0.0, self.grace - age))
+        until = time.monotonic() + max(0.0, self.grace - age)
+        self.kept.pop(head.session_digest, None)
+        self.kept[head.session_digest] = Kept(folder, head, until, next(self._numbers), why)
 
     @staticmethod
     def _head(folder: Path) -> pb.SnapshotHead | None:
@@ -129,33 +163,48 @@ class Shelf:
         return self.sessions / digest_of(session_id).hex()
 
     def find(self, session_id: str, owner: str) -> Kept | None:
-        """A principal's session that lies here."""
+        """A principal's session that lies here. Raises Refusal: why it cannot come back, such as SNAPSHOT_DAMAGED.
+
+        Where a file does not tell any more whose it is, that is whoever knows the session's id.
+        """
         kept = self.kept.get(digest_of(session_id))
-        if kept is None or kept.head.principal != owner or time.monotonic() >= kept.until:
+        if kept is None or time.monotonic() >= kept.until:
             return None
-        return kept
+        if kept.why is not None and kept.head.principal in ("", owner):
+            raise Refusal(kept.why.reason, kept.why.message)
+        return kept if kept.head.principal == owner else None
 
     def take(self, session_id: str) -> None:
         """It is in a worker's memory again."""
         self.kept.pop(digest_of(session_id), None)
 
-    def put(self, session_id: str, makes_room: bool = True) -> bool:
-        """A session that is no more in memory: whether it is stored. Of too many of a principal the oldest go."""
+    def put(self, session_id: str, makes_room: bool = True, why: Refusal | None = None) -> bool:
+        """A session that is no more in memory: whether it is stored. Of too many of a principal the oldest go.
+
+        `why` it cannot come back is told from now on to whoever asks for it.
+        """
         head = self._head(self.home(session_id))
         if head is None:
             return False
-        self._hold(self.home(session_id), head)
-        if self.max_bytes and makes_room:
+        self._hold(self.home(session_id), head, why)
+        if makes_room:
             self._make_room(head)
         return True
 
     def _make_room(self, newest: pb.SnapshotHead) -> None:
-        own = [(digest, each) for digest, each in list(self.kept.items()) if each.head.principal == newest.principal]
-        size = sum(each.head.bytes for _, each in own)
+        own = [
+            (digest, each)
+            for digest, each in list(self.kept.items())
+            if each.head.principal == newest.principal and each.why is None
+        ]
+        size, count = sum(each.head.bytes for _, each in own), len(own)
         for digest, each in own:
-            if size <= self.max_bytes or digest == newest.session_digest:
+            fits = not (self.max_bytes and size > self.max_bytes) and not (
+                self.max_sessions and count > self.max_sessions
+            )
+            if fits or digest == newest.session_digest:
                 break
-            size -= each.head.bytes
+            size, count = size - each.head.bytes, count - 1
             log.warning("stored session makes room for a newer one", extra={"file": str(each.folder)})
             self._discard(digest)
 
@@ -166,10 +215,28 @@ class Shelf:
 
     def discard(self, session_id: str, owner: str) -> bool:
         """Delete a principal's session that lies here; whether there was one."""
-        found = self.find(session_id, owner) is not None
+        kept = self.kept.get(digest_of(session_id))
+        found = kept is not None and kept.why is None and kept.head.principal == owner  # else somebody may repair it
         if found:
             self._discard(digest_of(session_id))
         return found
+
+    def numbered(self, after: int, principal: str, most: int) -> list[Kept]:
+        """Sessions that lie here of numbers above one, of one principal or for "" of all, by number."""
+        found = (
+            each
+            for each in list(self.kept.values())
+            if each.number > after and (not principal or each.head.principal == principal)
+        )
+        return list(itertools.islice(found, most))
+
+    def give_up(self, number: int) -> Kept:
+        """Take anybody's session out; its files are the caller's to delete. Raises Refusal: SESSION_NOT_FOUND."""
+        digest = next((digest for digest, each in list(self.kept.items()) if each.number == number), b"")
+        kept = self.kept.pop(digest, None)
+        if kept is None:
+            raise Refusal("SESSION_NOT_FOUND", f"there is no stored session of number {number}")
+        return kept
 
     def sweep(self) -> None:
         """Delete what has been kept long enough."""

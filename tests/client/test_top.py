@@ -137,3 +137,43 @@ def test_what_a_client_calls_itself_is_shown_as_text_and_rows_are_capped() -> No
     assert "\x1b" not in shown
     assert "41 more" in shown
     assert len(shown.splitlines()) == 3 + 10 + 1
+
+
+def sessions(*arguments: str, token: str = "") -> Any:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GRADWIRE_")}
+    return subprocess.run(
+        [sys.executable, "-m", "gradwire", "sessions", *arguments],
+        env={**kept, **({"GRADWIRE_TOKEN": token} if token else {})},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+def test_an_administrator_lists_and_ends_sessions_also_those_that_nobody_uses(secrets: Secrets, tmp_path: Path) -> None:
+    from tests.server.test_durability import Storing
+
+    tokens = Tokens(Path(secrets["path"]))
+    first = Storing(tmp_path, tokens=tokens)
+    left = gradwire.connect(first.address, token=secrets["alice"])
+    with left:
+        held = gradwire.ones(1000)
+        gradwire.sync()
+    first.stop()
+    second = Storing(tmp_path, tokens=tokens)
+    here = gradwire.connect(second.address, token=secrets["bob"])
+    root = secrets["root"]
+    head, stored = sessions(second.address, "--stored", token=root).stdout.splitlines()
+    assert head.split() == ["session", "principal", "client", "bytes", "tensors", "kept", "stored"]
+    assert stored.split()[1] == "alice" and " 1 " in stored
+    head, living = sessions(second.address, "--principal", "bob", token=root).stdout.splitlines()
+    assert living.split()[1] == "bob"
+    for line, flags in ((stored, ["--stored"]), (living, [])):
+        ended = sessions(second.address, *flags, "--end", line.split()[0], token=root)
+        assert ended.returncode == 0, ended.stderr
+        assert "freed" in ended.stdout
+        assert len(sessions(second.address, *flags, token=root).stdout.splitlines()) == 1
+    refused = sessions(second.address, "--stored", "--end", "1", token=secrets["alice"])
+    assert (refused.returncode, "admin" in refused.stderr) == (1, True)
+    second.stop()
+    del held, here

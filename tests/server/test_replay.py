@@ -65,6 +65,7 @@ def test_damage_in_the_middle_of_a_log_refuses_the_session_by_name_though_nothin
             server.stub.Read(request)
         assert refusal(caught.value)[:2] == ("DATA_LOSS", "SNAPSHOT_DAMAGED")
         assert f"{path.name} is damaged: the record at byte" in str(caught.value.details())
+    server.stub.CloseSession(service_pb2.CloseSessionRequest(session_id=session.id))  # as its client does at its end
     assert path.read_bytes() == bytes(raw)  # whoever repairs it finds it as it is
 
 

@@ -543,14 +543,16 @@ class ListOpsResponse(_message.Message):
     def __init__(self, ops: _Optional[_Iterable[_Union[OpSchema, _Mapping]]] = ...) -> None: ...
 
 class ListSessionsRequest(_message.Message):
-    __slots__ = ("principal", "page_size", "page_token")
+    __slots__ = ("principal", "page_size", "page_token", "stored")
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    STORED_FIELD_NUMBER: _ClassVar[int]
     principal: str
     page_size: int
     page_token: str
-    def __init__(self, principal: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    stored: bool
+    def __init__(self, principal: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., stored: bool = ...) -> None: ...
 
 class ListSessionsResponse(_message.Message):
     __slots__ = ("sessions", "next_page_token")
@@ -561,7 +563,7 @@ class ListSessionsResponse(_message.Message):
     def __init__(self, sessions: _Optional[_Iterable[_Union[SessionSummary, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class SessionSummary(_message.Message):
-    __slots__ = ("number", "principal", "client", "age_ms", "lease_left_ms", "writers", "pending", "worker", "bytes", "tensors", "commands", "compute_us")
+    __slots__ = ("number", "principal", "client", "age_ms", "lease_left_ms", "writers", "pending", "worker", "bytes", "tensors", "commands", "compute_us", "stored")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
@@ -574,6 +576,7 @@ class SessionSummary(_message.Message):
     TENSORS_FIELD_NUMBER: _ClassVar[int]
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_US_FIELD_NUMBER: _ClassVar[int]
+    STORED_FIELD_NUMBER: _ClassVar[int]
     number: int
     principal: str
     client: str
@@ -586,13 +589,26 @@ class SessionSummary(_message.Message):
     tensors: int
     commands: int
     compute_us: int
-    def __init__(self, number: _Optional[int] = ..., principal: _Optional[str] = ..., client: _Optional[str] = ..., age_ms: _Optional[int] = ..., lease_left_ms: _Optional[int] = ..., writers: _Optional[int] = ..., pending: _Optional[int] = ..., worker: _Optional[int] = ..., bytes: _Optional[int] = ..., tensors: _Optional[int] = ..., commands: _Optional[int] = ..., compute_us: _Optional[int] = ...) -> None: ...
+    stored: StoredSession
+    def __init__(self, number: _Optional[int] = ..., principal: _Optional[str] = ..., client: _Optional[str] = ..., age_ms: _Optional[int] = ..., lease_left_ms: _Optional[int] = ..., writers: _Optional[int] = ..., pending: _Optional[int] = ..., worker: _Optional[int] = ..., bytes: _Optional[int] = ..., tensors: _Optional[int] = ..., commands: _Optional[int] = ..., compute_us: _Optional[int] = ..., stored: _Optional[_Union[StoredSession, _Mapping]] = ...) -> None: ...
+
+class StoredSession(_message.Message):
+    __slots__ = ("saved_unix_ms", "left_ms", "damage")
+    SAVED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_MS_FIELD_NUMBER: _ClassVar[int]
+    DAMAGE_FIELD_NUMBER: _ClassVar[int]
+    saved_unix_ms: int
+    left_ms: int
+    damage: str
+    def __init__(self, saved_unix_ms: _Optional[int] = ..., left_ms: _Optional[int] = ..., damage: _Optional[str] = ...) -> None: ...
 
 class EndSessionRequest(_message.Message):
-    __slots__ = ("number",)
+    __slots__ = ("number", "stored")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STORED_FIELD_NUMBER: _ClassVar[int]
     number: int
-    def __init__(self, number: _Optional[int] = ...) -> None: ...
+    stored: bool
+    def __init__(self, number: _Optional[int] = ..., stored: bool = ...) -> None: ...
 
 class EndSessionResponse(_message.Message):
     __slots__ = ("freed_bytes",)
