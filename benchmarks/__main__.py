@@ -98,6 +98,24 @@ def small(options: argparse.Namespace) -> int:
     return 0
 
 
+def derivatives(options: argparse.Namespace) -> int:
+    """Steps of derivatives of derivatives and of batch norm: planned, step by step, PyTorch's; by CPU time."""
+    from benchmarks import report
+    from benchmarks.derivatives import measure
+
+    if not has_torch(options.threads):
+        return 1
+    about = report.surroundings()
+    print(report.heading(about))
+    print(report.header(), flush=True)
+    results = []
+    for result in measure(options.turns):
+        results.append(result)
+        print(report.row(result), flush=True)
+    report.save(options.json or OUTPUT / "derivatives.json", results, about)
+    return 0
+
+
 def profile(options: argparse.Namespace) -> int:
     """Where a workload's time goes in the client and in the server, by py-spy."""
     from benchmarks import report
@@ -158,6 +176,7 @@ def parser() -> argparse.ArgumentParser:
     added.set_defaults(run=suite)
     commands.add_parser("ops", parents=[common], help=ops.__doc__).set_defaults(run=ops)
     commands.add_parser("small", parents=[common], help=small.__doc__).set_defaults(run=small)
+    commands.add_parser("derivatives", parents=[common], help=derivatives.__doc__).set_defaults(run=derivatives)
     added = commands.add_parser("gate", help=gate.__doc__)
     added.add_argument("--only", default="", help="only the parts whose name contains this: ops, small, torch, tcp")
     added.add_argument("--update", action="store_true", help="commit to what is measured now")

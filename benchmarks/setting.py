@@ -19,9 +19,9 @@ from gradwire._workloads import chain
 RUNS = 10  # of W1 in a turn
 
 
-def spent(process: psutil.Process) -> float:
-    """Seconds that a process and its workers have computed."""
-    every = [process, *process.children(recursive=True)]
+def spent(process: psutil.Process, with_children: bool = True) -> float:
+    """Seconds that a process has computed, and its workers."""
+    every = [process, *(process.children(recursive=True) if with_children else ())]
     files = (each for one in every for each in Path(f"/proc/{one.pid}/task").glob("*/schedstat"))
     return sum(int(file.read_text().split()[0]) for file in files) / 1e9
 
