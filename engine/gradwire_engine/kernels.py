@@ -203,6 +203,46 @@ def _times(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
     return Kernel(lambda out, g, other: np.multiply(g, other, out), [0])
 
 
+# Slopes: elementwise, of arrays of one shape. `taken` is the argument whose memory may become the result's, if no other
+# argument is the same array.
+
+
+def _slope(run: Callable[..., None], taken: int | None = None) -> Choice:
+    def choose(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
+        out = regs[instr.outs[0]]
+        if out.dtype not in _FLOATS or not all(type(item) is Ref for item in instr.args):
+            return None
+        if any(reg.shape != out.shape or reg.dtype != out.dtype for reg in _regs(instr, regs)):
+            return None
+        takes = [] if taken is None or instr.args.count(instr.args[taken]) > 1 else [taken]
+        return Kernel(run, takes)
+
+    return choose
+
+
+def _tanh_slope(out: Array, g: Array, y: Array) -> None:
+    np.multiply(y, y, out)
+    np.subtract(1, out, out)
+    np.multiply(g, out, out)
+
+
+def _tanh_bend(out: Array, h: Array, g: Array, y: Array) -> None:
+    np.multiply(h, g, out)
+    np.multiply(out, y, out)
+    np.multiply(out, -2, out)
+
+
+def _sigmoid_slope(out: Array, g: Array, y: Array) -> None:
+    np.subtract(1, y, out)
+    np.multiply(out, y, out)
+    np.multiply(g, out, out)
+
+
+def _square_slope(out: Array, g: Array, x: Array) -> None:
+    np.multiply(x, 2, out)
+    np.multiply(g, out, out)
+
+
 def _log_softmax(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
     out = regs[instr.outs[0]]
     dim, dtype = instr.args[1], instr.args[2]
@@ -288,6 +328,9 @@ OPS: dict[str, Choice] = {
     "_linear_addmm": _matmul(bias=True),
     "addmm": _matmul(bias=True),
     "log_softmax": _log_softmax,
+    "square": _slope(lambda out, x: np.multiply(x, x, out), 0),
+    "_tanh_backward": _slope(_tanh_slope, 1),
+    "_sigmoid_backward": _slope(_sigmoid_slope),
 }
 FORMULAS: dict[tuple[str, str], Choice] = {
     ("add", "input"): _passed_on,
@@ -304,6 +347,13 @@ FORMULAS: dict[tuple[str, str], Choice] = {
     ("mul", "input"): _times,
     ("mul", "other"): _times,
     ("exp", "input"): _times,
+    ("tanh", "input"): _slope(_tanh_slope, 1),
+    ("_tanh_backward", "g"): _slope(_tanh_slope, 1),
+    ("_tanh_backward", "out"): _slope(_tanh_bend, 0),
+    ("sigmoid", "input"): _slope(_sigmoid_slope),
+    ("_sigmoid_backward", "g"): _slope(_sigmoid_slope),
+    ("square", "input"): _slope(_square_slope, 1),
+    ("neg", "input"): _slope(lambda out, g: np.negative(g, out), 0),
 }
 # Formulas that hand the gradient on as it is.
 SAME = frozenset((("add", "input"), ("add", "other"), ("sub", "input"), ("addcmul", "input"), ("addcdiv", "input")))

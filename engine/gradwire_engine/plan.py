@@ -98,6 +98,7 @@ class Plan(Schedule):
         """
         free: dict[tuple[int, Any], list[Array]] = {}
         holder: dict[int, Array] = {}  # root -> the flat memory
+        self.bytes = sum(instr.what.nbytes for instr in self.instrs if instr.kind == "constant")
         for place, (instr, kernel) in enumerate(zip(self.instrs, self.kernels, strict=True)):
             dying = {root for number in instr.reads() for root in self.roots[number] if self.last[root] == place}
             if kernel is not None and instr.kind != "write":

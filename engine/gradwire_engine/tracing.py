@@ -20,6 +20,12 @@ from gradwire_engine.op import Op
 from gradwire_engine.peeking import peeks
 from gradwire_engine.tensor import Tensor
 
+# Composites that make the same of shapes and numbers in each run; up to so many bytes are kept from one to the next.
+_KEPT_BYTES = 1 << 18
+_SAME_EACH_TIME = frozenset(
+    ("zeros", "ones", "full", "arange", "linspace", "eye", "zeros_like", "ones_like", "full_like")
+)  # fmt: skip
+
 
 class Num(float):
     """A number that each run gives anew; `place` says which."""
@@ -253,7 +259,11 @@ class Tracer:
         flag = op.data_dependent
         if flag(*args) if callable(flag) else flag:
             self.fail(f"{op.name}: shapes follow from values")
-        self._emit("call", op, self.operand(args), [tensor.array for tensor in results])
+        first = results[0].array
+        if op.name in _SAME_EACH_TIME and not self.holds_number(args) and first.nbytes <= _KEPT_BYTES:
+            self.created(results[0])
+        else:
+            self._emit("call", op, self.operand(args), [tensor.array for tensor in results])
         self._kept.append(results)
 
     def created(self, tensor: Tensor) -> None:
