@@ -200,6 +200,7 @@ class Host:
             "bytes": sum(max(0, each.account.bytes) for each in sessions),
             "tensors": sum(len(each.store) for each in sessions),
             "pools": pools(),
+            "log_bytes": 0 if self.scribe is None else self.scribe.journal.queued,
             "sessions": {
                 each.key: [max(0, each.account.bytes), len(each.store), each.commands, each.computed]
                 for each in sessions

@@ -41,6 +41,8 @@ START = len(MAGIC) + _FLUSHED.size  # where the records begin
 _HEAD = struct.Struct("<II")
 _SIZE = struct.Struct("<I")
 _MOST_OPEN = 512  # files
+#: What ids of bytes begin with that are no client's upload but of a file.
+LOADED = "file:"
 _MOST_PARTS = 512  # of one write
 #: Bytes in the queue above which whoever has more that can wait does.
 MOST_QUEUED = 16 << 20
@@ -158,7 +160,10 @@ class Journal:
             self._room.notify_all()
         for task in group:
             if task.done is not None:
-                task.done(failure)
+                try:
+                    task.done(failure)
+                except Exception:  # all other sessions' answers wait for this thread
+                    log.exception("an answer could not be given")
         if any(task.last for task in group):
             self._end(target)
 

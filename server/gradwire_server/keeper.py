@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ from gradwire_server.vault import LOG, RUNNING, SESSION, Writing
 if TYPE_CHECKING:
     from gradwire_server.host import Host
 
+_LOG_SECONDS = 60.0  # for a disk to begin a log
 _LOG_FACTOR = 4  # times the last snapshot's bytes that a log may have before another is made
 _LEAST_LOG = 64 << 20
 _BYTES = ("head", "request", "home_head")
@@ -270,8 +272,8 @@ class Keeper:
         That is there first, if it is to be there: `begun`.
         """
         try:
-            if begun is not None and (failure := begun.result()) is not None:
-                raise failure
+            if begun is not None:
+                _check_begun(begun)
             if kept is not None and uses is None:
                 (kept.folder / RUNNING).touch(0o600)
             size = writing.commit()
@@ -412,6 +414,16 @@ class Keeper:
             (kept.folder / RUNNING).touch(0o600)
             vault.sync_folder(kept.folder)
         return b""
+
+
+def _check_begun(begun: Future[Refusal | None]) -> None:
+    """Wait until a log was begun. Raises Refusal: UNAVAILABLE, STORAGE where it was not."""
+    try:
+        failure = begun.result(_LOG_SECONDS)
+    except FutureTimeout:
+        failure = Refusal("STORAGE", f"the server's disk has not answered for {_LOG_SECONDS:.0f} seconds")
+    if failure is not None:
+        raise failure
 
 
 def _mark(session: Session) -> Any:

@@ -152,6 +152,8 @@ def _front(server: "Server", backend: "Backend") -> _Families:
     yield info
     yield _gauge("draining", "1 while the server ends and takes no new work.", front.draining)
     yield _gauge("sessions", "Sessions that are open.", len(directory.entries))
+    stored = 0 if backend.keeping is None else len(backend.keeping.shelf.kept)
+    yield _gauge("stored_sessions", "Sessions that are stored and that nobody uses.", stored)
     yield _counter("sessions_opened", "Sessions that were opened.", directory.opened)
     yield _counter("lease_expiries", "Sessions whose lease ran out.", directory.expired)
     yield _gauge("streams", "Streams that are open.", len(front.streams))
@@ -183,6 +185,7 @@ def _workers(backend: "Backend", told: list[dict[str, Any]]) -> _Families:
     for name, size in held.items():
         by_device.add_metric([name], size)
     yield by_device
+    yield _gauge("log_queue_bytes", "Bytes that wait to be written to logs.", sum(each["log_bytes"] for each in told))
     yield _gauge("max_bytes", "Bytes that all sessions may hold.", backend.limits.max_bytes)
     total = GaugeMetricFamily("gradwire_gpu_pool_bytes", "Bytes of a GPU's memory pool.", labels=["device"])
     sums: Counter[str] = Counter()

@@ -16,7 +16,7 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_engine.graph import go_on_from, next_seq
 from gradwire_server.batch import OutOfOrder, run_batch, run_unary
 from gradwire_server.errors import Refusal
-from gradwire_server.journal import START, Notes, outcome, read
+from gradwire_server.journal import LOADED, START, Notes, outcome, read
 from gradwire_server.session import Brake, Pending
 from gradwire_server.transfers import Upload
 
@@ -120,6 +120,8 @@ class Replay:
                     go_on_from(max(floor, next_seq()) + 1)
                 end = ends
                 yield
+            for transfer_id in [each for each in session.transfers.held if each.startswith(LOADED)]:
+                session.transfers.forget(transfer_id)  # of a load that was given up
         finally:
             real.ticket = 1
             session.torn = False
@@ -180,7 +182,8 @@ class Replay:
         """A part of an upload. It may begin anew, and a part that does not fit is of one that broke off."""
         transfers = self.session.transfers
         held = transfers.held.get(part.transfer_id)
-        if not isinstance(held, Upload):
+        if not isinstance(held, Upload) or held.total != part.total_bytes:
+            transfers.forget(part.transfer_id)
             held = Upload(part.total_bytes, part.request_id)
             transfers.put(part.transfer_id, held)
         if part.offset in (0, held.received):

@@ -7,6 +7,8 @@ which can wait, are copied to the log's queue no faster than it is written.
 
 from __future__ import annotations
 
+import secrets
+import threading
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,7 @@ from gradwire.v1 import commands_pb2
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.batch import run_unary
 from gradwire_server.errors import Refusal
-from gradwire_server.journal import Journal, Log, Parts, packed
+from gradwire_server.journal import LOADED, Journal, Log, Parts, packed
 from gradwire_server.session import Answered, Pending, Session
 from gradwire_server.transfers import Upload
 
@@ -134,8 +136,10 @@ class Scribe:
         if kept is None or kept.log is None or not isinstance(held, Upload) or held.received != held.total:
             return
         session.brake.begin(call.ticket, call.deadline)
-        yield from self._put_bytes(session, kept.log, transfer_id, held.request_id, memoryview(held.buffer.data))
-        self._put(call, kept.log, ())
+        failed: list[Refusal] = []
+        data = memoryview(held.buffer.data)
+        yield from self._put_bytes(session, kept.log, transfer_id, held.request_id, data, failed)
+        yield from self._written(session, kept.log, failed)
 
     def keep_loaded(self, call: Pending, loaded: Loaded) -> Iterator[None]:
         """Leaves are made of a file, which may be another by the time the log is read: let it have their bytes.
@@ -145,16 +149,20 @@ class Scribe:
         kept = call.session.kept
         assert kept is not None
         assert kept.log is not None
+        inline, batch, failed = _UPLOAD_PART, secrets.token_hex(8), list[Refusal]()
         for number, (creation, data) in enumerate(zip(loaded.creations, loaded.data, strict=True)):
-            if len(data) <= _INLINE:
+            if len(data) <= min(_INLINE, inline):
                 creation.payload.data = bytes(data)
+                inline -= len(data)
                 continue
             described = creation.payload
             transfer = commands_pb2.Transfer(
-                dtype=described.dtype, shape=described.shape, transfer_id=f"file-{call.ticket}-{number}"
+                dtype=described.dtype, shape=described.shape, transfer_id=f"{LOADED}{batch}-{number}"
             )
             creation.transfer.CopyFrom(transfer)
-            yield from self._put_bytes(call.session, kept.log, transfer.transfer_id, "", data)
+            yield from self._put_bytes(call.session, kept.log, transfer.transfer_id, "", data, failed)
+        if any(creation.HasField("transfer") for creation in loaded.creations):
+            yield from self._written(call.session, kept.log, failed)
 
     def record_load(self, call: Pending, loaded: Loaded) -> None:
         """The leaves have ids."""
@@ -172,28 +180,48 @@ class Scribe:
         self._put(call, kept.log, packed(record))
 
     def _put_bytes(
-        self, session: Session, target: Log, transfer_id: str, request_id: str, data: memoryview
+        self,
+        session: Session,
+        target: Log,
+        transfer_id: str,
+        request_id: str,
+        data: memoryview,
+        failed: list[Refusal],
     ) -> Iterator[None]:
-        """Copy bytes to the log, a part before each yield, no faster than it is written.
-
-        Raises Refusal: UNAVAILABLE where it cannot be, CANCELLED, DEADLINE_EXCEEDED.
-        """
-        journal, failed = self.journal, list[Refusal]()
+        """Copy bytes to the log, a part before each yield, no faster than it is written; whether they are there
+        `_written` tells. Raises Refusal: CANCELLED, DEADLINE_EXCEEDED."""
 
         def done(failure: Refusal | None) -> None:
             if failure is not None:
                 failed.append(failure)
 
         for start in range(0, max(1, len(data)), _UPLOAD_PART):
-            while not journal.has_room(_UPLOAD_PART, _WAIT_SECONDS):
+            while not self.journal.has_room(_UPLOAD_PART, _WAIT_SECONDS):
                 if session.brake.stopping():
                     raise session.brake.refusal()
                 yield
             if failed:
-                raise failed[0]
+                return
             part = pb.LogUpload(
                 transfer_id=transfer_id, request_id=request_id, total_bytes=len(data), offset=start,
                 data=bytes(data[start : start + _UPLOAD_PART]),
             )  # fmt: skip
-            journal.put(target, packed(pb.LogRecord(upload=part)), done, lasting=False)
+            self.journal.put(target, packed(pb.LogRecord(upload=part)), done, lasting=False)
             yield
+
+    def _written(self, session: Session, target: Log, failed: list[Refusal]) -> Iterator[None]:
+        """Wait until all before is on disk. Raises Refusal: UNAVAILABLE, CANCELLED, DEADLINE_EXCEEDED."""
+        written = threading.Event()
+
+        def done(failure: Refusal | None) -> None:
+            if failure is not None:
+                failed.append(failure)
+            written.set()
+
+        self.journal.put(target, (), done)
+        while not written.wait(_WAIT_SECONDS):
+            if session.brake.stopping():
+                raise session.brake.refusal()
+            yield
+        if failed:
+            raise failed[0]

@@ -243,6 +243,8 @@ class Shelf:
         now = time.monotonic()
         for digest in [digest for digest, each in list(self.kept.items()) if now >= each.until]:
             self._discard(digest)
+        for key in [key for key in list(self._named_until) if not key[0].exists()]:
+            self._named_until.pop(key, None)
         with contextlib.suppress(OSError):
             for owner in list(self.snapshots.iterdir()):
                 for folder in list(owner.iterdir()):

@@ -3,11 +3,13 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 
@@ -326,6 +328,50 @@ def test_a_load_that_is_repeated_after_a_crash_applies_once(tmp_path: Path) -> N
         np.testing.assert_array_equal(restored.read(loaded.spec.id), restored.read(original))
     first.stop()
     second.stop()
+
+
+def test_a_load_that_the_disk_refuses_half_way_loads_nothing_and_goes_well_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Storing(tmp_path / "one", logs=True)
+    keep(first, tmp_path / "files")
+    session = first.open()
+    session.create(np.arange(9000.0), tensor_id=2)
+    told = {"session_id": session.id, "name": "one"}
+    session.stub.SaveFile(files_pb2.SaveFileRequest(**told, tensors=[{"name": "y", "id": 2}]))
+    request = files_pb2.LoadFileRequest(**told, ids=[7])
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", full)
+        assert refused(session.stub.LoadFile, request)[1] == "UNAVAILABLE"
+    wait_until(lambda: tried(session))
+    assert session.describe().tensor_count == 1
+    session.stub.LoadFile(request)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")  # as a crash would leave it
+    second = Storing(tmp_path / "two", logs=True)
+    restored = Remote(second.channel, session.opened)
+    np.testing.assert_array_equal(restored.read(7), np.arange(9000.0))
+    first.stop()
+    second.stop()
+
+
+def tried(session: Remote) -> bool:
+    """Whether the log can be written again, which is found out by a call."""
+    try:
+        session.describe()
+    except grpc.RpcError:
+        return False
+    return True
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
 
 
 def test_what_was_loaded_survives_kill_9_though_the_file_is_gone(tmp_path: Path) -> None:
