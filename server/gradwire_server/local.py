@@ -37,7 +37,8 @@ _CREDENTIALS = struct.Struct("iII")  # process, user, group
 _MOST_UNREAD = MIB
 # What a message takes beside its bytes: a flood of empty ones must fill no memory, either.
 _MESSAGE_COST = 64
-_BACKLOG = 128
+_BACKLOG = 128  # connections that wait to be accepted
+_AT_ONCE = 4  # that are accepted before the event loop sees to others again
 # Who does not take the end of what he is sent is let go of after so long.
 _CLOSE_SECONDS = 10.0
 
@@ -58,9 +59,15 @@ class LocalStreams:
             return ""
         name = f"gradwire-{secrets.token_hex(16)}"
         loop = asyncio.get_running_loop()
+        listening: socket.socket | None = None
         try:
-            self._server = await loop.create_unix_server(lambda: Connection(self), f"\0{name}", backlog=_BACKLOG)
+            listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listening.bind(f"\0{name}")
+            self._server = await loop.create_unix_server(lambda: Connection(self), sock=listening, backlog=_AT_ONCE)
+            listening.listen(_BACKLOG)
         except OSError as error:
+            if listening is not None:
+                listening.close()
             log.warning("no local streams", extra={"error": str(error)})
             return ""
         return name

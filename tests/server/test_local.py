@@ -1,8 +1,10 @@
 """The socket of local streams: who has it, and what a bad client there can do."""
 
+import asyncio
 import socket
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -124,6 +126,23 @@ def test_connections_are_capped_and_others_go_on(monkeypatch: pytest.MonkeyPatch
         wait_until(lambda: len(server.server.local.connections) == 3)
         for each in calls:
             each.cancel()
+
+
+def test_a_storm_of_connections_leaves_the_event_loop_to_others(server: Running) -> None:
+    name = server.open().opened.local_stream
+
+    async def storm() -> list[int]:
+        calls = [SocketCall(name) for _ in range(40)]
+        counts = [0]
+        while counts[-1] < len(calls):
+            await asyncio.sleep(0)
+            counts.append(len(server.server.local.connections))
+        for each in calls:
+            each.cancel()
+        return counts
+
+    counts = server.do(storm())
+    assert max(after - before for before, after in pairwise(counts)) <= 4
 
 
 def test_another_users_process_is_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
