@@ -29,6 +29,9 @@ _SLACK = 4
 _PING_SECONDS = 10
 _MOST_EARLY_PINGS = 3
 _METADATA_BYTES = 8 << 10  # of a call, beyond which it is refused
+# Bytes of a call that gRPC takes in before the front reads them; left to itself it takes in megabytes of each. A message
+# that the front waits for is let through whole, so transfers lose nothing.
+_AHEAD_BYTES = 512 << 10
 
 log = logging.getLogger("gradwire.server")
 
@@ -130,6 +133,8 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
         ("grpc.max_connection_idle_ms", int(limits.idle_connection_seconds * 1000)),
         ("grpc.max_metadata_size", _METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", 2 * _METADATA_BYTES),
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", _AHEAD_BYTES),
         # Clients may ping without calls, but who pings more often than that is sent away.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _PING_SECONDS * 1000),

@@ -332,6 +332,8 @@ class Front:
         """End the call with the refusal as its status. Always raises, as gRPC's abort does."""
         if isinstance(error, grpc.aio.AbortError):
             raise error
+        if isinstance(error, grpc.aio.InternalError):  # gRPC took no message: the call has ended, and nobody is to tell
+            raise asyncio.CancelledError from None
         await abort(context, self.refused(error, method))
 
     def refused(self, error: Exception, method: str) -> Refusal:

@@ -30,9 +30,10 @@ from gradwire_server.session import Answered, Pending, Session
 TURN_SECONDS = 0.01
 SLICE_SECONDS = 0.001
 _MOST_LIGHT = 5  # slices that light sessions compute together while another waits for its next one
-# A session is light that has had nothing to do for so many times as long as it has computed; more than some
-# computing is not held against it.
+# A session is light that has had nothing to do for so many times as long as it has computed, but for a burst: a step of
+# several calls, one after the other. More than some computing is not held against it.
 _LIGHT = 2
+_BURST_SECONDS = 0.02
 _MOST_USED = 0.1
 # A call that came alone is not kept waiting longer than this for a quota; a batch is, since it is part of an order.
 MOST_REST = 30.0
@@ -105,7 +106,10 @@ class Turns:
         idle = time.monotonic() - session.idle_since
         session.used = max(0.0, session.used - idle / _LIGHT)
         session.credit = min(0.0, session.credit + idle)
-        (self.ring if session.used else self.light).append(session)
+        self._queue(session)
+
+    def _queue(self, session: Session) -> None:
+        (self.light if session.used <= _BURST_SECONDS else self.ring).append(session)
 
     def _rests(self, session: Session) -> bool:
         """Put a session that has used its quota up aside; whether it has."""
@@ -140,7 +144,7 @@ class Turns:
             session = self.light.popleft()
             self._light_seconds += self._compute(session)
             if session.line and not self._rests(session):
-                self.ring.append(session)
+                self._queue(session)
             return
         self._light_seconds = 0.0
         session = self._whose_turn()

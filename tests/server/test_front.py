@@ -1,6 +1,7 @@
 """The front: health, reflection, draining, and the statuses that refusals become."""
 
 import asyncio
+import concurrent.futures
 import threading
 from typing import Any
 
@@ -165,3 +166,27 @@ def test_which_addresses_only_this_machine_reaches(host: str) -> None:
 def test_addresses_are_written_as_grpc_reads_them() -> None:
     assert address_of("::1", 5) == "[::1]:5"
     assert address_of("127.0.0.1", 5) == "127.0.0.1:5"
+
+
+def test_a_call_that_ends_while_it_is_written_to_is_no_error_of_the_server(
+    session: Remote, server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Ended:
+        """As gRPC has the context of a call whose client has gone."""
+
+        def invocation_metadata(self) -> tuple[()]:
+            return ()
+
+        async def read(self) -> bytes:
+            attach = service_pb2.StreamAttach(session_id=session.id, writer=1, attempt=1)
+            return service_pb2.StreamRequest(attach=attach).SerializeToString()
+
+        async def write(self, message: bytes) -> None:
+            raise grpc.aio.InternalError("Failed execute_batch")
+
+    before = server.server.front.refusals.total()
+    with pytest.raises(concurrent.futures.CancelledError):
+        server.do(server.server.front._stream(iter(()), Ended()))
+    assert not caplog.records
+    assert server.server.front.refusals.total() == before
+    assert not server.server.front.streams._open

@@ -20,6 +20,7 @@ from tests.server.harness import Running, running, until
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, CONTINUATION = 0, 1, 3, 4, 6, 7, 9
 END_HEADERS, END_STREAM = 4, 1
+INITIAL_WINDOW_SIZE = 4  # among SETTINGS
 HANDSHAKE_SECONDS = 1.0
 CONNECTIONS = 8
 
@@ -154,6 +155,16 @@ def test_a_flood_of_pings_ends_the_connection(strict: Running) -> None:
         told = connection.ends(within=60)
     assert b"too_many_pings" in told
     serves(strict)
+
+
+def test_a_call_has_half_a_mebibyte_on_its_way_that_nobody_reads(strict: Running) -> None:
+    with raw(strict) as connection:
+        connection.sock.settimeout(30)
+        start = connection.sock.recv(9, socket.MSG_WAITALL)
+        size, kind = int.from_bytes(start[:3], "big"), start[3]
+        assert kind == SETTINGS
+        told = dict(struct.iter_unpack(">HI", connection.sock.recv(size, socket.MSG_WAITALL)))
+    assert told[INITIAL_WINDOW_SIZE] == 1 << 19
 
 
 def test_huge_metadata_is_refused(strict: Running) -> None:

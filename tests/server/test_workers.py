@@ -314,6 +314,26 @@ def test_light_sessions_that_come_together_do_not_wait_for_as_many_slices_of_a_h
     assert slices <= 20 + 20 // 5
 
 
+def test_a_step_of_several_calls_waits_for_a_slice_before_each_and_for_no_turn() -> None:
+    """Each call comes when the one before is answered, as a training loop's do: the session stays light."""
+    playing = Playing()
+    playing.turns.seconds = 1000.0
+    playing.host.sessions[1].used = 1000.0
+    playing.batch(1, ticket=1, commands=500)
+    playing.cost[2] = 0.001  # type: ignore[assignment]
+    for ticket in range(2, 12):
+        playing.turns.slice()
+        playing.batch(2, ticket=ticket, commands=1, first=ticket - 1)
+        for _ in range(3):
+            playing.turns.slice()
+        assert playing.done[-1:] == [ticket]
+    playing.cost[2] = 1
+    playing.batch(2, ticket=12, commands=50, first=11)
+    for _ in range(200):
+        playing.turns.slice()
+    assert 12 not in playing.done  # who computes as much as others takes turns with them
+
+
 def test_light_sessions_do_not_starve_a_heavy_one() -> None:
     playing = Playing()
     playing.host.sessions[1].used = 1000.0
