@@ -29,8 +29,8 @@ _SLACK = 4
 _PING_SECONDS = 10
 _MOST_EARLY_PINGS = 3
 _METADATA_BYTES = 8 << 10  # of a call, beyond which it is refused
-# Bytes of a call that gRPC takes in before the front reads them; left to itself it takes in megabytes of each. A message
-# that the front waits for is let through whole, so transfers lose nothing.
+# Bytes of a call that gRPC takes in before the front reads them; left to itself it takes in megabytes of each.
+# A message that the front waits for is let through whole, so transfers lose nothing.
 _AHEAD_BYTES = 512 << 10
 
 log = logging.getLogger("gradwire.server")
