@@ -378,6 +378,7 @@ class Host:
         Where sessions are stored, that follows.
         """
         session.place, session.owner = OPENED.unpack_from(raw)
+        self.shares.begin(session)
         session.attach(1)
         if self.keeper is not None:
             self.keeper.begin(session, Order.unpack(raw[OPENED.size :]))
@@ -388,6 +389,7 @@ class Host:
         assert self.keeper is not None
         order = Order.unpack(raw)
         session.place, session.owner = order.place, order.owner
+        self.shares.begin(session)
         self.keeper.begin(session, order)
         return b""
 

@@ -61,6 +61,10 @@ class Shares:
         self._held: dict[int, Share] = {}  # by place
         self._budgets: dict[int, Budget] = {}  # by place
 
+    def begin(self, session: Session) -> None:
+        """A session begins: from here on counts what its principal computes, here and elsewhere."""
+        self._budget(session.place)
+
     def tell(self, session: Session, ended: bool = False) -> None:
         """Write down what a session holds by now."""
         if session.place:
@@ -90,19 +94,25 @@ class Shares:
 
     def rest(self, session: Session) -> float:
         """Seconds that a session has to rest, because it or its principal has computed enough for now."""
-        most, most_of_all = self.limits.max_session_compute_seconds, self.limits.max_principal_compute_seconds
-        rest = 0.0
+        most, rest = self.limits.max_session_compute_seconds, 0.0
         if most:
             if session.budget is None:
                 session.budget = Budget(most)
             rest = session.budget.rest(session.computed)
-        if most_of_all and session.place:
-            computed = self.ledger.computed(session.place) / 1e6
-            budget = self._budgets.get(session.place)
-            if budget is None:
-                budget = self._budgets[session.place] = Budget(most_of_all, computed)
-            rest = max(rest, budget.rest(computed))
+        budget = self._budget(session.place)
+        if budget is not None:
+            rest = max(rest, budget.rest(self.ledger.computed(session.place) / 1e6))
         return rest
+
+    def _budget(self, place: int) -> Budget | None:
+        """Of the principal at a place, if there is a quota."""
+        most = self.limits.max_principal_compute_seconds
+        if not (most and place):
+            return None
+        budget = self._budgets.get(place)
+        if budget is None:
+            budget = self._budgets[place] = Budget(most, self.ledger.computed(place) / 1e6)
+        return budget
 
     def limit(self, session: Session) -> None:
         """What a principal has left is its session's limit, too, where that is less than the session's own."""

@@ -12,6 +12,13 @@ from gradwire import _bench
 from gradwire._cli import main
 
 
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How much is computed and sent makes no difference here."""
+    monkeypatch.setattr(_bench, "LARGE", _bench.SMALL)
+    monkeypatch.setattr(_bench, "_BULK_BYTES", 4 << 20)
+
+
 def test_bench_measures_a_server_and_leaves_no_session(
     server_address: str, capsys: pytest.CaptureFixture[str], deferring
 ) -> None:

@@ -26,10 +26,18 @@ def start(code: str, **environment: str) -> "subprocess.Popen[str]":
     )
 
 
-def run(code: str, **environment: str) -> "tuple[int, str, str]":
-    child = start(code, **environment)
-    out, err = child.communicate(timeout=SECONDS)
+def finish(child: "subprocess.Popen[str]", said: str = "") -> "tuple[int, str, str]":
+    """Its status and what it wrote; it does not outlive the test, nor the server that it may have started."""
+    try:
+        out, err = child.communicate(said, timeout=SECONDS)
+    finally:
+        child.kill()
+        child.wait()
     return child.returncode, out, err
+
+
+def run(code: str, **environment: str) -> "tuple[int, str, str]":
+    return finish(start(code, **environment))
 
 
 def test_with_no_address_a_server_starts_by_itself_and_ends_with_the_program():
@@ -112,7 +120,7 @@ def test_the_embedded_server_dies_with_its_parent_by_sigkill():
     assert child.stdout is not None
     server = psutil.Process(int(child.stdout.readline()))
     child.kill()
-    child.communicate(timeout=SECONDS)
+    finish(child)
     server.wait(timeout=SECONDS)
     assert not server.is_running()
 
@@ -128,8 +136,8 @@ def test_the_embedded_server_survives_ctrl_c_in_the_terminal():
         print((x * 2).tolist())
         """
     )
-    out, err = child.communicate(timeout=SECONDS)
-    assert child.returncode == 0, err
+    code, out, err = finish(child)
+    assert code == 0, err
     assert out.strip() == "[2.0, 2.0, 2.0]"
 
 
@@ -152,7 +160,7 @@ def test_ctrl_c_ends_a_wait_and_the_session_goes_on():
     assert child.stdout is not None
     assert child.stdout.readline().strip() == "ready"
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=SECONDS)
+    _, out, err = finish(child)
     assert out.split("\n")[:2] == ["interrupted", "[3.0, 3.0]"], err
 
 
@@ -204,7 +212,7 @@ def test_a_forked_child_does_not_keep_the_embedded_server_alive():
     server, forked = [psutil.Process(int(pid)) for pid in child.stdout.readline().split()]
     server.wait(timeout=SECONDS)
     assert forked.is_running()
-    child.communicate("\n", timeout=SECONDS)
+    finish(child, "\n")
 
 
 def test_without_the_server_package_the_first_use_says_what_to_install():

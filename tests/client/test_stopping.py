@@ -13,8 +13,8 @@ from gradwire._session import Ticket
 from tests.client.test_processes import run
 
 
-def long_chain(steps=150, size=500):
-    """A leaf and a loss whose backward takes a second or more, unless it is stopped between two nodes."""
+def long_chain(steps=80, size=500):
+    """A leaf and a loss whose backward takes a second, unless it is stopped between two nodes."""
     x = gradwire.full((size, size), 1e-3, requires_grad=True)
     y = x
     for _ in range(steps):

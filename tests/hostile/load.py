@@ -197,6 +197,8 @@ async def load(sessions: int, seconds: float, think: float, workers: int) -> dic
         hostile = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.hostile.load", "--hostile", address, stdout=asyncio.subprocess.PIPE
         )
+        assert hostile.stdout is not None
+        assert await asyncio.wait_for(hostile.stdout.readline(), 60) == b"at it\n"
         beside = await phase("all beside two hostile ones", clients[2:], seconds, think)
         after = resident(front)
         hostile.terminate()
@@ -226,6 +228,7 @@ async def be_hostile(address: str) -> None:
     done: Counter[str] = Counter()
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    print("at it", flush=True)
     async with grpc.aio.insecure_channel(address) as one, grpc.aio.insecure_channel(address) as other:
         tasks = [
             asyncio.ensure_future(flood(service_pb2_grpc.AutogradServiceStub(one), done)),

@@ -3,7 +3,9 @@
 import hashlib
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -13,10 +15,13 @@ from grpc_status import rpc_status
 from gradwire.v1 import programs_pb2 as p
 from gradwire.v1 import service_pb2 as s
 from gradwire_server.budgets import Budget
+from gradwire_server.host import OPENED, Host
+from gradwire_server.ledger import Ledger
 from gradwire_server.limits import KIB, MIB
-from gradwire_server.session import Session
+from gradwire_server.session import Pending, Session
 from gradwire_server.tokens import Tokens
-from tests.server.harness import WAIT, Running, command, op, refusal, refused, running, until
+from gradwire_server.turns import Turns
+from tests.server.harness import LIMITS, WAIT, Id, Running, command, op, refusal, refused, running, until
 from tests.server.test_principals import House
 from tests.server.test_programs import descent
 
@@ -53,8 +58,8 @@ def test_a_budget_fills_up_within_a_minute() -> None:
 
 @pytest.fixture(params=BACKENDS, ids=["in-process", "2-workers"])
 def frugal(house: House, request: pytest.FixtureRequest) -> Iterator[Running]:
-    """A server where a principal computes five milliseconds a minute."""
-    with running(request.param, tokens=Tokens(house.path), max_principal_compute_seconds=0.005) as started:
+    """A server where a principal computes three tenths of a second a minute."""
+    with running(request.param, tokens=Tokens(house.path), max_principal_compute_seconds=0.3) as started:
         yield started
 
 
@@ -73,21 +78,40 @@ def test_who_has_computed_enough_is_told_when_to_come_back_and_others_go_on(frug
     alice, bob = house.metadata("alice"), house.metadata("bob")
     open_session = frugal.stub.OpenSession
     first, second = (open_session(s.OpenSessionRequest(), metadata=alice).session_id for _ in range(2))
-    frugal.stub.Op(op("randn", [1 << 22], session_id=first), metadata=alice)  # tens of milliseconds
+    until(lambda: not any(worker._told for worker in frugal.backend.workers))  # until each worker knows of its session
+    frugal.stub.Op(op("randn", [600, 600], session_id=first, outputs=[1]), metadata=alice)
+    frugal.stub.Op(op("linalg.eig", Id(1), session_id=first), metadata=alice)  # a second or more
     with pytest.raises(grpc.RpcError) as caught:
         frugal.stub.Op(op("zeros", [1], session_id=first), metadata=alice)
     code, reason, told = refusal(caught.value)
     assert (code, reason) == ("RESOURCE_EXHAUSTED", "COMPUTE_LIMIT")
     assert 30.0 < retry_seconds(caught.value) <= int(told["retry_ms"]) / 1000 + 0.01
-    if frugal.workers:  # each worker comes to know what the others have computed with the first call there
-        frugal.stub.Op(op("zeros", [1], session_id=second), metadata=alice)
-        frugal.stub.KeepAlive(s.KeepAliveRequest(session_id=second), metadata=alice)
-    else:
-        assert refused(frugal.stub.Op, op("zeros", [1], session_id=second), metadata=alice)[1] == "COMPUTE_LIMIT"
+    assert refused(frugal.stub.Op, op("zeros", [1], session_id=second), metadata=alice)[1] == "COMPUTE_LIMIT"
     other = open_session(s.OpenSessionRequest(), metadata=bob).session_id
     frugal.stub.Op(op("zeros", [1], session_id=other), metadata=bob)
-    frugal.stub.KeepAlive(s.KeepAliveRequest(session_id=first), metadata=alice)
+    for session in (first, second):
+        frugal.stub.KeepAlive(s.KeepAliveRequest(session_id=session), metadata=alice)
     frugal.stub.CloseSession(s.CloseSessionRequest(session_id=first), metadata=alice)
+
+
+def test_a_call_counts_that_came_together_with_the_opening_of_its_session() -> None:
+    host, now, failures = Host(replace(LIMITS, max_principal_compute_seconds=6.0).resolved(), Ledger(1)), Now(), []
+    turns = Turns(host, lambda call, result, failure: failures.append(failure), clock=now)
+    execute = host.execute
+
+    def slowly(call: Pending) -> Any:
+        now.seconds += 10.0
+        return execute(call)
+
+    host.execute = slowly  # type: ignore[method-assign]
+    zeros = op("zeros", [1]).SerializeToString()
+    turns.add(host.begin("Open", 1, OPENED.pack(1, 0), 1, None))
+    turns.add(host.begin("Op", 1, zeros, 2, None))
+    while turns.runnable:
+        turns.slice()
+    turns.add(host.begin("Op", 1, zeros, 3, None))
+    assert failures[:2] == [None, None]
+    assert failures[2].reason == "COMPUTE_LIMIT"
 
 
 def computed_more(held: Session, seconds: float, since: float) -> None:
