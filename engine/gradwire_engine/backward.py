@@ -217,8 +217,12 @@ class _Passage:
         heapify(ready)
         tie = len(ready)
         pending, propagate = self.pending, self._propagate
-        while ready:
-            node = heappop(ready)[2]
+        lone: AnyNode | None = None  # what is ready, where that is all: along a chain nothing is sorted
+        while ready or lone is not None:
+            if lone is None:
+                node = heappop(ready)[2]
+            else:
+                node, lone = lone, None
             if monotonic() >= interrupt.at:
                 yield from _pause(interrupt)
             hooks = node.hooks if type(node) is Node else hooks_on(node)
@@ -235,7 +239,13 @@ class _Passage:
                     left = counts[target] - 1
                     if left:
                         counts[target] = left
+                    elif lone is None and not ready:
+                        lone = target
                     else:
+                        if lone is not None:
+                            tie += 1
+                            heappush(ready, (-lone.seq, tie, lone))
+                            lone = None
                         tie += 1
                         heappush(ready, (-target.seq, tie, target))
 
@@ -436,7 +446,10 @@ class _Passage:
         if plan.names:
             unpack = _saved_tensor if self.create_graph else _saved_value
             kept = node.saved if saved is None else saved
-            values = [unpack(value, node, name) for value, name in zip(kept, plan.names, strict=True)]
+            values = [
+                value if type(value) is float else unpack(value, node, name)
+                for value, name in zip(kept, plan.names, strict=True)
+            ]
         gradient = gradients[0]
         whole = None
         if node.outputs is not None:

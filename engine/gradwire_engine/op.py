@@ -95,6 +95,7 @@ class Op(Signature):
         self.flows_plainly = differentiable_outputs != ()  # gradients flow if the dtype is a real float's
         self.few_places = self.tensor_places if self.list_place < 0 else ()
         self.formulas: dict[str, tuple[Formula, tuple[str, ...]]] = {}
+        self.two = self.few_places if len(self.few_places) == 2 else None
         self.tensor_bits = tuple((1 << number, place) for number, place in enumerate(self.tensor_places))
         self.plans: dict[int, Saving] = {}
         self.has_in_place = bool(promote) if in_place is None else in_place
@@ -206,6 +207,11 @@ class Op(Signature):
         try:
             if self.promotes:
                 # Most often there is nothing to promote: arrays of one ordinary float dtype, and floats.
+                if self.two is not None and xp is np:
+                    one, other = args[self.two[0]], args[self.two[1]]
+                    ordinary = type(one) is _ndarray and (one.dtype is _FLOAT32 or one.dtype is _FLOAT64)
+                    if ordinary and (type(other) is float or (type(other) is _ndarray and other.dtype is one.dtype)):
+                        return self.forward(np, *args)
                 common = None
                 for place in self.few_places:
                     value = args[place]
@@ -414,6 +420,8 @@ class Op(Signature):
         self, args: tuple[Any, ...], outputs: tuple[Tensor, ...], override: dict[str, Saved] | None = None
     ) -> Node:
         """The node of this application: edges to the inputs' nodes, and what the needed formulas name."""
+        if self.two is not None:
+            return self._record_two(args, outputs, override, *self.two)
         edges: list[Edge | None] = []
         metas: list[Fit | None] = []
         needed = 0
@@ -437,6 +445,34 @@ class Op(Signature):
                     else:
                         edges.append(None)
                         metas.append(None)
+        return self._node(args, outputs, override, needed, tuple(edges), tuple(metas))
+
+    def _record_two(
+        self, args: tuple[Any, ...], outputs: tuple[Tensor, ...], override: dict[str, Saved] | None, one: int, two: int
+    ) -> Node:
+        """What `record` makes, by a path that is kept short: arithmetic takes two operands."""
+        needed, edge, meta, second_edge, second_meta = 0, None, None, None, None
+        first, second = args[one], args[two]
+        if type(first) is Tensor and first.requires_grad:
+            node, array = first.node, first.array
+            edge = edge_of(first) if node is None else (node, first.index)
+            meta, needed = (array.shape, array.dtype), 1
+        if type(second) is Tensor and second.requires_grad:
+            node, array = second.node, second.array
+            second_edge = edge_of(second) if node is None else (node, second.index)
+            second_meta = (array.shape, array.dtype)
+            needed += 2
+        return self._node(args, outputs, override, needed, (edge, second_edge), (meta, second_meta))
+
+    def _node(
+        self,
+        args: tuple[Any, ...],
+        outputs: tuple[Tensor, ...],
+        override: dict[str, Saved] | None,
+        needed: int,
+        edges: tuple[Edge | None, ...],
+        metas: tuple[Fit | None, ...],
+    ) -> Node:
         plan = self.plans.get(needed) or self.plan(needed)
         saved = plan.save(args, outputs) if plan.names else ()
         if override:
@@ -444,7 +480,7 @@ class Op(Signature):
         name = self.node_name
         if type(name) is not str:
             name = name(*args)  # type: ignore[operator]
-        return new_node(self, name, plan, saved, tuple(edges), tuple(metas))
+        return new_node(self, name, plan, saved, edges, metas)
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         """Compute into the first argument (`add_`). Raises EngineError: LEAF_IN_PLACE and the op's own."""

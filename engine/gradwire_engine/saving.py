@@ -21,7 +21,7 @@ class Saving:
 
     # A formula comes with its input's number, the places of what it takes among what is saved, None if that is all of
     # it in order, and whether it takes the gradients of all outputs.
-    __slots__ = ("formulas", "getters", "names", "saves_tensors")
+    __slots__ = ("formulas", "getters", "lone", "names", "saves_tensors")
 
     def __init__(self, op: Op, needed: tuple[bool, ...]) -> None:
         self.names: list[str] = []
@@ -38,6 +38,9 @@ class Saving:
             for slot, formula, places, takes_all in found
         ]
         self.getters = [op.getter(name) for name in self.names]
+        kinds = [kind for kind, _ in self.getters]
+        #: The place of what is saved, if that is one argument as it is.
+        self.lone = self.getters[0][1] if kinds in (["input"], ["argument"]) else None
         self.saves_tensors = any(kind in ("input", "output", "inputs") for kind, _ in self.getters)
 
     def _place(self, name: str) -> int:
@@ -47,6 +50,9 @@ class Saving:
 
     def save(self, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> tuple[Any, ...]:
         """What the formulas name, of these arguments and results."""
+        if self.lone is not None:
+            value = args[self.lone]
+            return (saved_input(value) if type(value) is Tensor else value,)
         saved: list[Any] = []
         for kind, place in self.getters:
             if kind == "input":

@@ -377,9 +377,7 @@ def release(
     session: "Session", request: commands_pb2.ReleaseRequest, answer: commands_pb2.ReleaseResponse | None
 ) -> None:
     """Forget ids."""
-    released = 0
-    for tensor_id in request.tensors:
-        released += session.release(tensor_id)
+    released = session.release_all(request.tensors)
     if answer is not None:
         answer.released = released
 

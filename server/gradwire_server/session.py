@@ -376,11 +376,23 @@ class Session:
             del self.aliases[tensor]
         return True
 
+    def release_all(self, ids: Iterable[int]) -> int:
+        """Forget ids; how many were known."""
+        if self.aliases or self.poison:
+            return sum([self.release(tensor_id) for tensor_id in ids])
+        forget, names = self.store.pop, self.names
+        released = 0
+        for tensor_id in ids:
+            tensor = forget(tensor_id, None)
+            if tensor is not None:
+                del names[tensor]
+                released += 1
+        return released
+
     def let_go(self) -> None:
         """Forget the ids that leave."""
         leaving, self.leaving = self.leaving, ()
-        for tensor_id in leaving:
-            self.release(tensor_id)
+        self.release_all(leaving)
 
     def ids_of(self, tensors: Iterable[Tensor]) -> list[int]:
         """All ids that name these tensors."""
