@@ -24,7 +24,7 @@ import grpc
 
 from gradwire_server.errors import Refusal
 from gradwire_server.limits import MIB
-from gradwire_server.stream import Stream
+from gradwire_server.stream import Direct, Stream
 
 if TYPE_CHECKING:
     from gradwire_server.service import Front
@@ -89,7 +89,7 @@ class LocalStreams:
         return user == os.geteuid() and len(self.connections) < self.front.backend.limits.max_connections
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol, Direct):
     """One client's stream, in place of gRPC's context: `read` and `write` are as there."""
 
     def __init__(self, streams: LocalStreams) -> None:
@@ -181,6 +181,13 @@ class Connection(asyncio.Protocol):
             await asyncio.shield(room)
         self._transport.write(_LENGTH.pack(len(message)) + message)
 
+    def write_at_once(self, message: bytes) -> bool:
+        """Send a message if there is room; tells whether there was."""
+        if self._room is not None:
+            return False
+        self._transport.write(_LENGTH.pack(len(message)) + message)
+        return True
+
     def invocation_metadata(self) -> tuple[()]:
         """A connection brings none; a batch may name its trace."""
         return ()
@@ -208,6 +215,8 @@ class Connection(asyncio.Protocol):
                 asyncio.get_running_loop().call_later(_CLOSE_SECONDS, self._transport.abort)
 
     def _take(self, message: bytes) -> None:
+        if self.take is not None and self._reader is not None and self.take(message):
+            return
         self._messages.append(message)
         self._unread += len(message) + _MESSAGE_COST
         self._wake()

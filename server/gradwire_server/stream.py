@@ -4,10 +4,14 @@ Reading, computing and writing overlap: one task reads and hands batches to the 
 What a stream holds is bounded twice. Its client sends no more than the credit it was
 granted, and one that does waits in its own transport, since nothing is read beyond that; and nothing more is handed
 to the backend while a slow reader has not taken the answers that are ready.
+
+To wake a task costs about what a small batch does. So a wire that can (`Direct`) hands a batch over when it comes, and
+has its answer written when that comes, past both tasks, where nothing else is under way.
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -38,6 +42,17 @@ class Wire(Protocol):
 
     def invocation_metadata(self) -> Any:
         """What came with the call: keys and values."""
+
+
+class Direct:
+    """A wire that can do without tasks."""
+
+    #: What a message is offered that nobody waited with; tells whether it was taken.
+    take: Callable[[bytes], bool] | None = None
+
+    def write_at_once(self, message: bytes) -> bool:
+        """Send a message if there is room; tells whether there was."""
+        raise NotImplementedError
 
 
 # Batches with the backend at once: enough that it never waits for the front.
@@ -90,18 +105,24 @@ class Stream:
         self._batches: deque[Batch] = deque()  # read and not answered, the oldest first
         self._held = 0  # their bytes
         self._room = asyncio.Event()  # an answer was taken
-        self._work = asyncio.Event()  # a batch was handed over
+        self._work = asyncio.Event()  # the writing task sees to the batches
+        self._work.set()
+        self._direct = context if isinstance(context, Direct) else None
 
     async def serve(self) -> None:
         """Attach, then run batches until the client half-closes or the stream is ended. Raises Refusal."""
         await self._attach()
         reading, writing = asyncio.create_task(self._read()), asyncio.create_task(self._write())
+        if self._direct is not None:
+            self._direct.take = self._take
         try:
             await asyncio.wait((reading, writing, self._ended), return_when=asyncio.FIRST_COMPLETED)
             for each in (self._ended, writing, reading):
                 if each.done():
                     each.result()
         finally:
+            if self._direct is not None:
+                self._direct.take = None
             self.front.streams.remove(self)
             reading.cancel()
             writing.cancel()
@@ -155,6 +176,11 @@ class Stream:
         """Hand batches over as they come, while there is room for them and their answers."""
         read = self.context.read
         while (raw := await read()) is not grpc.aio.EOF:
+            while self._full():
+                await self._taken()
+            while self.backend.is_full(self.session_id):
+                self.front.streams.held_back.add(self)
+                await self._taken()
             parent, answered = self._parent, True
             if raw.startswith(_PARENT_KEY):
                 parent, raw = peek_parent(raw, _PARENT)
@@ -166,12 +192,20 @@ class Stream:
                 await self._quiet()
                 self.front.admit("Stream")
             self._start(body, answered, parent)
-            while self._full():
-                await self._taken()
-            while self.backend.is_full(self.session_id):
-                self.front.streams.held_back.add(self)
-                await self._taken()
         await self._quiet()
+
+    def _take(self, raw: bytes) -> bool:
+        """Hand a batch over as it comes, if there is nothing to wait for or to look at before."""
+        if self._ended.done():
+            return True  # nobody reads any more
+        body = None if raw.startswith(_PARENT_KEY) else peek_field(raw, _BATCH_IN)
+        if body is None or self.front.draining or self._full() or self.backend.is_full(self.session_id):
+            return False
+        try:
+            self._start(body, True, self._parent)
+        except Exception as error:  # noqa: BLE001 - what the stream ends with
+            self.end(error)
+        return True
 
     def _full(self) -> bool:
         return (
@@ -220,8 +254,23 @@ class Stream:
         answer = self.backend.call("Run", self.session_id, varint_field(_WRITER, self.writer) + body, None)
         self.front.begin(size)
         self._held += size
+        alone = not self._batches and not self._work.is_set()
         self._batches.append(Batch(answer, size, answered, traced))
-        self._work.set()
+        if alone and answered and traced is None and self._direct is not None:
+            answer.add_done_callback(self._answered)
+        else:
+            self._work.set()
+
+    def _answered(self, answer: "asyncio.Future[bytes]") -> None:
+        """Write the answer of a batch that came alone, if none has come since; else the writing task does."""
+        if self._work.is_set() or not self._batches:
+            return
+        assert self._direct is not None
+        whole = not answer.cancelled() and answer.exception() is None
+        if whole and self._direct.write_at_once(_message(answer.result(), self._batches[0].size)):
+            self._finish()
+        else:
+            self._work.set()
 
     async def _write(self) -> None:
         """Write answers in the order of their batches, joined where that spares the client a message."""
@@ -238,8 +287,7 @@ class Stream:
             if batch.answered:
                 joined, size = joined + 1, size + batch.size
                 if joined == _MOST_JOINED or not self._can_wait(answer):
-                    more = varint_field(_CREDIT, size) + (varint_field(_BATCHES, joined) if joined > 1 else b"")
-                    await write(b"".join((bytes_field(_BATCH_OUT, len(answer)), answer, more)))
+                    await write(_message(answer, size, joined))
                     joined = size = 0
             self._finish()
 
@@ -258,6 +306,12 @@ class Stream:
         self._held -= size
         self.front.end(size)
         self._room.set()
+
+
+def _message(answer: bytes, size: int, joined: int = 1) -> bytes:
+    """A StreamResponse: the answer to so many batches, whose bytes are the client's to send again."""
+    more = varint_field(_CREDIT, size) + (varint_field(_BATCHES, joined) if joined > 1 else b"")
+    return b"".join((bytes_field(_BATCH_OUT, len(answer)), answer, more))
 
 
 def _has_nothing(response: service_pb2.RunResponse) -> bool:

@@ -88,6 +88,36 @@ def test_what_is_no_stream_is_refused_by_name(session: Remote, call: SocketCall,
     assert refusal(caught.value)[1] == reason
 
 
+def test_after_what_is_refused_nothing_is_applied(server: Running, session: Remote, call: SocketCall) -> None:
+    call.send(attach(session))
+    next(call)
+    too_large = batch(1, op("zeros", [1], outputs=[1], named={"name": "x" * (1 << 20)}))
+    call.socket.sendall(b"".join(framed(each.SerializeToString()) for each in (too_large, batch(1, op("zeros", [1])))))
+    with pytest.raises(Exception) as caught:
+        next(call)
+    assert refusal(caught.value)[1] == "MESSAGE_TOO_LARGE"
+    call.cancel()
+    server.settle()
+    again = SocketCall(session.opened.local_stream)
+    again.send(attach(session, attempt=2))
+    assert next(again).attached.applied_seq == 0
+    again.cancel()
+
+
+def test_answers_come_in_order_though_their_reader_is_slow(server: Running, session: Remote, call: SocketCall) -> None:
+    """Each batch comes alone; the first answers are written at once, the others when there is room."""
+    call.send(attach(session))
+    next(call)
+    call.send(batch(1, op("zeros", [15_000], outputs=[1])))
+    connections = server.server.local.connections
+    count = 30
+    for seq in range(2, count + 2):
+        call.send(batch(seq, commands_pb2.ReadRequest(tensor=1)))
+        wait_until(lambda: not server.server.front.active or any(each._room for each in connections))
+    assert any(each._room for each in connections)
+    assert [next(call).batch.applied_seq for _ in range(count + 1)] == list(range(1, count + 2))
+
+
 def test_a_message_inside_of_which_the_client_goes_is_not_applied(server: Running, session: Remote) -> None:
     call = SocketCall(session.opened.local_stream)
     call.send(attach(session))
