@@ -41,6 +41,7 @@ fuzz: $(VENV)/.installed-fuzz ## random calls of the ops against PyTorch; change
 	$(BIN)/python -W ignore -m tests.hostile.guided -max_total_time=$(FUZZ_SECONDS)
 	$(BIN)/python -m tests.hostile.over_socket --messages $(MESSAGES)
 	$(BIN)/python -W ignore -m tests.hostile.damage
+	$(BIN)/python -W ignore -m tests.hostile.following
 
 load: $(VENV)/.installed-test ## a thousand sessions at once, two of them hostile
 	$(BIN)/python -m tests.hostile.load --sessions $(SESSIONS) --seconds $(SECONDS_EACH)

@@ -305,6 +305,8 @@ def _take_steps(
     if refusal is not None:
         _refused(session, writer, command, results, result, refusal)
     writer.applied += 1
+    if session.notes is not None:
+        session.notes.resumed(writer.applied)  # nodes that others made in its pauses have numbers, too
     if session.meter is not None:
         session.meter.applied(which, getattr(command, which), refusal)
 

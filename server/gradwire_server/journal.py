@@ -349,6 +349,8 @@ class Notes:
                 applied=refusal.applied,
             )
         )  # fmt: skip
+        if seq:  # of a batch, whose next commands come after what nodes this one made
+            self.resumed(seq)
 
     def take(self, session: Session, record: pb.LogRecord) -> None:
         """Give a record what was noted, and how the session stands after it."""

@@ -59,8 +59,11 @@ class Scribe:
             if refusal.applied or before != (session.recording.generator.get_state(), session.next_id):
                 notes.refused(session, 0, refusal)
                 self._record_refused(session, call)
-            notes.clear()
             session.torn = False
+            notes.clear()
+            raise
+        except BaseException:
+            notes.clear()
             raise
         session.torn = True
         self.record(session, call)

@@ -1,10 +1,12 @@
 """Short versions of what `make fuzz`, `make load` and `make soak` do for long."""
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 
 from tests.hostile.damage import changed, cut, missing, store, suffer
 from tests.hostile.dispatch import drawn
+from tests.hostile.following import follow
 from tests.hostile.load import load
 from tests.hostile.over_socket import attack
 from tests.hostile.soak import soak
@@ -30,6 +32,13 @@ def test_a_stored_session_with_a_wrong_byte_is_refused_by_name_or_is_the_one_tha
         found = suffer(home, damages)
         assert found[".log refused by name"]
         assert found[".safetensors refused by name"]
+
+
+def test_logs_of_random_commands_without_memory_now_and_then_lead_to_the_session_that_there_was() -> None:
+    found = sum((follow(seed, 300) for seed in (16, 26, 39)), Counter[str]())
+    assert found[""] > 200
+    assert found["taken back"]
+    assert found["MEMORY_LIMIT"]
 
 
 def test_sessions_train_beside_one_that_floods_and_one_that_does_not_read() -> None:

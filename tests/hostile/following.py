@@ -1,0 +1,158 @@
+"""Logs of random commands: `python -m tests.hostile.following` follows one after the other, and each has to lead there.
+
+A session with a log takes messages drawn as messages.py draws them, most of which are refused; now and then there is no
+memory, in an op, for an answer or for a record. Then it is restored from its files, as after a crash, and compared with
+what it was, down to its graph, its versions and its random numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gradwire_engine.context import Account
+from gradwire_engine.op import Op
+from gradwire_server import batch, scribe, settle
+from gradwire_server.batch import OutOfOrder
+from gradwire_server.errors import Refusal
+from gradwire_server.freezing import Freezer, flat
+from gradwire_server.session import Session
+from tests.hostile.damage import Bench
+from tests.hostile.dispatch import METHODS, Wrong
+from tests.hostile.messages import Messages
+
+# Where memory may be short, and how often: in the op, before it, for the answer, for the record. The last ends a call in
+# its middle.
+_PLACES: tuple[tuple[Any, str, float], ...] = (
+    (Op, "compute", 0.03), (Account, "admit", 0.02), (batch, "serialized", 0.02), (scribe, "packed", 0.03),
+)  # fmt: skip
+
+
+@contextmanager
+def scarce(seed: int) -> Iterator[None]:
+    """Inside the block memory is short from time to time, and at times a second try finds some."""
+    rng = random.Random(seed)
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in _PLACES]
+    make_room = settle._make_room
+
+    def failing(real: Any, often: float) -> Any:
+        def call(*args: Any, **named: Any) -> Any:
+            if rng.random() < often:
+                raise MemoryError("injected")
+            return real(*args, **named)
+
+        return call
+
+    try:
+        for owner, name, often in _PLACES:
+            setattr(owner, name, failing(getattr(owner, name), often))
+        settle._make_room = lambda session: rng.random() < 0.5
+        yield
+    finally:
+        for owner, name, real in before:
+            setattr(owner, name, real)
+        settle._make_room = make_room
+
+
+def shown(session: Session) -> tuple[str, list[bytes]]:
+    """What a session is, but for what is not told to anybody."""
+    freezer = Freezer(session)
+    for _ in freezer.steps():
+        pass
+    state = freezer.state
+    state.ClearField("next_node_seq")  # counts on with every session
+    for each in state.tensors:
+        each.ClearField("has_state")  # a place for a gradient that a refused command made
+    for writer in state.writers:
+        writer.ClearField("answers")  # a batch that was refused may have acknowledged some
+        writer.ClearField("answers_start")
+    return str(state), [flat(each).tobytes() for each in freezer.memories]
+
+
+def follow(seed: int, count: int) -> Counter[str]:
+    """So many messages, then a crash; how many were refused for which reason. Raises Wrong."""
+    bench, messages = Bench(), Messages(seed)
+    found: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "session"
+        bench.open(home)
+        for request in messages.first():
+            bench.do("Create", request.SerializeToString())
+        with scarce(seed):
+            while sum(found.values()) < count:
+                found[_one(bench, messages, home)] += 1
+        wanted = shown(bench.host.sessions[bench.number])
+        bench.drop()
+        if shown(bench.restore(home)) != wanted:
+            raise Wrong(f"seed {seed}: after {count} messages the log leads to another session")
+        bench.drop()
+    bench.stop()
+    return found
+
+
+def _one(bench: Bench, messages: Messages, home: Path) -> str:
+    """A message; the reason of its refusal, or ""."""
+    while True:
+        messages.seq = bench.host.sessions[bench.number].writers[1].applied + 1
+        method, raw = messages.draw()
+        if method in METHODS:
+            break
+    try:
+        bench.do(method, raw)
+    except OutOfOrder:
+        return "SEQUENCE_GAP"
+    except Refusal as refusal:
+        if bench.host.sessions[bench.number].broken is None:
+            return refusal.reason
+    else:
+        return ""
+    bench.drop()  # as the front does: what is in memory is ahead of the log
+    with _plenty():
+        bench.restore(home)
+    return "taken back"
+
+
+@contextmanager
+def _plenty() -> Iterator[None]:
+    """Inside the block nothing is short."""
+    held = [(owner, name, getattr(owner, name)) for owner, name, _ in _PLACES]
+    for owner, name, failing in held:
+        setattr(owner, name, failing.__closure__[1].cell_contents)
+    try:
+        yield
+    finally:
+        for owner, name, failing in held:
+            setattr(owner, name, failing)
+
+
+def main() -> None:
+    """The long form."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--first", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--messages", type=int, default=600)
+    given = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    began = time.monotonic()
+    found: Counter[str] = Counter()
+    for seed in range(given.first, given.first + given.seeds):
+        found += follow(seed, given.messages)
+    print(
+        f"seeds from {given.first}: {given.seeds} logs of {given.messages} messages led where they were in "
+        f"{time.monotonic() - began:.0f} s; {found.pop('')} applied, {found.pop('taken back', 0)} taken back, "
+        f"{sum(found.values())} refused for {len(found)} reasons"
+    )
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
