@@ -30,8 +30,8 @@ from tests.hostile.damage import Bench
 from tests.hostile.dispatch import METHODS, Wrong
 from tests.hostile.messages import Messages
 
-# Where memory may be short, and how often: in the op, before it, for the answer, for the record. The last ends a call in
-# its middle.
+# Where memory may be short, and how often: in the op, before it, for the answer, for the record. The last ends a call
+# in its middle.
 _PLACES: tuple[tuple[Any, str, float], ...] = (
     (Op, "compute", 0.03), (Account, "admit", 0.02), (batch, "serialized", 0.02), (scribe, "packed", 0.03),
 )  # fmt: skip
