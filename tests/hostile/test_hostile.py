@@ -10,6 +10,7 @@ from tests.hostile.following import follow
 from tests.hostile.load import load
 from tests.hostile.over_socket import attack
 from tests.hostile.soak import soak
+from tests.hostile.stopping import stopping
 
 
 def test_messages_drawn_and_changed_are_answered_or_refused_for_a_reason() -> None:
@@ -50,3 +51,8 @@ def test_sessions_train_beside_one_that_floods_and_one_that_does_not_read() -> N
 def test_sessions_one_after_the_other_leave_no_memory_behind() -> None:
     before, after = soak(120, warm=60, workers=1)
     assert after <= 1.1 * before
+
+
+def test_backwards_are_cancelled_at_any_moment_and_leave_no_gradient() -> None:
+    took, _ = stopping(5000, times=5, seed=1)
+    assert len(took) == 5

@@ -1,0 +1,180 @@
+"""Sessions that train beside one that floods, on one worker, in its processor time: `python -m tests.hostile.beside`.
+
+No process, socket or clock on the wall is involved: the worker's own time stands for all clocks, and what else runs on
+the machine does not count. A training session's step is two calls, the second of which comes when the first is
+answered; the one that floods has sixteen batches of two hundred products of matrices waiting all the time. With
+`--alone` it has none. Do not import it: it exchanges the process's clock.
+"""
+
+# ruff: noqa: E402 - the clock comes before whoever looks at it
+from __future__ import annotations
+
+import argparse
+import heapq
+import itertools
+import random
+import time
+from dataclasses import dataclass, field
+
+time.monotonic = time.thread_time
+
+import numpy as np
+
+from gradwire.v1 import commands_pb2 as c
+from gradwire.v1 import service_pb2 as s
+from gradwire_server.host import OPENED, Host
+from gradwire_server.ledger import Ledger
+from gradwire_server.limits import Limits
+from gradwire_server.session import Pending
+from gradwire_server.turns import Turns, work
+from tests.hostile.served import percentile
+from tests.server.harness import Id, command, op, payload
+
+FLOODING = 1  # the session that floods; the others train
+W, X, Y, A = 1, 2, 3, 4
+_AT_ONCE = 16
+_PRODUCTS = 200
+
+
+@dataclass
+class Trainer:
+    """A session that trains: which of a step's calls is due, and where its seqs and ids are."""
+
+    seq: int = 1
+    first: int = 100
+    second: bool = False
+    began: float = 0.0
+    times: list[float] = field(default_factory=list)
+
+    def call(self) -> s.RunRequest:
+        """Forward, backward and update; or the loss and the end of what was made."""
+        out, off, square, loss, grad = range(self.first, self.first + 5)
+        commands = [
+            command(op("matmul", Id(X), Id(W), outputs=[out])),
+            command(op("sub", Id(out), Id(Y), outputs=[off])),
+            command(op("mul", Id(off), Id(off), outputs=[square])),
+            command(op("mean", Id(square), outputs=[loss])),
+            command(c.BackwardRequest(tensors=[loss])),
+            command(c.GradRequest(tensor=W, id=grad)),
+            command(op("sub_", Id(W), Id(grad), named={"alpha": 0.05}, grad_mode=2)),
+            command(c.SetGradRequest(tensor=W)),
+        ]
+        if self.second:
+            ids = [out, off, square, loss, grad]
+            commands = [command(c.ReadRequest(tensor=loss)), command(c.ReleaseRequest(tensors=ids))]
+            self.first += 5
+        request = s.RunRequest(writer=1, first_seq=self.seq, acknowledged_seq=self.seq - 1, commands=commands)
+        self.seq += len(commands)
+        return request
+
+
+class Beside:
+    """A worker's turns, and the calls that come to them at their time."""
+
+    def __init__(self, sessions: int, seconds: float, steps_a_second: float, floods: bool) -> None:
+        self.rng = random.Random(1)
+        self.rate = steps_a_second
+        self.host = Host(Limits().resolved(), Ledger(1))
+        self.turns = Turns(self.host, self.answer, lambda call: None)
+        self.tickets = itertools.count(1)
+        self.due: list[tuple[float, int, int]] = []  # a heap: when, order, session
+        self.arrived: dict[int, tuple[int, float]] = {}  # by ticket
+        self.waits: list[float] = []
+        self.flood_seq, self.flooded = 1, 0
+        self.trainers = {number: Trainer() for number in range(FLOODING + 1, FLOODING + 1 + sessions)}
+        for number in (FLOODING, *self.trainers):
+            self._open(number)
+        now = time.thread_time()
+        self.ends = now + seconds
+        for number in self.trainers:
+            self.push(now + self.rng.expovariate(self.rate), number)
+        for _ in range(_AT_ONCE if floods else 0):
+            self.push(now, FLOODING)
+
+    def _open(self, number: int) -> None:
+        x = np.random.default_rng(0).normal(size=(32, 8)).astype(np.float32)
+        values = {W: np.zeros((8, 1)), X: x, Y: x @ np.ones((8, 1)), A: np.ones((128, 128))}
+        calls = [("Open", OPENED.pack(0, 0))]
+        for tensor, array in values.items():
+            given = payload(array.astype(np.float32))
+            request = c.CreateRequest(id=tensor, payload=given, requires_grad=tensor == W)
+            calls.append(("Create", request.SerializeToString()))
+        for method, raw in calls:
+            self.turns.add(self.host.begin(method, number, raw, next(self.tickets), None))
+            while self.turns.runnable:
+                self.turns.slice()
+
+    def push(self, at: float, number: int) -> None:
+        """A session's next call comes at that time."""
+        heapq.heappush(self.due, (at, next(self.tickets), number))
+
+    def answer(self, call: Pending, result: bytes, failure: Exception | None) -> None:
+        """A call is answered; its session's next one comes."""
+        assert failure is None, failure
+        number, arrived = self.arrived.pop(call.ticket, (0, 0.0))
+        now = time.thread_time()
+        if number == FLOODING:
+            self.flooded += 1
+            self.push(now, FLOODING)
+        elif number:
+            trainer = self.trainers[number]
+            self.waits.append(now - arrived)
+            if trainer.second:
+                trainer.times.append(now - trainer.began)
+            trainer.second = not trainer.second
+            self.push(now if trainer.second else now + self.rng.expovariate(self.rate), number)
+
+    def take(self, timeout: float | None) -> list[Pending] | None:
+        """The calls whose time has come."""
+        if time.thread_time() > self.ends:
+            return None
+        while not self.turns.runnable and self.due[0][0] > time.thread_time():
+            pass
+        found = []
+        while self.due and self.due[0][0] <= time.thread_time():
+            at, _, number = heapq.heappop(self.due)
+            ticket = next(self.tickets)
+            found.append(self.host.begin("Run", number, self._request(number, at), ticket, None))
+            self.arrived[ticket] = number, at
+        return found
+
+    def _request(self, number: int, at: float) -> bytes:
+        if number != FLOODING:
+            trainer = self.trainers[number]
+            if not trainer.second:
+                trainer.began = at
+            return trainer.call().SerializeToString()
+        run = s.RunRequest(writer=1, first_seq=self.flood_seq, acknowledged_seq=self.flood_seq - 1)
+        ids = range(100, 100 + _PRODUCTS)
+        for made in ids:
+            run.commands.add(op=op("matmul", Id(A), Id(A), outputs=[made]), quiet=True)
+        run.commands.add(release=c.ReleaseRequest(tensors=ids), quiet=True)
+        self.flood_seq += len(run.commands)
+        return run.SerializeToString()
+
+    def play(self) -> None:
+        """Let it all happen, and say how long calls and steps took."""
+        work(self.turns, self, lambda: None)
+        steps = [each for trainer in self.trainers.values() for each in trainer.times]
+        for name, times in (("calls", self.waits), ("steps", steps)):
+            shown = "  ".join(
+                f"{label} {1000 * percentile(times, share):.2f} ms"
+                for label, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("longest", 1.0))
+            )
+            print(f"{len(times):>6} {name}  {shown}")
+        print(f"{self.flooded:>6} batches of the session that floods")
+
+
+def main() -> None:
+    """From the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sessions", type=int, default=500)
+    parser.add_argument("--seconds", type=float, default=8.0, help="of processor time")
+    parser.add_argument("--rate", type=float, default=1.0, help="steps of a session in a second, at most")
+    parser.add_argument("--alone", action="store_true", help="nobody floods")
+    given = parser.parse_args()
+    Beside(given.sessions, given.seconds, given.rate, not given.alone).play()
+
+
+if __name__ == "__main__":
+    main()
