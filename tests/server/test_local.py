@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -14,7 +13,7 @@ from gradwire_server import local, stream
 from gradwire_server.local import Connection
 from gradwire_server.tokens import Tokens
 from tests.server.by_socket import LENGTH, SocketCall, framed
-from tests.server.harness import Remote, Running, command, op, refusal, running
+from tests.server.harness import Remote, Running, command, op, refusal, running, until
 from tests.server.test_principals import House
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="the system has no such sockets")
@@ -27,13 +26,6 @@ def attach(session: Remote, **fields: Any) -> service_pb2.StreamRequest:
 def batch(first: int, *ops: Any) -> service_pb2.StreamRequest:
     commands = [command(each) for each in ops]
     return service_pb2.StreamRequest(batch=service_pb2.RunRequest(first_seq=first, commands=commands))
-
-
-def wait_until(condition: Any) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -139,7 +131,7 @@ def test_a_message_inside_of_which_the_client_goes_is_not_applied(server: Runnin
     message = framed(batch(1, op("zeros", [1], outputs=[1])).SerializeToString())
     call.socket.sendall(message[:-1])
     call.cancel()
-    wait_until(lambda: not server.server.local.connections)
+    until(lambda: not server.server.local.connections)
     assert session.op("zeros", [1])
     assert server.server.front.active == 0
 
@@ -159,15 +151,15 @@ def test_connections_are_capped_and_others_go_on(monkeypatch: pytest.MonkeyPatch
     with running(0, max_connections=3) as server:
         session = server.open()
         calls = [SocketCall(session.opened.local_stream) for _ in range(3)]
-        wait_until(lambda: len(server.server.local.connections) == 3)
+        until(lambda: len(server.server.local.connections) == 3)
         with pytest.raises((EOFError, ConnectionError)):
             next(SocketCall(session.opened.local_stream))
         calls[0].send(attach(session))
         assert next(calls[0]).HasField("attached")
         calls.pop().cancel()
-        wait_until(lambda: len(server.server.local.connections) == 2)
+        until(lambda: len(server.server.local.connections) == 2)
         calls.append(SocketCall(session.opened.local_stream))
-        wait_until(lambda: len(server.server.local.connections) == 3)
+        until(lambda: len(server.server.local.connections) == 3)
         for each in calls:
             each.cancel()
 
@@ -231,7 +223,7 @@ def test_who_does_not_take_the_end_is_let_go_of(monkeypatch: pytest.MonkeyPatch)
         reads = [commands_pb2.ReadRequest(tensor=1)] * 20
         call.send(batch(1, op("zeros", [15_000], outputs=[1]), *reads))  # answered with more than the socket holds
         call.half_close()
-        wait_until(lambda: not server.server.local.connections)
+        until(lambda: not server.server.local.connections)
         call.cancel()
 
 
