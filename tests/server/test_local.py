@@ -112,12 +112,12 @@ def test_answers_come_in_order_though_their_reader_is_slow(
     call.send(attach(session))
     next(call)
     call.send(batch(1, op("zeros", [15_000], outputs=[1])))
-    wait_until(lambda: len(tries) == 1)
+    until(lambda: len(tries) == 1)
     last = 1
     while tries[-1]:
         last += 1
         call.send(batch(last, commands_pb2.ReadRequest(tensor=1)))
-        wait_until(lambda tried=last: len(tries) == tried)
+        until(lambda tried=last: len(tries) == tried)
     for seq in range(last + 1, last + 6):
         call.send(batch(seq, commands_pb2.ReadRequest(tensor=1)))
     assert last > 2
