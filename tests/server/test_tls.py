@@ -2,11 +2,12 @@
 
 import os
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from gradwire.v1 import service_pb2_grpc
 from gradwire_server.tls import Tls, TlsError
 from gradwire_server.tokens import Tokens, make
 from tests.certificates import Authority
-from tests.server.harness import Running, op, refused, running
+from tests.server.harness import Running, op, refused, running, until
 from tests.server.test_process import SERVE, WAIT, process, ready
 
 
@@ -179,3 +180,37 @@ def test_files_are_followed_when_they_are_replaced_by_a_link(authority: Authorit
             link.symlink_to(path)
             shutil.move(link, linked / path.suffix[1:])
         assert served(server.address).strip() == new[0].read_text().strip()
+
+
+def test_handshakes_that_are_begun_and_left_delay_nobody_and_are_ended(authority: Authority) -> None:
+    with running(0, tls=Tls(*authority.issue("localhost")), handshake_seconds=2.0) as server:
+        host, port = "127.0.0.1", int(server.address.rpartition(":")[2])
+        hello = client_hello()
+        wrong = b"\x16\x03\x01\xff\xff" + bytes(100), b"GET / HTTP/1.1\r\n\r\n", bytes(50)
+        begun = [hello, hello[:5], hello[:-1], b"", *wrong]
+        files = len(os.listdir("/proc/self/fd"))
+        with ExitStack() as stack:
+            sockets = [stack.enter_context(socket.create_connection((host, port), timeout=WAIT)) for _ in range(140)]
+            for number, each in enumerate(sockets):
+                with suppress(ConnectionError):
+                    each.sendall(begun[number % len(begun)])
+            for _ in range(3):
+                with secure(server.address, authority) as stub:
+                    stub.ServerInfo(s.ServerInfoRequest(), timeout=WAIT)
+            for each in sockets:
+                with suppress(ConnectionError):
+                    while each.recv(1 << 16):  # until the server closes it
+                        pass
+        until(lambda: len(os.listdir("/proc/self/fd")) <= files + 4)
+        with secure(server.address, authority) as stub:
+            assert stub.ServerInfo(s.ServerInfoRequest(), timeout=WAIT).sessions == 0
+
+
+def client_hello() -> bytes:
+    """What a client says first."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(came, goes).do_handshake()
+    return goes.read()
