@@ -255,7 +255,7 @@ class Keeper:
         kept.log = Log(kept.folder / f"{kept.generation}{LOG}")
         kept.log.before = old
         self.scribe.journal.put(kept.log, (), begun.set_result)
-        session.notes = kept.notes
+        session.notes, session.transfers.logs = kept.notes, True
         return begun
 
     def _commit(
@@ -409,7 +409,7 @@ class Keeper:
             session.epoch = _another(session.epoch)
         if self.logs:
             kept.log = Log(kept.folder / f"{kept.generation}{LOG}", end)
-            session.notes = kept.notes
+            session.notes, session.transfers.logs = kept.notes, True
         else:
             (kept.folder / RUNNING).touch(0o600)
             vault.sync_folder(kept.folder)

@@ -189,6 +189,7 @@ class Replay:
         if part.offset in (0, held.received):
             held.buffer[part.offset : part.offset + len(part.data)] = memoryview(part.data)
             held.received = part.offset + len(part.data)
+            held.logged = True
 
     def _compare(self, path: Path, record: pb.LogRecord, place: int) -> None:
         """Whether it went as it went then. Raises Refusal: SNAPSHOT_DAMAGED, MEMORY_LIMIT."""

@@ -143,6 +143,7 @@ class Scribe:
         data = memoryview(held.buffer.data)
         yield from self._put_bytes(session, kept.log, transfer_id, held.request_id, data, failed)
         yield from self._written(session, kept.log, failed)
+        held.logged = True
 
     def keep_loaded(self, call: Pending, loaded: Loaded) -> Iterator[None]:
         """Leaves are made of a file, which may be another by the time the log is read: let it have their bytes.

@@ -34,6 +34,7 @@ class Upload:
         self.request_id = request_id
         self.received = 0
         self.taker = 0
+        self.logged = False  # whether the session's log has its bytes, if there is one
         self.touched = time.monotonic()
         self.finished = False
         self.lock = threading.Lock()
@@ -43,6 +44,7 @@ class Upload:
         """An upload whose bytes are all here."""
         made = Upload(0, request_id)
         made.buffer, made.total, made.received = buffer, buffer.nbytes, buffer.nbytes
+        made.logged = True
         return made
 
 
@@ -85,6 +87,7 @@ class Transfers:
         # Ids of downloads follow from these, so that commands that are applied again give the same ones.
         self.seed = secrets.token_bytes(16)
         self.begun_downloads = 0
+        self.logs = False  # whether an upload is used only when it is logged
 
     def begin(self, total: int, limit: int, request_id: str = "") -> str:
         """Start an upload, or find the one begun under this request_id.
@@ -188,7 +191,7 @@ class Transfers:
         return end
 
     def finished(self, transfer_id: str) -> Upload:
-        """An upload that is complete. Raises Refusal: TRANSFER_NOT_FOUND, PAYLOAD_SIZE."""
+        """An upload that is complete. Raises Refusal: TRANSFER_NOT_FOUND, PAYLOAD_SIZE, UNAVAILABLE."""
         upload: Upload = self._find(transfer_id, Upload)
         if upload.received != upload.total:
             raise Refusal(
@@ -197,6 +200,8 @@ class Transfers:
                 expected=upload.total,
                 given=upload.received,
             )
+        if self.logs and not upload.logged:
+            raise Refusal("UNAVAILABLE", f"the upload {transfer_id!r} is not answered yet: it is not stored")
         return upload
 
     def download(self, transfer_id: str) -> Download:

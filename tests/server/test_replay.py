@@ -12,6 +12,7 @@ import pytest
 import gradwire
 from gradwire.v1 import commands_pb2, service_pb2
 from gradwire_server import batch, calls, commands, scribe, settle
+from gradwire_server.errors import Refusal
 from gradwire_server.journal import Journal, beginning, read
 from tests.server.harness import Id, Remote, command, op, refusal, refused
 from tests.server.test_durability import Storing, behind
@@ -279,6 +280,34 @@ def test_an_upload_goes_to_the_log_no_faster_than_it_is_written_and_comes_back(
     described = commands_pb2.Transfer(dtype="DTYPE_UINT8", shape=values.shape, transfer_id=transfer)
     made = restored.stub.Create(commands_pb2.CreateRequest(session_id=session.id, id=1, transfer=described))
     np.testing.assert_array_equal(restored.read(made.tensor.id), values)
+
+
+def test_an_upload_is_not_used_before_it_is_stored(
+    crashing: Callable[..., Storing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client does not wait for the answer, and would lose what it made of it."""
+    server = crashing()
+    session = server.open()
+    calls: list[Any] = []
+    real = server.backend.keep_upload
+
+    async def first_a_create(arrival: Any) -> None:
+        described = commands_pb2.Transfer(dtype="DTYPE_UINT8", shape=[100], transfer_id=arrival.transfer_id)
+        create = commands_pb2.CreateRequest(session_id=session.id, id=1, transfer=described)
+        try:
+            calls.append(await server.backend.call("Create", session.id, create.SerializeToString(), None))
+        except Refusal as refusal:
+            calls.append(refusal.reason)
+        await real(arrival)
+
+    monkeypatch.setattr(server.backend, "keep_upload", first_a_create)
+    transfer = session.upload(bytes(range(100)))
+    assert calls == ["UNAVAILABLE"]
+    restored = again(session, crashing())
+    described = commands_pb2.Transfer(dtype="DTYPE_UINT8", shape=[100], transfer_id=transfer)
+    for each in (session, restored):
+        each.stub.Create(commands_pb2.CreateRequest(session_id=session.id, id=1, transfer=described))
+        np.testing.assert_array_equal(each.read(1), np.arange(100))
 
 
 def test_an_upload_that_the_disk_refused_half_way_is_not_taken_for_whole(
