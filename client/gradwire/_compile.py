@@ -16,6 +16,7 @@ from typing import Any
 from gradwire import _commands, _ops
 from gradwire._answers import Place, Places, is_plain, join_pieces, map_tensors
 from gradwire._arguments import two_sessions
+from gradwire._dtypes import get_default_dtype
 from gradwire._errors import GradwireError, GradwireTypeError, GradwireValueError, make_error
 from gradwire._guards import Walk
 from gradwire._handle import PRESENT, UNKNOWN, Handle
@@ -289,7 +290,7 @@ class _Call:
             # One that is given twice, or is closed over besides, is recorded as the one tensor it is.
             first = next(number for number, other in enumerate(self.feeds) if other._id == feed._id)
             walk.parts.append(first if feed._id not in walk.handles else ("outside", feed._id))
-        walk.parts.append((GRAD_ENABLED.get(), tuple(self.sliced), self.session(walk).session_id))
+        walk.parts.append((GRAD_ENABLED.get(), get_default_dtype(), tuple(self.sliced), self.session(walk).session_id))
         return walk
 
     def key(self) -> tuple[Any, ...]:

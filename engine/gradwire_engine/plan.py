@@ -134,7 +134,9 @@ class Plan(Schedule):
             if type(given) is not Ref or int(given) not in dying or int(given) not in holder:
                 continue
             old = self.regs[given]
-            lone = self.roots[int(given)] == frozenset((int(given),))
+            # Another look at this memory, say transposed, is read after it would be written; the same look may be.
+            shown = any(self.roots[other] & self.roots[int(given)] for other in instr.reads() if other != given)
+            lone = not shown and self.roots[int(given)] == frozenset((int(given),))
             if lone and old.shape == reg.shape and old.dtype == reg.dtype and not self._is_transposed(int(given)):
                 dying.discard(int(given))
                 return holder.pop(int(given))

@@ -208,6 +208,38 @@ def test_a_plan_keeps_the_default_dtype(opened):
         gradwire.set_default_dtype(gradwire.float32)
 
 
+def test_each_default_dtype_has_recordings_of_its_own(opened):
+    counts = gradwire.arange(1, 5)
+    compiled = gradwire.compile(lambda: (counts / 3, gradwire.ones(2) * 0.1))
+    try:
+        for dtype in [*[gradwire.float32] * 3, *[gradwire.float64] * 3, gradwire.float32]:
+            gradwire.set_default_dtype(dtype)
+            for found, expected in zip(compiled(), (counts / 3, gradwire.ones(2) * 0.1), strict=True):
+                assert found.dtype is dtype
+                np.testing.assert_array_equal(found.numpy(), expected.numpy())
+    finally:
+        gradwire.set_default_dtype(gradwire.float32)
+    assert planned(compiled) >= 3
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda x: gradwire.autograd.grad(y := (x * 1.5).tanh(), x, y.detach().t())[0],
+        lambda x: gradwire.autograd.grad((h := x * 1.5).square(), h, h.detach().t())[0],
+        lambda x: gradwire.add((h := x.detach() * 1.5).t(), h, alpha=0.5),
+        lambda x: gradwire.sub((h := x.detach() * 1.5).t(), h, alpha=0.5),
+    ],
+    ids=["tanh", "square", "add", "sub"],
+)
+def test_operands_that_show_the_same_memory_transposed_are_not_written_to(opened, step):
+    x = gradwire.randn(8, 8, requires_grad=True)
+    compiled = gradwire.compile(step)
+    for _ in range(4):
+        np.testing.assert_array_equal(compiled(x).numpy(), step(x).numpy())
+    assert planned(compiled) >= 2
+
+
 NORMED = {
     "rows": (lambda: nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3)), (7, 4)),
     "images": (
