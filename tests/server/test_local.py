@@ -178,7 +178,9 @@ def test_a_storm_of_connections_leaves_the_event_loop_to_others(server: Running)
         return counts
 
     counts = server.do(storm())
-    assert max(after - before for before, after in pairwise(counts)) <= 4
+    assert (
+        max(after - before for before, after in pairwise(counts)) <= 2 * local._AT_ONCE
+    )  # some asyncio takes one more
 
 
 def test_another_users_process_is_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
