@@ -21,6 +21,9 @@ from gradwire_engine.tensor import Tensor, edge_of
 class Composite(Signature):
     """An op made of others: it records nothing itself and is differentiated through its parts."""
 
+    #: Whether its in-place form is made of others' in-place forms, which tell a tracer themselves.
+    writes_by_parts = False
+
     def __init__(
         self,
         function: Callable[..., Any],

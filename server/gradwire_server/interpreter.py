@@ -143,7 +143,8 @@ class Scope:
         self.enter(self.context(step.request.grad_mode, step.request.default_dtype))
         result = call.apply(args)
         if call.in_place:
-            if tracer is not None and not isinstance(call.op, Op):
+            by_parts = isinstance(call.op, Op) or call.op.writes_by_parts
+            if tracer is not None and (not by_parts or (type(call.op) is not Op and tracer.holds_number(args))):
                 tracer.fail(f"{call.name} is a composite that works in place")
             return
         results = [result] if type(result) is Tensor else result

@@ -63,6 +63,13 @@ class Builder:
                 argument.number = self._number()
             elif isinstance(value, Int):
                 argument.integer = value
+            elif isinstance(value, Part):
+                for item in value.items:
+                    made = argument.index.items.add()
+                    if item is None:
+                        made.slice.SetInParent()
+                    else:
+                        made.integer = item
             elif isinstance(value, bool):
                 argument.boolean = value
             else:
@@ -106,6 +113,13 @@ class Builder:
         request = commands_pb2.SetRequiresGradRequest(tensor=made, requires_grad=True)
         self.program.steps.append(Step(set_requires_grad=request))
         return made
+
+
+class Part:
+    """An index among an op's arguments: whole numbers, and None for all of a dimension."""
+
+    def __init__(self, *items):
+        self.items = items
 
 
 class Int(int):
@@ -352,6 +366,21 @@ def test_a_gradient_that_is_stretched_is_added_to():
     for _ in range(2):
         b.backward(b.op("mean", b.op("sum", w, (0,))))
     compare(b, [b.op("add", b.grad(w), 0.0)])
+
+
+def test_parts_that_are_written_are_planned():
+    b, r = Builder(), rng()
+    w, data = b.input(r.standard_normal((4, 3)), True), b.input(r.standard_normal((4, 3)))
+    rows = b.op("arange", Int(0), Int(2))
+    fresh = b.op("zeros", (4, 3))
+    b.op("setitem_", fresh, Part(1), b.op("select", data, Int(0), Int(0)), disabled=True)
+    b.op("setitem_", fresh, Part(0, None), 2.0, disabled=True)
+    b.op("index_put_", fresh, [rows], b.op("select", data, Int(0), Int(1)), disabled=True)
+    b.op("setitem_", data, Part(3), 0.5, disabled=True)
+    total = b.op("sum", b.op("mul", w, b.op("add", fresh, data)))
+    b.backward(total)
+    update(b, w)
+    compare(b, [total, b.op("add", fresh, 0.0)])
 
 
 def test_a_result_keeps_the_gradient_that_it_retains():

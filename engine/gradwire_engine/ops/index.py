@@ -361,6 +361,8 @@ def _trimmed(value: Any) -> Any:
 class _SetItem(Composite):
     """x[index] = value: what PyTorch does in place, and the same on a copy."""
 
+    writes_by_parts = True
+
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         target: Tensor = args[0]
         _, key, value = args
