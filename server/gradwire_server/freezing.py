@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gradwire_server.session import Session
 
 _BATCH = 200  # objects described between two looks at the clock
+KINDS = "biufc"  # of element types, besides those that tensors have
 _INTEGERS = range(-(1 << 63), 1 << 63)
 AnyNode: TypeAlias = "Node | AccumulateGrad"
 
@@ -226,7 +227,7 @@ class Freezer:
             self.memories.append(owner)
             message = self.state.memories.add(bytes=size, offset=self._end, device=device)
             self._end += size
-            if isinstance(owner, np.ndarray) and owner.flags.c_contiguous:
+            if isinstance(owner, np.ndarray) and owner.flags.c_contiguous and _is_stored(owner.dtype):
                 message.dtype = _dtype_name(owner.dtype)
                 message.shape.extend(owner.shape)
             self._places[device, start, size] = place = len(self.memories)
@@ -386,7 +387,14 @@ def _meta_of(meta: Meta) -> pb.StoredMeta:
     return _meta(meta.shape, meta.dtype, meta.device)
 
 
+def _is_stored(dtype: Any) -> bool:
+    """Whether arrays of an element type can be stored; memories of another may have been allocated for them."""
+    return dtype in dtypes.NAMES or dtype.kind in KINDS
+
+
 def _dtype_name(dtype: Any) -> str:
+    if not _is_stored(dtype):
+        raise Refusal("NOT_SUPPORTED", f"elements of type {dtype} cannot be stored")
     return dtypes.NAMES.get(dtype) or str(dtype.str)
 
 

@@ -26,6 +26,7 @@ from gradwire_engine.rebase import Route
 from gradwire_engine.tensor import EdgeTensor, GradState, InferenceStorage, Origin, Step, Storage, Tensor, ViewOf
 from gradwire_server.calls import Prepared
 from gradwire_server.errors import Refusal
+from gradwire_server.freezing import KINDS
 from gradwire_server.programs import Program
 from gradwire_server.session import Failure
 from gradwire_server.transfers import Download, Upload
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from gradwire_server.session import Session
 
 _BATCH = 200
-_KINDS = "biufc"
 T = TypeVar("T")
 
 
@@ -348,7 +348,7 @@ def _dtype(name: str) -> Any:
     known = dtypes.BY_NAME.get(name)
     if known is not None:
         return known
-    if name[1:2] not in _KINDS or not name[2:].isdecimal() or len(name) > 4:
+    if name[1:2] not in KINDS or not name[2:].isdecimal() or len(name) > 4:
         raise Refusal("SNAPSHOT_DAMAGED", f"it has an element type {name!r}, which this server does not know")
     return np.dtype(name)
 

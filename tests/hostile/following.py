@@ -13,11 +13,14 @@ import random
 import sys
 import tempfile
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from google.protobuf.message import Message
 
 from gradwire_engine.context import Account
 from gradwire_engine.op import Op
@@ -25,6 +28,7 @@ from gradwire_server import batch, scribe, settle
 from gradwire_server.batch import OutOfOrder
 from gradwire_server.errors import Refusal
 from gradwire_server.freezing import Freezer, flat
+from gradwire_server.keeper import Order
 from gradwire_server.session import Session
 from tests.hostile.damage import Bench
 from tests.hostile.dispatch import METHODS, Wrong
@@ -35,6 +39,7 @@ from tests.hostile.messages import Messages
 _PLACES: tuple[tuple[Any, str, float], ...] = (
     (Op, "compute", 0.03), (Account, "admit", 0.02), (batch, "serialized", 0.02), (scribe, "packed", 0.03),
 )  # fmt: skip
+_SAVED = 0.01  # how often there is a snapshot between two messages
 
 
 @contextmanager
@@ -63,19 +68,47 @@ def scarce(seed: int) -> Iterator[None]:
         settle._make_room = make_room
 
 
-def shown(session: Session) -> tuple[str, list[bytes]]:
-    """What a session is, but for what is not told to anybody."""
-    freezer = Freezer(session)
-    for _ in freezer.steps():
-        pass
-    state = freezer.state
-    state.ClearField("next_node_seq")  # counts on with every session
-    for each in state.tensors:
-        each.ClearField("has_state")  # a place for a gradient that a refused command made
-    for writer in state.writers:
-        writer.ClearField("answers")  # a batch that was refused may have acknowledged some
-        writer.ClearField("answers_start")
-    return str(state), [flat(each).tobytes() for each in freezer.memories]
+class Shown:
+    """What a session is, but for what nobody is told: a list of lines. Arrays are told by what they hold, not where."""
+
+    def __init__(self, session: Session) -> None:
+        freezer = Freezer(session)
+        for _ in freezer.steps():
+            pass
+        self.state, self.memories = freezer.state, freezer.memories
+        self.bytes: dict[int, int] = {}
+        self.lines: list[str] = []
+        for field, value in self.state.ListFields():
+            if field.name not in ("memories", "arrays", "next_node_seq"):
+                self._walk(field.name, value)
+
+    def _walk(self, path: str, value: Any) -> None:
+        if isinstance(value, Message):
+            for field, inner in value.ListFields():
+                # A gradient's place that a refused command made; answers that a refused batch acknowledged.
+                if field.name in ("array", "scalar"):
+                    self.lines.append(f"{path}.{field.name} {self._array(inner)}")
+                elif field.name not in ("has_state", "answers", "answers_start"):
+                    self._walk(f"{path}.{field.name}", inner)
+        elif isinstance(value, (str, bytes)) or not hasattr(value, "__len__"):
+            self.lines.append(f"{path} {value!r}")
+        else:
+            for place, inner in enumerate(value):
+                self._walk(f"{path}[{place}]", inner)
+
+    def _array(self, number: int) -> str:
+        stored = self.state.arrays[number - 1]
+        about = (stored.dtype, tuple(stored.shape))
+        if 0 in stored.shape:
+            return f"{about}"
+        laid = (*about, tuple(stored.strides), stored.offset, stored.read_only)
+        memory = self.bytes.setdefault(stored.memory, len(self.bytes))
+        return f"{laid} of memory {memory}: {zlib.crc32(flat(self.memories[stored.memory - 1]).tobytes())}"
+
+
+def shown(session: Session) -> list[str]:
+    """What a session is."""
+    return Shown(session).lines
 
 
 def follow(seed: int, count: int) -> Counter[str]:
@@ -90,6 +123,8 @@ def follow(seed: int, count: int) -> Counter[str]:
         with scarce(seed):
             while sum(found.values()) < count:
                 found[_one(bench, messages, home)] += 1
+                if messages.rng.random() < _SAVED:
+                    _save(bench)
         wanted = shown(bench.host.sessions[bench.number])
         bench.drop()
         if shown(bench.restore(home)) != wanted:
@@ -119,6 +154,12 @@ def _one(bench: Bench, messages: Messages, home: Path) -> str:
     with _plenty():
         bench.restore(home)
     return "taken back"
+
+
+def _save(bench: Bench) -> None:
+    """A snapshot in between, upon which the log begins anew; there is none while a backward waits for its client."""
+    with _plenty(), suppress(Refusal):
+        bench.do("Save", Order().pack())
 
 
 @contextmanager

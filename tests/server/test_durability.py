@@ -98,6 +98,13 @@ def test_values_of_every_dtype_come_back(session: gradwire.Session, dtype: str) 
     assert found["empty"].shape == (0, 3)
 
 
+def test_values_in_memory_that_was_allocated_as_something_else_come_back(session: gradwire.Session) -> None:
+    """NumPy finds distinct rows as elements of an own type, and what it gives is a view of those."""
+    rows = gradwire.tensor([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]])
+    distinct = gradwire.unique(rows, dim=0)
+    assert saved(session, x=distinct)["x"].tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
 def test_a_graph_goes_on_in_the_restored_session(session: gradwire.Session) -> None:
     gradwire.manual_seed(1)
     x = gradwire.randn(4, 5, requires_grad=True)
