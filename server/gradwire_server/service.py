@@ -25,6 +25,7 @@ from gradwire_server.sending import Sending
 from gradwire_server.sharing import share
 from gradwire_server.stream import Stream, Streams, Wire
 from gradwire_server.timings import ASK
+from gradwire_server.turnstile import Turnstile
 from gradwire_server.wire import peek_data, peek_session
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Front:
         self.idle = asyncio.Event()
         self.idle.set()
         self.streams = Streams()
+        self.turnstile = Turnstile()
         backend.when_answered(self.streams.wake_held_back)
         self._most_waiting = _MOST_WAITING * backend.limits.max_message_bytes
 
@@ -97,10 +99,15 @@ class Front:
         """Count the call, check the message's size, and turn refusals into statuses."""
         cap = self.backend.limits.max_message_bytes
 
+        turnstile = self.turnstile
+
         async def handle(raw: bytes, context: Context) -> bytes:
             size = len(raw)
             self.begin(size)
+            turn = turnstile.enter(context.peer())
             try:
+                if turn is not None:
+                    await turn
                 self.admit(method)
                 if size > cap:
                     raise _over_cap(size, cap)
