@@ -1,9 +1,9 @@
 """The turnstile: calls of a connection that sends very many wait here, not in gRPC's queue before everybody else's.
 
-gRPC hands calls over one by one in the order in which they came, from all connections, which is what takes longest: with
-a thousand calls open on one, the next one of anybody stood behind a thousand. A connection may have some hundred calls
-begun in a second as they come. What goes beyond that waits by connection, and some are begun, from each connection in
-turn, whenever gRPC has nothing more to hand over. None waits for another to be answered.
+gRPC hands calls over one by one in the order in which they came, from all connections, which is what takes longest:
+with a thousand calls open on one, the next one of anybody stood behind a thousand. A connection may have some hundred
+calls begun in a second as they come. What goes beyond that waits by connection, and some are begun, from each
+connection in turn, whenever gRPC has nothing more to hand over. None waits for another to be answered.
 """
 
 import asyncio
