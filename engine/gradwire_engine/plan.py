@@ -444,6 +444,7 @@ class Plan(Schedule):
         except Exception as error:
             done = len(self.code) - operator.length_hint(remaining)
             self.failed_step = self.steps[done - 1] if done else None
+            self._break_off(inputs)
             if isinstance(error, MemoryError) or not isinstance(error, REFUSED):
                 raise
             raise EngineError(Reason.RUNTIME, f"a step of the program: {error}") from error
@@ -454,18 +455,37 @@ class Plan(Schedule):
             for number in self._dynamic:
                 self.values[number] = None
 
-    def _finish(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+    def _break_off(self, inputs: Sequence[Tensor]) -> None:
+        """Leave the gradients that the steps before the one that failed had brought to what they are in the end.
+
+        Others are what they were before the run: what is replaced by a later step is not kept until then.
+        """
+        self._note_grad_changes(inputs)
+        reached: dict[int, int | None] = {}
+        for step, place, number in self.course:
+            if self.failed_step is not None and step < self.failed_step:
+                reached[place] = number
+        for place, number in reached.items():
+            if number == self.finals[place]:
+                self._leave_gradient(inputs[place], place, number)
+
+    def _note_grad_changes(self, inputs: Sequence[Tensor]) -> None:
         for place, count in self.grad_changes.items():
             held = inputs[place].grad
             for _ in range(count if held is not None else 0):
                 held.storage.changed()  # type: ignore[union-attr]
+
+    def _leave_gradient(self, tensor: Tensor, place: int, number: int | None) -> None:
+        if number is None:
+            if tensor.state is not None:
+                tensor.state.grad = None
+        elif number != self.entry.get(place):
+            tensor.grad = Tensor(np.array(self.values[number], order="C"))
+
+    def _finish(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        self._note_grad_changes(inputs)
         for place, number in self.finals.items():
-            tensor = inputs[place]
-            if number is None:
-                if tensor.state is not None:
-                    tensor.state.grad = None
-            elif number != self.entry.get(place):
-                tensor.grad = Tensor(np.array(self.values[number], order="C"))
+            self._leave_gradient(inputs[place], place, number)
         made: list[Tensor] = []
         storages: dict[int, Tensor] = {}
         for output in self.outputs:

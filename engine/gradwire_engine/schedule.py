@@ -60,6 +60,8 @@ class Schedule:
         }
         self.grad_changes = {place: tracer.changes.get(number, 0) for place, number in self.entry.items()}
         self.finals = self._find_finals(tracer)
+        #: How inputs' gradients come to be so: the step, the place, and the register or None.
+        self.course = self._find_course(tracer)
         self.outputs = self._find_outputs(tracer, outputs)
         self._merge_scaled_updates()
         self._alias()
@@ -92,6 +94,10 @@ class Schedule:
                 seen |= roots
             found[place] = number
         return found
+
+    def _find_course(self, tracer: Tracer) -> list[tuple[int, int, int | None]]:
+        places = {id(tracer.inputs[place]): place for place in self.finals}
+        return [(step, places[of], number) for step, of, number in tracer.course if of in places]
 
     def _find_outputs(self, tracer: Tracer, outputs: Sequence[Tensor]) -> list[Output]:
         """The outputs, and behind them the gradients that they retain, if these are no outputs themselves."""
@@ -138,6 +144,7 @@ class Schedule:
             if output.kind == "array" and output.number == old:
                 output.number = new
         self.finals = {place: new if number == old else number for place, number in self.finals.items()}
+        self.course = [(step, place, new if number == old else number) for step, place, number in self.course]
 
     def _uses(self, number: int) -> int:
         kept = self._made().count(number)

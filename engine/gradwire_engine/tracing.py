@@ -112,6 +112,8 @@ class Tracer:
         self.entry: dict[int, int] = {}
         #: Of tensors whose gradient changed: its register, or None.
         self.grads: dict[int, int | None] = {}
+        #: How they came to be so: the step, whose gradient, and which.
+        self.course: list[tuple[int, int, int | None]] = []
         self.changes: dict[int, int] = {}  # how often inputs' memory is written to, by register
         for place, tensor in enumerate(self.inputs):
             self._bind(place, tensor)
@@ -354,7 +356,8 @@ class Tracer:
         self._kept.append(tensor)
         grad = tensor.grad
         self._kept.append(grad)
-        self.grads[id(tensor)] = None if grad is None else self.register(grad.array)
+        self.grads[id(tensor)] = number = None if grad is None else self.register(grad.array)
+        self.course.append((self.step, id(tensor), number))
 
     def flagged(self, tensor: Tensor, requires_grad: bool) -> None:
         """A leaf's flag is about to be set."""

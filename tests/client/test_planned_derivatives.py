@@ -1,5 +1,6 @@
 """Derivatives of derivatives, retained gradients and batch norm in compiled functions: planned, and right."""
 
+import contextlib
 import re
 
 import numpy as np
@@ -237,6 +238,34 @@ def test_operands_that_show_the_same_memory_transposed_are_not_written_to(opened
     compiled = gradwire.compile(step)
     for _ in range(4):
         np.testing.assert_array_equal(compiled(x).numpy(), step(x).numpy())
+    assert planned(compiled) >= 2
+
+
+@pytest.mark.parametrize("clears", ["before", "after", "never"])
+def test_a_plan_that_fails_leaves_the_gradients_that_the_steps_before_left(opened, clears):
+    def run(wrap):
+        w, table = gradwire.ones(3, requires_grad=True), gradwire.randn(4, 3)
+
+        def step(rows):
+            if clears == "before":
+                w.grad = None
+            (w * w).sum().backward()
+            if clears == "after":
+                w.grad = None
+            return F.embedding(rows, table) * 1
+
+        step, seen = wrap(step), []
+        for rows in ([0, 1], [1, 2], [2, 3], [0, 9], [1, 1], [9, 0]):
+            with gradwire.no_grad():
+                w.add_(1)
+            with contextlib.suppress(IndexError):
+                step(gradwire.tensor(rows))
+                gradwire.sync()
+            seen.append(None if w.grad is None else w.grad.tolist())
+        return seen, step
+
+    (alone, _), (found, compiled) = run(lambda step: step), run(gradwire.compile)
+    assert found == alone
     assert planned(compiled) >= 2
 
 
