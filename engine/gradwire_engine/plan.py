@@ -461,10 +461,8 @@ class Plan(Schedule):
         Others are what they were before the run: what is replaced by a later step is not kept until then.
         """
         self._note_grad_changes(inputs)
-        reached: dict[int, int | None] = {}
-        for step, place, number in self.course:
-            if self.failed_step is not None and step < self.failed_step:
-                reached[place] = number
+        failed = 0 if self.failed_step is None else self.failed_step
+        reached = {place: number for step, place, number in self.course if step < failed}
         for place, number in reached.items():
             if number == self.finals[place]:
                 self._leave_gradient(inputs[place], place, number)
