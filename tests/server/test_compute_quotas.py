@@ -96,7 +96,7 @@ def test_who_has_computed_enough_is_told_when_to_come_back_and_others_go_on(frug
 
 def test_a_call_counts_that_came_together_with_the_opening_of_its_session() -> None:
     host, now, failures = Host(replace(LIMITS, max_principal_compute_seconds=6.0).resolved(), Ledger(1)), Now(), []
-    turns = Turns(host, lambda call, result, failure: failures.append(failure), clock=now)
+    turns = Turns(host, lambda call, result, failure: failures.append(failure), lambda call: None, clock=now)
     execute = host.execute
 
     def slowly(call: Pending) -> Any:
