@@ -61,6 +61,8 @@ def backward(
         if isinstance(target, EdgeTensor):
             continue
         target.retain_grad()  # as PyTorch has it: a non-leaf receives its gradient by retaining it, from now on
+    if not roots:
+        return
     if create_graph and not _cycle_warned:
         _cycle_warned = True
         warnings.warn(_CYCLE, UserWarning, stacklevel=3)

@@ -34,6 +34,16 @@ def test_backward_from_a_leaf_gives_it_its_own_gradient():
     agree(story)
 
 
+def test_backward_from_nothing_does_nothing():
+    def story(t):
+        x = leaf(t)
+        t.autograd.backward([])
+        t.autograd.backward([], [], inputs=[x])
+        return x.grad
+
+    agree(story)
+
+
 def test_a_leaf_whose_flag_was_taken_back_receives_nothing():
     def story(t):
         x = leaf(t)
