@@ -176,6 +176,8 @@ class Keeping:
             return  # its client has come back, or it was ended
         if stored:
             stored = await asyncio.get_running_loop().run_in_executor(None, self.shelf.put, entry.id)
+            if not entry.saving:
+                return  # its worker ended meanwhile: `lost` has laid it there
             if entry.expires != expires or entry.pending or directory.entries.get(entry.id) is not entry:
                 self.shelf.take(entry.id)
                 return
@@ -190,6 +192,7 @@ class Keeping:
         """Sessions whose worker ended: those that are not stored."""
         gone = []
         for entry in entries:
+            entry.saving = False
             if entry.stored and self.shelf.put(entry.id):
                 self.backend.directory.tombstones.pop(entry.id, None)
             else:

@@ -301,6 +301,37 @@ def test_a_session_whose_lease_ran_out_is_there_before_the_next_sweep_too(storin
     session.close()
 
 
+def test_a_session_whose_worker_ends_while_it_is_laid_on_the_shelf_stays_there(
+    storing: Callable[..., Storing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = storing()
+    session = gradwire.connect(server.address)
+    x = gradwire.ones(3)
+    session.sync()
+    (entry,) = server.backend.directory.entries.values()
+    keeping = server.backend.keeping
+    put, begun, opened = keeping.shelf.put, threading.Event(), threading.Event()
+
+    def slow(*args: Any, **named: Any) -> bool:
+        if threading.current_thread() is not server.thread:
+            begun.set()
+            assert opened.wait(WAIT)
+        return bool(put(*args, **named))
+
+    monkeypatch.setattr(keeping.shelf, "put", slow)
+    server.clock.now += 1000.0
+    until(lambda: server.sweep() or begun.is_set())
+
+    async def lose() -> None:
+        server.backend.lost(entry.worker, "its worker process ended")
+
+    server.do(lose())
+    opened.set()
+    until(lambda: not keeping._closing)
+    assert (x + 1).tolist() == [2.0] * 3
+    session.close()
+
+
 def test_a_session_is_laid_on_the_shelf_once_however_long_that_takes(
     storing: Callable[..., Storing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
