@@ -44,6 +44,16 @@ def test_backward_from_nothing_does_nothing():
     agree(story)
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_zeta_of_bytes_is_differentiated_by_its_other_argument(create_graph):
+    def story(t):
+        x = t.tensor([1.5, 2.5], requires_grad=True)
+        value = t.special.zeta(t.tensor([3, 5], dtype=t.uint8), x).sum()
+        return [round(each, 3) for each in t.autograd.grad(value, x, create_graph=create_graph)[0].tolist()]
+
+    agree(story)
+
+
 def test_a_leaf_whose_flag_was_taken_back_receives_nothing():
     def story(t):
         x = leaf(t)
