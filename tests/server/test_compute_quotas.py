@@ -58,8 +58,8 @@ def test_a_budget_fills_up_within_a_minute() -> None:
 
 @pytest.fixture(params=BACKENDS, ids=["in-process", "2-workers"])
 def frugal(house: House, request: pytest.FixtureRequest) -> Iterator[Running]:
-    """A server where a principal computes three tenths of a second a minute."""
-    with running(request.param, tokens=Tokens(house.path), max_principal_compute_seconds=0.3) as started:
+    """A server where a principal computes a twentieth of a second a minute."""
+    with running(request.param, tokens=Tokens(house.path), max_principal_compute_seconds=0.05) as started:
         yield started
 
 
@@ -74,18 +74,26 @@ def retry_seconds(error: grpc.RpcError) -> float:
     raise AssertionError("no RetryInfo")
 
 
+def compute_until_refused(server: Running, session: str, metadata: Any) -> grpc.RpcError:
+    """However quick the machine is."""
+    server.stub.Op(op("randn", [600, 600], session_id=session, outputs=[1]), metadata=metadata)
+    for _ in range(50):
+        try:
+            server.stub.Op(op("linalg.eig", Id(1), session_id=session), metadata=metadata)
+        except grpc.RpcError as error:
+            return error
+    raise AssertionError("it was never refused")
+
+
 def test_who_has_computed_enough_is_told_when_to_come_back_and_others_go_on(frugal: Running, house: House) -> None:
     alice, bob = house.metadata("alice"), house.metadata("bob")
     open_session = frugal.stub.OpenSession
     first, second = (open_session(s.OpenSessionRequest(), metadata=alice).session_id for _ in range(2))
     until(lambda: not any(worker._told for worker in frugal.backend.workers))  # until each worker knows of its session
-    frugal.stub.Op(op("randn", [600, 600], session_id=first, outputs=[1]), metadata=alice)
-    frugal.stub.Op(op("linalg.eig", Id(1), session_id=first), metadata=alice)  # a second or more
-    with pytest.raises(grpc.RpcError) as caught:
-        frugal.stub.Op(op("zeros", [1], session_id=first), metadata=alice)
-    code, reason, told = refusal(caught.value)
+    error = compute_until_refused(frugal, first, alice)
+    code, reason, told = refusal(error)
     assert (code, reason) == ("RESOURCE_EXHAUSTED", "COMPUTE_LIMIT")
-    assert 30.0 < retry_seconds(caught.value) <= int(told["retry_ms"]) / 1000 + 0.01
+    assert 30.0 < retry_seconds(error) <= int(told["retry_ms"]) / 1000 + 0.01
     assert refused(frugal.stub.Op, op("zeros", [1], session_id=second), metadata=alice)[1] == "COMPUTE_LIMIT"
     other = open_session(s.OpenSessionRequest(), metadata=bob).session_id
     frugal.stub.Op(op("zeros", [1], session_id=other), metadata=bob)
