@@ -72,7 +72,9 @@ def zeta(xp: Any, input: Array | Number, other: Array | Number) -> Array:
 
 zeta.grad(
     input=lambda g: _no_formula("zeta", "self"),
-    other=lambda g, input, other: g * zeta(input + 1, other) * neg(input),
+    other=lambda g, input, other: (
+        g * zeta(input + 1, other) * (-input if isinstance(input, (int, float)) else neg(input))
+    ),
 )
 
 
