@@ -12,7 +12,7 @@ from typing import IO, Any
 
 WAIT_SECONDS = 60
 # A server divides the cores among its workers itself, unless the environment says otherwise.
-THREADS = ("OPENBLAS_NUMTHREADS", "OMP_NUMTHREADS", "MKL_NUMTHREADS")
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @contextmanager
