@@ -20,17 +20,21 @@ RUN /opt/gradwire/bin/pip install --no-cache-dir --no-deps /opt/build/dist/*.whl
 FROM python:${PYTHON_VERSION}-slim
 RUN useradd --system --uid 10001 --home-dir /var/lib/gradwire --create-home gradwire
 COPY --from=build /opt/gradwire /opt/gradwire
-# CuPy keeps its compiled kernels below CUPY_CACHE_DIR; a volume there saves compiling after each start.
+# All that outlives a container is below /var/lib/gradwire: what was answered of each session, and CuPy's compiled
+# kernels. A folder of the host that is mounted there must be user 10001's.
 ENV PATH=/opt/gradwire/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     GRADWIRE_PORT=50051 \
+    GRADWIRE_STATE_DIR=/var/lib/gradwire/state \
+    GRADWIRE_DURABILITY=log \
     CUPY_CACHE_DIR=/var/lib/gradwire/cupy
 USER gradwire
 WORKDIR /var/lib/gradwire
+VOLUME ["/var/lib/gradwire"]
 EXPOSE 50051
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=6s --start-period=30s --retries=3 \
+HEALTHCHECK --interval=10s --timeout=6s --start-period=60s --retries=3 \
     CMD ["python", "-m", "gradwire_server.healthcheck"]
 # Without certificates and tokens, serving on all of the container's interfaces must be asked for by name. Publish the
 # port on the host's loopback only, as docker-compose.yml does, or see docker-compose.tls.yml.

@@ -9,12 +9,15 @@ FUZZ_SECONDS ?= 300
 SESSIONS ?= 1000
 SECONDS_EACH ?= 300
 SOAKED ?= 10000
+STRUCK ?= 10000
+PROGRAMS ?= 2000
+SEED ?= 1
 # What hypothesis draws for: the same in every run of the tests, and afresh in `make fuzz`.
 DRAWN := tests/server/test_stateful.py tests/server/test_plans.py tests/client/test_compile.py tests/client/test_array_api.py \
 	tests/engine/test_properties.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test fuzz programs load soak chaos check stubs generate freeze lock notebook docs bench bench-gate clean
+.PHONY: help demo test fuzz memory programs load soak bombs chaos check stubs generate freeze lock notebook docs bench bench-gate clean storm random-programs
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -42,6 +45,8 @@ fuzz: $(VENV)/.installed-fuzz ## random calls of the ops against PyTorch; change
 	$(BIN)/python -m tests.hostile.over_socket --messages $(MESSAGES)
 	$(BIN)/python -W ignore -m tests.hostile.damage
 	$(BIN)/python -W ignore -m tests.hostile.following
+	$(BIN)/python -W ignore -m tests.hostile.unharmed
+	$(BIN)/python -m tests.client.stored_programs --seeds 300
 
 load: $(VENV)/.installed-test ## a thousand sessions at once, two of them hostile
 	$(BIN)/python -m tests.hostile.load --sessions $(SESSIONS) --seconds $(SECONDS_EACH)
@@ -49,11 +54,25 @@ load: $(VENV)/.installed-test ## a thousand sessions at once, two of them hostil
 soak: $(VENV)/.installed-test ## ten thousand sessions one after the other: memory stays
 	$(BIN)/python -m tests.hostile.soak --sessions $(SOAKED)
 
+bombs: $(VENV)/.installed-test ## 200 requests that cost much, beside a session that does small ones
+	$(BIN)/python -W ignore -m tests.hostile.bombs
+
 chaos: $(VENV)/.installed-test ## train through cut connections and a server that is killed every few seconds
 	$(BIN)/python -m tests.client.restarting
 
+memory: $(VENV)/.installed-test ## measure what every op takes, and its backward, beside what the account is told
+	$(BIN)/python -W ignore -m tests.memory.measure -v
+
+storm: $(VENV)/.installed-test ## ten thousand exceptions of signals' handlers in a program that trains: values stay
+	$(BIN)/python -m tests.client.storm --count $(STRUCK) --seed 1
+	$(BIN)/python -m tests.client.storm --count $(STRUCK) --seed 2 --uses
+	GRADWIRE_LOCAL_STREAM=0 $(BIN)/python -m tests.client.storm --count $(STRUCK) --seed 3
+
 programs: $(VENV)/.installed-test ## run all programs written for PyTorch with both libraries and compare what they print
 	GRADWIRE_PROGRAMS=all $(BIN)/python -m pytest -n auto tests/client/test_programs.py
+
+random-programs: $(VENV)/.installed-test ## draw programs, run them beside PyTorch, print how often they differ and in what
+	$(BIN)/python -W ignore -m tests.parity.drawn --programs $(PROGRAMS) --seed $(SEED)
 
 check: $(VENV)/.installed-dev ## lint, type-check, and compare generated files with their sources
 	$(BIN)/ruff check

@@ -14,7 +14,7 @@ from gradwire_server import blas
 if TYPE_CHECKING:
     from benchmarks.measure import Result
 
-ONLY = "the suite's --only takes a part (torch, tcp, sessions, neighbour, memory) or rows (W1, W2 eager, W3, RTT, W4)"
+ONLY = "--only takes a part (torch, tcp, unary, sessions, neighbour, memory) or rows (W1, W2 eager, W3, RTT, W4)"
 OUTPUT = Path("benchmarks/results")
 
 

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks import by_hand, sessions
+from benchmarks import by_hand, sessions, unary
 from benchmarks.bare import Peer
 from benchmarks.measure import Bound, Fact, Result, Run, compare, seconds
 from benchmarks.processes import bare, served
@@ -157,6 +157,7 @@ def measure(only: str, turns: int, with_torch: bool) -> Iterator[Row]:
     parts: dict[str, Callable[[int, Wanted], Iterator[Row]]] = {
         "torch": beside_torch,
         "tcp": over_tcp,
+        "unary": lambda turns, _: unary.one_after_the_other(turns),
         "sessions": lambda turns, _: sessions.at_once(turns),
         "neighbour": lambda turns, _: sessions.beside_a_busy_one(turns),
         "memory": lambda _turns, _wanted: sessions.memory(),

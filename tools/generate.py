@@ -53,21 +53,21 @@ NO_METHODS = {
     "cdist", "combinations", "complex", "copy", "cumulative_trapezoid", "empty_like", "exponential", "fill",
     "full_like", "geometric", "getitem", "isin", "linear", "log_normal", "normal", "ones_like", "poisson", "polar",
     "rand_like", "randint_like", "randn_like", "random", "rsub", "searchsorted", "setitem", "softmin", "std_mean",
-    "tensordot", "trapezoid", "uniform", "var_mean", "view_as_complex", "view_as_real", "view_dtype", "zero",
-    "zeros_like",
+    "take_geometry", "tensordot", "trapezoid", "uniform", "var_mean", "view_as_complex", "view_as_real", "view_dtype",
+    "zero", "zeros_like",
 }  # fmt: skip
 # ... no in-place method, though nn.functional takes `inplace` ...
 NO_IN_PLACE_METHODS = {
     "celu", "elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu6", "rrelu", "selu", "setitem",
-    "silu", "threshold", "dropout",
+    "silu", "take_geometry", "threshold", "dropout",
 }  # fmt: skip
 # ... and those that are methods only.
 NO_FUNCTIONS = {
     "H", "T", "cauchy", "contiguous", "copy", "elu", "expand", "expand_as", "exponential", "gelu", "geometric",
     "getitem", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "linear", "log_normal", "logsigmoid",
     "mH", "mT", "mish", "new_empty", "new_full", "new_ones", "new_zeros", "normal_", "random", "relu6", "repeat",
-    "reshape_as", "setitem", "silu", "softmin", "softplus", "softshrink", "softsign", "sum_to_size", "tanhshrink",
-    "to", "type_as", "unfold", "uniform", "view", "view_as", "view_dtype", "zero",
+    "reshape_as", "setitem", "silu", "softmin", "softplus", "softshrink", "softsign", "sum_to_size", "take_geometry",
+    "tanhshrink", "to", "type_as", "unfold", "uniform", "view", "view_as", "view_dtype", "zero",
 }  # fmt: skip
 # PyTorch's second names: functions and methods, with their in-place forms where the first has one ...
 ALIASES = {
@@ -219,8 +219,8 @@ def signature(op: AnyOp, method: bool, numpy: bool = True) -> str:
     return ", ".join(parts + [f"{name}: Any = None" for name in seconds.values()])
 
 
-def call_text(op: AnyOp, name: str, method: bool, result: str) -> str:
-    """The call that the function makes, as Python source."""
+def args_text(op: AnyOp, method: bool) -> str:
+    """The tuple of positional arguments in the call that the function makes, as Python source."""
     names = [
         f"_tensors({param.name})" if takes_tensors_one_by_one(op, param) else param.name
         for param in op.params
@@ -231,11 +231,15 @@ def call_text(op: AnyOp, name: str, method: bool, result: str) -> str:
         names[place] = f"_sizes({names[place]})"
     if method:
         names[0] = "self"
-    args = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+
+
+def call_text(op: AnyOp, name: str, method: bool, result: str) -> str:
+    """The call that the function makes, as Python source."""
     named = [f'("{param.name}", {param.name})' for param in op.params if param.keyword_only]
     kwargs = f"({', '.join(named)},)" if named else "()"
     tail = f", {kwargs}" if named or result else ""
-    return f'_call("{name}", {args}{tail}{f", {result}" if result else ""})'
+    return f'_call("{name}", {args_text(op, method)}{tail}{f", {result}" if result else ""})'
 
 
 def function_text(op: AnyOp, method: bool, in_place: bool = False) -> str:
@@ -254,7 +258,8 @@ def function_text(op: AnyOp, method: bool, in_place: bool = False) -> str:
     if not method and op.name in WITH_OUT:
         star = "" if ", *" in params else ", *"
         head = f"def {name.replace('.', '_')}({params}{star}, out: Tensor | None = None) -> {annotation}:\n"
-        return head + body + f'    made = {call}\n    return made if out is None else _into("{name}", out, made)\n'
+        into = f'_into("{name}", out, made, {args_text(op, method)})'
+        return head + body + f"    made = {call}\n    return made if out is None else {into}\n"
     head = f"def {name.replace('.', '_')}({params}) -> {annotation}:\n"
     return head + body + f"    return {call}\n"
 

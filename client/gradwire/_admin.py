@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from urllib.parse import quote
 
-from gradwire._credentials import from_environment
+from gradwire._credentials import Credentials, from_environment, stays_here
 from gradwire._errors import GradwireError
+from gradwire._mistakes import checked, explained
 from gradwire._transport import Transport
 from gradwire.v1 import service_pb2
 
 ADDRESS = "127.0.0.1:50051"
 RIGHTS = (
     "Needs a token or a certificate with the scope admin: GRADWIRE_TOKEN, which `gradwire token NAME --scope admin` "
-    "makes."
+    "makes. A server of this machine that asks for neither lets the user in who runs it."
 )
+# Where a server of this machine may listen, and for those that mean all addresses one to reach it at.
+_LOCAL = ("127.0.0.1", "[::1]")
+_ANY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 _LONGEST = 30  # characters of a name
 _OPEN = ("session", "principal", "client", "bytes", "tensors", "lease", "age")
 _STORED = ("session", "principal", "client", "bytes", "tensors", "kept", "stored", "")
@@ -38,9 +44,63 @@ def server_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> t
     address = options.address or os.environ.get("GRADWIRE_ADDRESS") or ADDRESS
     try:
         credentials = from_environment(None, options.ca, options.cert, options.key, options.tls)
+        if not credentials.metadata and not credentials.tls and stays_here(address):
+            found = owners_secret(address)
+            if found is not None:
+                secret, address = found
+                credentials = Credentials(secret)
     except (OSError, ValueError) as error:
         parser.error(str(error))
-    return address, Transport(address, credentials)
+    try:
+        return address, Transport(checked(address), credentials)
+    except ValueError as error:
+        parser.error(str(error))
+
+
+def owners_secret(address: str) -> tuple[str, str] | None:
+    """What shows that this user runs the server there, and the address where to show it; None if he does not.
+
+    It is a secret that the server has left in a file which only its user can read. Whoever listens at another address
+    of the same port, as the one that localhost means first, must not be shown it.
+    """
+    if not hasattr(os, "geteuid"):
+        return None
+    folder = f"/tmp/gradwire-{os.geteuid()}"
+    host, _, port = address.rpartition(":")
+    others = _LOCAL if host == "localhost" else ("localhost",) if host in _LOCAL else ()
+    try:
+        if not _is_ours_alone(os.lstat(folder), stat.S_ISDIR):
+            return None
+        for listens in (host, *others, *_ANY):
+            secret = _secret_in(f"{folder}/{quote(f'{listens}:{port}', safe='[]:')}.owner")
+            if secret:
+                reached = _ANY.get(listens) or (listens if host == "localhost" else host)
+                return secret, f"{reached}:{port}"
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _is_ours_alone(found: os.stat_result, kind: Callable[[int], bool]) -> bool:
+    return kind(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+def _secret_in(path: str) -> str | None:
+    """The secret of a server that lives: it holds a lock on the file. Raises OSError."""
+    import fcntl  # not everywhere; but where users have numbers
+
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    with open(file) as opened:
+        if not _is_ours_alone(os.fstat(file), stat.S_ISREG):
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return opened.read().strip() or None
+    return None
 
 
 def listed(transport: Transport, principal: str = "", stored: bool = False) -> Iterator[service_pb2.SessionSummary]:
@@ -95,7 +155,7 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         found = list(listed(transport, options.principal, options.stored))
     except GradwireError as error:
-        parser.exit(1, f"gradwire sessions: {address}: {error}\n")
+        parser.exit(1, f"gradwire sessions: {address}: {explained(error, address, transport.credentials)}\n")
     finally:
         transport.close()
     _print([_STORED if options.stored else _OPEN, *map(_cells, found)])

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from gradwire import _ops
+import numpy as np
+
+from gradwire import _dtypes, _ops
 from gradwire._handle import Handle
+from gradwire._looks import PLAIN
 from gradwire._tensor import Tensor
+
+_CONSTANT = (*PLAIN, _dtypes.dtype, _dtypes.device, _dtypes.Size, range, slice)
 
 
 class Place:
@@ -19,45 +25,62 @@ class Place:
         self.number = number
 
 
-class Places:
-    """The places of an answer's tensors, in order."""
-
-    def __init__(self, results: Iterable[Handle]) -> None:
-        self._next = iter(range(len(list(results))))
-
-    def place(self, _: Handle) -> Place:
-        """The place of the next tensor of the answer."""
-        return Place(next(self._next))
-
-
 def map_tensors(value: Any, change: Callable[[Any], Any], kind: type[Any] = Handle) -> Any:
-    """The same containers with every tensor changed."""
+    """The same containers with every tensor changed. A list or dict that is there twice is one in the answer, too."""
+    return _map(value, change, kind, {})
+
+
+def _map(value: Any, change: Callable[[Any], Any], kind: type[Any], done: dict[int, Any]) -> Any:
     if isinstance(value, kind):
         return change(value)
-    if isinstance(value, tuple):
-        items = [map_tensors(item, change, kind) for item in value]
+    if isinstance(value, tuple) and type(value) is not _dtypes.Size:
+        items = [_map(item, change, kind, done) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if id(value) in done and isinstance(value, (list, dict)):
+        return done[id(value)]
     if isinstance(value, list):
-        return [map_tensors(item, change, kind) for item in value]
+        done[id(value)] = made = []
+        made.extend([_map(item, change, kind, done) for item in value])
+        return made
     if isinstance(value, dict):
-        return {name: map_tensors(item, change, kind) for name, item in value.items()}
+        done[id(value)] = found = OrderedDict() if type(value) is OrderedDict else {}
+        for name, item in value.items():
+            found[name] = _map(item, change, kind, done)
+        return found
     return value
+
+
+def tensors_of(value: Any) -> list[Any]:
+    """The tensors of an answer, in order."""
+    found: list[Any] = []
+    map_tensors(value, found.append)
+    return found
 
 
 def join_pieces(pieces: Sequence[Any]) -> Any:
     """One answer of several of the same make: their tensors one after the other along the first dimension."""
-    columns: list[list[Tensor]] = []
-    for piece in pieces:
-        column: list[Tensor] = []
-        map_tensors(piece, column.append)
-        columns.append(column)
+    columns: list[list[Tensor]] = [tensors_of(piece) for piece in pieces]
     rows = iter([_ops.cat(list(row)) for row in zip(*columns, strict=True)])
     return map_tensors(pieces[-1], lambda _: next(rows))
 
 
-def is_plain(value: Any) -> bool:
-    if isinstance(value, (tuple, list)):
-        return all(map(is_plain, value))
-    if isinstance(value, dict):
-        return all(map(is_plain, value.values()))
-    return isinstance(value, (Handle, int, float, complex, str, bytes, type(None)))
+def find_obstacle(answer: Any, outside: Collection[int]) -> str | None:
+    """Why an answer cannot be made again by a replay; `outside` are the ids of objects that were there before."""
+    waiting = [answer]
+    seen: set[int] = set()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (Handle, np.generic)) or type(value) in _CONSTANT:
+            continue
+        kind = type(value)
+        if kind not in (tuple, list, dict, OrderedDict) and not (isinstance(value, tuple) and hasattr(kind, "_fields")):
+            return f"it returns an object ({kind.__name__}) that is no tensor, number or plain container of these"
+        if not isinstance(value, tuple) and id(value) in outside:
+            return "it returns a container that was there before the call"
+        if id(value) in seen and not isinstance(value, tuple):
+            continue
+        seen.add(id(value))
+        if isinstance(value, dict) and not all(type(name) in PLAIN for name in value):
+            return "it returns a dictionary with keys that are no numbers or texts"
+        waiting.extend([*value.keys(), *value.values()] if isinstance(value, dict) else value)
+    return None

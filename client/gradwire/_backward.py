@@ -17,7 +17,7 @@ from gradwire._handle import PRESENT, UNKNOWN, Handle
 from gradwire._memo import Spec, read_spec
 from gradwire._ops import stack
 from gradwire._packing import packing
-from gradwire._results import after_backward, doubt_gradients, mark_gradients, new_proxy
+from gradwire._results import after_backward, doubt_gradients, known_or_new, mark_gradients, new_proxy
 from gradwire._running import run_hooks
 from gradwire._session import Session
 from gradwire._tensor import Tensor
@@ -155,6 +155,9 @@ def grad(
     given = [each for each in gradients if each is not None]
     session = _commands.common_session("grad", [*roots, *targets, *given])
     keep = create_graph if retain_graph is None else bool(retain_graph)
+    near = {each._id: each for each in (*roots, *targets, *given)}
+    shown = [each.__dict__["_view"].base for each in near.values() if "_view" in each.__dict__]
+    near |= {base._id: base for base in shown}
     ids = [next(session.ids) for _ in targets]
     check_nan = checks_nan()
     hooked = bool(session.hooks)
@@ -195,7 +198,7 @@ def grad(
 
             def settle(answer: Any) -> None:
                 mark_gradients(_found(session, answer.accumulated, ()), UNKNOWN)
-                arrived.extend(_proxy(session, message) for message in answer.gradients)
+                arrived.extend(known_or_new(session, message, near) for message in answer.gradients)
 
             with explained():
                 answer = session.wait(build(values), tuple(ids)).gradients
@@ -208,7 +211,8 @@ def grad(
         made = packing(session, through) if create_graph else through()
     if not keep:
         reach.spend()
-    return made
+    first: dict[int, int] = {}  # an input that is named twice has one gradient
+    return tuple([made[first.setdefault(target._id, place)] for place, target in enumerate(targets)])
 
 
 def _materialized(gradient: Any, target: Tensor, create_graph: bool) -> Any:
@@ -265,10 +269,6 @@ def _batched(
 
 def _read_gradients(result: service_pb2.Result) -> tuple[Spec, ...]:
     return tuple(read_spec(message) for message in result.gradients.gradients)
-
-
-def _proxy(session: Session, message: Any) -> Any:
-    return new_proxy(session, message.id, read_spec(message)) if message.id else None
 
 
 def _spec_key(tensors: Sequence[Handle | None]) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ import contextlib
 import queue
 import random
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeAlias
@@ -19,7 +20,8 @@ import numpy as np
 
 from gradwire._errors import GradwireError, make_error
 from gradwire._shared import SHARED_FROM, Exchange, NotShared, may_share
-from gradwire._transport import Transport
+from gradwire._signals import deliver
+from gradwire._transport import LONGEST_NAP, Transport, WaitCut, answers, finished
 from gradwire._wire import varint
 from gradwire.v1 import errors_pb2, service_pb2
 
@@ -27,7 +29,8 @@ from gradwire.v1 import errors_pb2, service_pb2
 Callback: TypeAlias = Callable[[str, int, int], object]
 
 _CHUNK_BYTES = 1 << 20
-_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)  # seconds between tries that bring nothing
+_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds between tries that bring nothing
+_LONGEST_WAIT = 1.6
 _KEPT_BYTES = 4 << 20
 _DATA_TAG = b"\x7a"  # UploadRequest.data and DownloadResponse.data = 15
 _OFFSET_TAG = b"\x08"  # DownloadResponse.offset = 1
@@ -63,23 +66,28 @@ def progress(callback: Callback | None = None) -> Iterator[None]:
 
 
 class Patience:
-    """How long a broken transfer is tried again: a while without progress."""
+    """How long a broken transfer is tried again: as long as the session's server is waited for, without progress."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._waits = iter(_WAITS)
+        self.renew()
 
     def renew(self) -> None:
         """There was progress."""
-        self._waits = iter(_WAITS)
+        self._waits = iter((*_WAITS, _LONGEST_WAIT))
+        self._until = time.monotonic() + self._transport.patience
 
     def wait(self, error: Exception) -> None:
         """Wait after a broken call. Raises GradwireError for one that makes no sense to repeat or failed too often."""
+        if isinstance(error, WaitCut):
+            return
         found = self._transport.explain(error)
-        wait = next(self._waits, None) if found.reason == "UNAVAILABLE" else None
-        if wait is None:
+        wait = next(self._waits, None)
+        if wait is None and time.monotonic() < self._until:
+            wait = _LONGEST_WAIT
+        if wait is None or found.reason != "UNAVAILABLE":
             raise found from None
-        self._transport.pause(wait * random.uniform(0.7, 1.3))
+        self._transport.rest(wait * random.uniform(0.7, 1.3))
 
 
 # What gRPC raises where a call broke, or where another thread has closed the channel.
@@ -146,7 +154,7 @@ class Bulk:
         if callback is not None:
             future.add_done_callback(lambda _: sent.put(None))
             try:
-                for done in iter(sent.get, None):
+                for done in _heard(sent):
                     callback("upload", done, data.nbytes)
             except BaseException:
                 future.cancel()
@@ -181,7 +189,7 @@ class Bulk:
         )
         call = self._transport.start_stream("unary_stream", "Download", request.SerializeToString())
         try:
-            for raw in call:
+            for raw in answers(call):
                 landing.take(raw)
                 if callback is not None:
                     callback("download", landing.received, landing.total)
@@ -195,6 +203,8 @@ class Bulk:
             yield
         except NotShared:
             self._shares = False
+        except WaitCut:
+            return
         except BROKEN as error:
             found = self._transport.explain(error)
             if found.reason not in ("UNAVAILABLE", "NOT_SUPPORTED"):
@@ -267,9 +277,22 @@ class Landing:
         self.received = end
 
 
+def _heard(sent: queue.SimpleQueue[int | None]) -> Iterator[int]:
+    """What is put into a queue, until None; signals are handled meanwhile."""
+    while True:
+        deliver()
+        try:
+            done = sent.get(timeout=LONGEST_NAP)
+        except queue.Empty:
+            continue
+        if done is None:
+            return
+        yield done
+
+
 def _answer(future: Any) -> service_pb2.UploadResponse:
     try:
-        return service_pb2.UploadResponse.FromString(future.result())
+        return service_pb2.UploadResponse.FromString(finished(future))
     except BaseException:
         future.cancel()
         raise

@@ -21,9 +21,10 @@ from gradwire._in_place import check_in_place
 from gradwire._memo import Entry, Spec, read_spec
 from gradwire._modes import GRAD_ENABLED, wire_mode
 from gradwire._place import INTERNAL
-from gradwire._results import TENSOR_CLASS, arrange, change, new_result, refresh
+from gradwire._results import TENSOR_CLASS, arrange, change, new_result, refresh, turn
 from gradwire._session import BATCH_COMMANDS, Session
 from gradwire._sessions import current_session
+from gradwire._warnings import WARNING_OPS, warn, warning_of
 from gradwire._wire import Value, make_template
 from gradwire.v1 import service_pb2, types_pb2
 
@@ -140,11 +141,13 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
 def _repeat(
     session: Session, entry: Entry, args: tuple[Any, ...], values: list[Value], edges: list[Any], op: str, result: Any
 ) -> Any:
-    """What has succeeded here before, where the result is more than one plain new tensor."""
+    """What has succeeded here before, where there is more to do than to make one plain new tensor."""
+    if entry.warning:
+        warn(entry.warning)
     if entry.in_place:
         check_in_place(op, args, GRAD_ENABLED.get(), edges)
         session.post_op(entry, values)
-        change(args[0], entry.specs[0], edges, bool(GRAD_ENABLED.get()))
+        (turn if op == "take_geometry_" else change)(args[0], entry.specs[0], edges, bool(GRAD_ENABLED.get()))
         return args[0]
     same = entry.same
     if same and min(same) >= 0:
@@ -165,11 +168,12 @@ def _results(
 ) -> tuple[Any, ...]:
     """The proxies of an op's results. Of one that is an input itself it is that one's, so that both change as one."""
     if not same:
-        return tuple([new_result(session, one, spec, edges, args) for one, spec in zip(ids, specs, strict=True)])
-    made = []
+        pairs = enumerate(zip(ids, specs, strict=True))
+        return tuple([new_result(session, one, spec, edges, args, place) for place, (one, spec) in pairs])
+    made: list[Any] = []
     for one, spec, place in zip(ids, specs, same, strict=True):
         if place < 0:
-            made.append(new_result(session, one, spec, edges, args))
+            made.append(new_result(session, one, spec, edges, args, len(made)))
         else:
             made.append(_input(args, values[place]))
             session.released.append(one)
@@ -235,14 +239,17 @@ def _first_call(
     outputs = session.wait(build([*values, *ids]), ids).op.outputs
     specs = tuple([read_spec(output) for output in outputs])
     same = _same(args, values, outputs)
+    warning = warning_of(op, dict([*zip(names, args, strict=False), *kwargs]), specs) if op in WARNING_OPS else ""
+    if warning:
+        warn(warning)
     if not any(output.data_dependent for output in outputs):
         made_ids = [] if in_place else [output.id for output in outputs]
         template = make_template(build, [*values, *made_ids])
         if template is not None:
             fixed = _fixed_floats(op, args, kwargs)
-            session.remember(Entry(tuple(key), op, place, template, specs, fixed, in_place, same))
+            session.remember(Entry(tuple(key), op, place, template, specs, fixed, in_place, same, warning))
     if in_place:
-        change(args[0], specs[0], edges, bool(enabled))
+        (turn if op == "take_geometry_" else change)(args[0], specs[0], edges, bool(enabled))
         return args[0]
     made = _results(session, [output.id for output in outputs], specs, same, edges, args, values)
     return arrange(op, made, result)

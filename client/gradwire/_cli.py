@@ -6,60 +6,16 @@ A program that says `import torch` runs unmodified: for its time `torch` and its
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.abc
 import os
 import runpy
 import sys
 from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint, entry_points
-from types import ModuleType
-from typing import Any
 
+from gradwire._alias import alias_torch, alias_torch_in_children
 from gradwire._version import __version__
 
 _GROUP = "gradwire.commands"
-
-
-class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds gradwire's module for each name under `torch`."""
-
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """A spec whose module is the one that there is; None where there is no counterpart."""
-        top, _, rest = fullname.partition(".")
-        if top != "torch":
-            return None
-        ours = f"gradwire.{rest}" if rest else "gradwire"
-        try:
-            module = importlib.import_module(ours)
-        except ModuleNotFoundError as missing:
-            if missing.name is None or not (ours + ".").startswith(missing.name + "."):
-                raise
-            return None
-        return ModuleSpec(fullname, self, loader_state=(module, module.__spec__))
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The module as it is."""
-        return spec.loader_state[0]  # type: ignore[no-any-return]
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Nothing but to give it its own spec back, which importing has just replaced.
-
-        What is loaded below it is aliased with it: an import of its own would set the module over what its parent has
-        of that name, as `autograd.gradcheck` is a function.
-        """
-        spec = module.__spec__
-        assert spec is not None
-        module.__spec__ = spec.loader_state[1]
-        for name, loaded in tuple(sys.modules.items()):
-            if name.startswith(f"{module.__name__}."):
-                sys.modules.setdefault(f"torch{name.removeprefix('gradwire')}", loaded)
-
-
-def alias_torch() -> None:
-    """Let `import torch` and its submodules mean gradwire's in this process."""
-    sys.meta_path.insert(0, _Alias())
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -74,6 +30,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.address:
         os.environ["GRADWIRE_ADDRESS"] = options.address
     alias_torch()
+    alias_torch_in_children()
     sys.argv = [options.script, *options.args]
     sys.path.insert(0, os.path.dirname(os.path.abspath(options.script)))
     runpy.run_path(options.script, run_name="__main__")

@@ -37,6 +37,8 @@ class Credentials:
         self.tls = bool(tls) or ca is not None or cert is not None
         #: To be sent with every call.
         self.metadata: tuple[tuple[str, str], ...] = (("authorization", f"Bearer {token}"),) if token else ()
+        #: Whether a certificate is shown.
+        self.shows = cert is not None
         self._files = tuple(_content(path) for path in (ca, key, cert))
 
     def __repr__(self) -> str:
@@ -47,7 +49,7 @@ class Credentials:
         """A channel to an address."""
         if self.tls:
             return grpc.secure_channel(address, grpc.ssl_channel_credentials(*self._files), options)
-        if self.metadata and not _stays_here(address):
+        if self.metadata and not stays_here(address):
             warnings.warn(
                 f"the token travels to {address} unencrypted, for whoever sees the traffic to use; "
                 "pass tls=True, or the server's certificate authority as ca",
@@ -83,7 +85,7 @@ def _content(path: str | os.PathLike[str] | None) -> bytes | None:
         return file.read()
 
 
-def _stays_here(address: str) -> bool:
+def stays_here(address: str) -> bool:
     """Whether what goes to an address leaves this machine."""
     if address.startswith("unix:"):
         return True

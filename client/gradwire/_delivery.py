@@ -7,6 +7,7 @@ kept is capped by the credit that the server grants.
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire._errors import GradwireError, make_error
 from gradwire._link import Link, LinkBroken
-from gradwire._shield import Interrupted, interrupted, shielded
+from gradwire._signals import Interrupted, interrupted
 from gradwire.v1 import errors_pb2 as pb
 from gradwire.v1 import service_pb2
 
@@ -25,14 +26,17 @@ if TYPE_CHECKING:
     from gradwire._timings import timings
     from gradwire._transport import Transport
 
-#: How long a session tries to reach its server again before it gives up.
-PATIENCE_SECONDS = 30.0
+#: How long a session waits for a server that does not answer any more, unless GRADWIRE_PATIENCE or connect() says.
+PATIENCE_SECONDS = 120.0
+# A server that takes links, but answers no batch in so many times that time, will not.
+_FUTILE = 10
+# A server is asked whether it is there after this part of the patience, or so many seconds, of silence.
+_PARTS, _LONGEST_SILENCE = 4, 10.0
 #: Batches under way at most.
 MOST_FLIGHTS = 8
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
-_LONGEST_NAP = 0.05  # until somebody looks for a Ctrl-C
+_LONGEST_NAP = 0.05  # until somebody looks for a signal that is held back
 _LEAST_FAILURES = 3  # however long each of them took
-_STEADY_SECONDS = 5.0  # a link that held so long has shown that the server can be reached
 # Links of the parent, in a forked child: to finalize one there would wait for a lock of a thread that is not there.
 _of_the_parent: list[object] = []
 
@@ -65,7 +69,11 @@ class Delivery:
     """The batches of one writer. One thread at a time sends, and one receives."""
 
     def __init__(
-        self, transport: Transport, opened: service_pb2.OpenSessionResponse, why_dead: Callable[[], str | None]
+        self,
+        transport: Transport,
+        opened: service_pb2.OpenSessionResponse,
+        why_dead: Callable[[], str | None],
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._transport = transport
         self._session_id = opened.session_id
@@ -81,12 +89,18 @@ class Delivery:
         self._credit = 0
         # A batch joins the flights and goes out in one step, as seen by the thread that opens the next link.
         self._lock = threading.Lock()
-        #: Seconds; None for PATIENCE_SECONDS.
-        self.patience: float | None = None
+        #: Seconds that the server may leave us without any answer.
+        self.patience = patience
+        # By time.monotonic(): the server's last answer of whatever kind and that to a batch, the last time that a wait
+        # for one began, and the failures since there was one.
+        self._heard = self._settled = self._awaited = time.monotonic()
         self._failing_since: float | None = None
         self._failures = 0
         self._wait = _FIRST_WAIT
-        self._attached_at = 0.0
+        self._opening = False
+        self._asked = 0.0
+        self._asks = 0  # since the last answer
+        self._hopeless: GradwireError | None = None
 
     def connect(self) -> None:
         """Open a link if there is none. Raises GradwireError."""
@@ -104,6 +118,8 @@ class Delivery:
     def send(self, flight: Flight) -> None:
         """Send a batch; while there is no link it waits for the next."""
         with self._lock:
+            if not self.flights:
+                self._awaited = time.monotonic()
             self.flights.append(flight)
             self._credit -= flight.size
             self._told = self.acknowledged
@@ -132,9 +148,8 @@ class Delivery:
 
         To be followed by `settle`. Raises GradwireError when all is lost.
 
-        Whoever drops the link ends the wait, with WaitOver if `until`, by time.monotonic(), is over; a Ctrl-C that is
-        held back ends it with Interrupted. Where what follows is interrupted, `drop` must be called: the answer comes
-        again.
+        Whoever drops the link ends the wait, with WaitOver if `until`, by time.monotonic(), is over; a signal that is
+        held back ends it with Interrupted. Where what follows fails, `drop` must be called: the answer comes again.
         """
         while True:
             if until is not None and time.monotonic() >= until:
@@ -164,6 +179,7 @@ class Delivery:
         for flight in answered:
             self.flights.popleft()
             self.acknowledged = flight.last
+        self._heard = self._settled = time.monotonic()
         self._failing_since = None
 
     def acknowledge(self) -> None:
@@ -181,11 +197,10 @@ class Delivery:
 
     def drop(self) -> None:
         """Give the link up; the next wait opens another."""
-        with shielded():
-            with self._lock:
-                link, self._link = self._link, None
-            if link is not None:
-                link.drop()
+        with self._lock:
+            link, self._link = self._link, None
+        if link is not None:
+            link.drop()
 
     def clear(self) -> None:
         """Forget all batches."""
@@ -200,7 +215,48 @@ class Delivery:
         self._lock = threading.Lock()
         self.clear()
 
+    def watch(self) -> None:
+        """Called by another thread now and then: a server that is silent is asked, and given up after the patience.
+
+        A stream alone does not tell one that computes from one that was stopped.
+        """
+        now = time.monotonic()
+        silent = now - max(self._heard, self._awaited)
+        if self._hopeless is not None or not (self.flights or self._opening):
+            return
+        between = min(_LONGEST_SILENCE, self.patience / _PARTS)
+        if self._heard >= self._asked:
+            self._asks = 0
+        if silent > self.patience and self._asks >= _LEAST_FAILURES:  # else this process may have been stopped
+            self._hopeless = self._given_up(silent, "it does not answer")
+            self.drop()
+            self._transport.drop_link()
+        elif silent > between and now - self._asked > between:
+            self._asked = now
+            self._asks += 1
+            request = service_pb2.KeepAliveRequest(session_id=self._session_id)
+            self._transport.ask("KeepAlive", request, self.patience, self._answered)
+
+    def _answered(self) -> None:
+        self._heard = time.monotonic()
+
+    def _given_up(self, seconds: float, why: str) -> GradwireError:
+        message = (
+            f"gave up after {seconds:.0f} seconds without an answer of the server at {self._transport.address} "
+            f"(GRADWIRE_PATIENCE, or connect(patience=), is {self.patience:g}): {why}"
+        )
+        return make_error(pb.REASON_UNAVAILABLE, message, 14, {"address": self._transport.address})
+
     def _open(self) -> Link:
+        if not self.flights:
+            self._awaited = time.monotonic()
+        self._opening = True
+        try:
+            return self._attached()
+        finally:
+            self._opening = False
+
+    def _attached(self) -> Link:
         while True:
             link = self._transport.open_link()
             self._attempts += 1
@@ -216,13 +272,13 @@ class Delivery:
             except BaseException:
                 link.drop()
                 raise
+            self._answered()
             if response.attached.applied_seq < self.acknowledged:
                 raise self._gone(make_error(pb.REASON_EPOCH_MISMATCH, "it has lost commands that it had answered", 9))
             if self._transport.hear_of_local(response.attached.local_stream):
                 continue  # the next one goes there
-            with shielded(), self._lock:
+            with self._lock:
                 self._link = link
-                self._attached_at = time.monotonic()
                 self._credit = response.credit_bytes - sum(flight.size for flight in self.flights)
                 for flight in self.flights:
                     link.send(flight.request)
@@ -246,20 +302,31 @@ class Delivery:
             raise self._transport.closed_error()
         if (dead := self._why_dead()) is not None:
             raise make_error(pb.REASON_UNAVAILABLE, dead, 14)
+        if self._hopeless is not None:
+            raise self._hopeless
         now = time.monotonic()
-        held = self._attached_at and now - self._attached_at > _STEADY_SECONDS
-        self._attached_at = 0.0
-        if self._failing_since is None or held:
-            self._failing_since, self._failures, self._wait = now, 1, _FIRST_WAIT
-            return
+        if self._failing_since is None or self._heard > self._failing_since:
+            self._failures, self._wait = 0, _FIRST_WAIT
+            self._failing_since = now
         self._failures += 1
-        failing = now - self._failing_since
-        if (
-            failing > (PATIENCE_SECONDS if self.patience is None else self.patience)
-            and self._failures >= _LEAST_FAILURES
-        ):
-            raise make_error(pb.REASON_UNAVAILABLE, f"gave up after {failing:.0f} seconds: {error}", 14, error.metadata)
+        failing = now - max(self._failing_since, self._heard, self._awaited)
+        futile = now - max(self._settled, self._awaited)
+        if self._failures >= _LEAST_FAILURES and (failing > self.patience or futile > _FUTILE * self.patience):
+            raise self._given_up(max(failing, futile), str(error))
         ends = now + self._wait * random.uniform(0.7, 1.3)
         while (left := ends - time.monotonic()) > 0 and not interrupted() and not self._transport.closed:
             self._transport.pause(min(left, _LONGEST_NAP))
         self._wait = min(2 * self._wait, _LONGEST_WAIT)
+
+
+def patience_of(given: float | None) -> float:
+    """The seconds that are given, else those of GRADWIRE_PATIENCE. Raises ValueError."""
+    text = os.environ.get("GRADWIRE_PATIENCE") or PATIENCE_SECONDS
+    what = "GRADWIRE_PATIENCE" if given is None else "patience"
+    try:
+        seconds = float(text if given is None else given)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not seconds > 0:
+        raise ValueError(f"{what} is a positive number of seconds, not {text if given is None else given!r}")
+    return seconds

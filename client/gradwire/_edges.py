@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from gradwire._errors import refuse
 from gradwire._memo import read_spec
+from gradwire._modes import enable_grad
 from gradwire._nodes import Node
 from gradwire._results import new_proxy
 from gradwire._tensor import Tensor
@@ -42,10 +43,11 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
             errors_pb2.REASON_REQUIRES_GRAD,
         )
     if tensor.is_leaf:
-        made = tensor.view_as(tensor).grad_fn
-        assert made is not None
-        node = made.next_functions[0][0]
-        assert node is not None
+        with enable_grad():
+            made = tensor.view_as(tensor).grad_fn
+        node = None if made is None else made.next_functions[0][0]
+        if node is None:  # a view made under no_grad of what requires grad
+            raise AssertionError("Expected gradient function to be set: the tensor has no place in the graph")
         return GradientEdge(node, 0, tensor)
     place = _place_of(tensor)
     own = place.grad_fn

@@ -16,13 +16,16 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from typing import IO
 
 from gradwire._errors import make_error
+from gradwire._signals import deliver
 from gradwire.v1 import errors_pb2 as pb
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
+_NAP = 0.05  # until signals that are held back are looked for
 
 
 class EmbeddedServer:
@@ -54,7 +57,7 @@ class EmbeddedServer:
         reader = threading.Thread(target=_read_line, args=(self._process.stdout, lines), daemon=True)
         reader.start()
         try:
-            line = lines.get(timeout=_START_SECONDS)
+            line = _taken(lines)
         except queue.Empty:
             raise make_error(
                 pb.REASON_UNAVAILABLE, f"the embedded server did not start within {_START_SECONDS:.0f} seconds", 14
@@ -110,6 +113,18 @@ class EmbeddedServer:
             process.stdout.close()
         self._errors.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _taken(lines: queue.Queue[bytes]) -> bytes:
+    """The first line, with signals handled meanwhile. Raises queue.Empty after _START_SECONDS."""
+    ends = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            return lines.get(timeout=_NAP)
+        except queue.Empty:
+            deliver()
+            if time.monotonic() > ends:
+                raise
 
 
 def _read_line(stream: IO[bytes], lines: queue.Queue[bytes]) -> None:

@@ -112,6 +112,7 @@ EXCEPTIONS: dict[int, type[GradwireError]] = {
     pb.REASON_PROGRAM_LIMIT: GradwireRuntimeError,
     pb.REASON_COMPUTE_LIMIT: GradwireRuntimeError,
     pb.REASON_TRAFFIC_LIMIT: GradwireRuntimeError,
+    pb.REASON_OP_LIMIT: GradwireRuntimeError,
     pb.REASON_SNAPSHOT_NOT_FOUND: GradwireRuntimeError,
     pb.REASON_SNAPSHOT_LIMIT: GradwireRuntimeError,
     pb.REASON_SNAPSHOT_DAMAGED: GradwireRuntimeError,

@@ -1,185 +1,165 @@
-"""What a recording depends on besides its tensors' values: a function's surroundings as a tuple to compare.
+"""A guard: whether what a recorded call read is still as it was.
 
-Walks what a function closes over and the globals it names: numbers and texts by value; tensors by which one it is and
-its description; containers, modules, optimizers and plain objects by what they hold. What cannot be looked into counts
-by identity.
+It is asked before each replay, so the looks of _reach.py are laid out for comparing identities in few passes of C. An
+object that was exchanged for an equal one fails that; then everything is looked at anew and compared by value.
 """
 
 from __future__ import annotations
 
-import functools
 import types
-from collections.abc import Iterator
-from functools import cache
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Sequence
+from itertools import chain, repeat
+from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
+from gradwire import _looks
 from gradwire._handle import Handle
-from gradwire._place import INTERNAL
+from gradwire._looks import MISSING, Look, same_items
+from gradwire._reach import Reach
+from gradwire._watching import Used
 
-_PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None), type(...)))
-_OPAQUE = (types.ModuleType, type, types.BuiltinFunctionType, np.dtype, np.ufunc)
-_MOST_DEPTH = 16
-# What a module holds that does not change what it computes.
-_UNSEEN = frozenset(("_owner",))
-
-
-class Same:
-    """Stands in a tuple for an object that counts by identity, and keeps it alive so that its id is not used again."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.value is self.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
+_get = dict.get
+_get_of_class = types.MappingProxyType.get
+_spec = attrgetter("_spec")
+_family = attrgetter("_family")
+_retained = attrgetter("_retained")
+_attributes = attrgetter("__dict__")
+_bases = attrgetter("__mro__")
+_code = attrgetter("__code__")
+_function = attrgetter("__code__", "__defaults__", "__kwdefaults__")
+_contents = attrgetter("cell_contents")
+# These show the same for ever.
+_CONSTANT = (_looks.of_tuple, _looks.of_method, _looks.of_wrapped, _looks.of_property, _looks.of_text,
+             _looks.of_builtin)  # fmt: skip
 
 
-class Walk:
-    """One look at what there is. `parts` is what to compare, `handles` the tensors found by id.
+class Guard:
+    """What a recorded call depended on, from `roots` on, with the names that it used."""
 
-    `rates` are the optimizers' learning rates, which may vary between calls but not within one.
-    """
+    def __init__(self, roots: Sequence[Any], used: Used, reach: Reach, captures: Sequence[Handle]) -> None:
+        self._used = used
+        self._captures = list(captures)
+        self._take(roots, reach)
 
-    __slots__ = ("_depth", "_seen", "handles", "parts", "rates")
+    def _take(self, roots: Sequence[Any], reach: Reach) -> None:
+        self._roots = list(roots)
+        self._key = reach.key()
+        self.handles = dict(reach.handles)
+        self._quick = _Quick(reach.looks, [*reach.handles.values(), *self._captures])
 
-    def __init__(self) -> None:
-        self.parts: list[Any] = []
-        self.handles: dict[int, Handle] = {}
-        self.rates: list[Any] = []
-        self._seen: dict[int, int] = {}
-        self._depth = 0
+    def holds_at_a_glance(self, roots: Sequence[Any]) -> bool:
+        """Whether all is the very same as before. If not, `holds` tells whether it is equal."""
+        mine = self._roots
+        return [*map(id, mine)] == [*map(id, roots)] and self._quick.same()
 
-    def add(self, value: Any) -> None:
-        """Look at one value."""
-        kind = type(value)
-        if kind in _PLAIN:
-            self.parts.append(kind)
-            self.parts.append(value)
-        elif isinstance(value, Handle):
-            value._fresh()  # type: ignore[attr-defined]
-            self.parts.append(value._id)
-            self.parts.append(value._spec)
-            self.handles[value._id] = value
-        elif isinstance(value, _OPAQUE):
-            self.parts.append(Same(value))
-        else:
-            self._add_structured(kind, value)
+    def holds(self, roots: Sequence[Any]) -> bool:
+        """Whether all that the call read is as it was, though objects may be others."""
+        if any(capture._spec is not spec for capture, spec in self._quick.captured(self._captures)):
+            return False
+        reach = Reach(self._used).walk(roots)
+        if reach.opaque is not None or reach.key() != self._key:
+            return False
+        self._take(roots, reach)
+        return True
 
-    def _add_structured(self, kind: type[Any], value: Any) -> None:
-        known = self._seen.get(id(value))
-        if known is not None or self._depth >= _MOST_DEPTH:
-            self.parts.append(("again", known))
+
+class _Quick:
+    """Looks laid out by kind."""
+
+    def __init__(self, looks: Sequence[Look], handles: Sequence[Handle]) -> None:
+        self._looks = looks  # keeps alive what is compared by id
+        self._handles = handles
+        self._sequences: list[Any] = []
+        self._kinds: list[Any] = []
+        self._classes: list[Any] = []
+        self._functions: list[Any] = []
+        self._codes: list[Any] = []
+        self._cells: list[Any] = []
+        self._dicts: list[Any] = []
+        self._names: list[str] = []
+        self._proxies: list[Any] = []
+        self._class_names: list[str] = []
+        self._ours: list[Any] = []
+        self._owners: list[Any] = []
+        self._owned: list[str] = []
+        self._odd: list[Look] = []
+        for look in looks:
+            self._add(look)
+        self._specs = [*map(_spec, handles)]
+        self._seen = self._see()
+
+    def captured(self, captures: Sequence[Handle]) -> list[tuple[Handle, Any]]:
+        """The last of the handles, which are the captures, with their specs."""
+        start = len(self._specs) - len(captures)
+        return list(zip(captures, self._specs[start:], strict=True))
+
+    def _add(self, look: Look) -> None:
+        fetch, value, labels = look.fetch, look.value, look.labels
+        if fetch in _CONSTANT or type(value) is frozenset:
             return
-        self._seen[id(value)] = len(self._seen)
-        self._depth += 1
-        self.parts.append(kind)
-        if isinstance(value, (list, tuple)):
-            self.parts.append(len(value))
-            for item in value:
-                self.add(item)
-        elif isinstance(value, dict):
-            self._add_dict(value)
-        elif isinstance(value, types.FunctionType):
-            self._add_function(value)
-        elif isinstance(value, types.MethodType):
-            self.add(value.__func__)
-            self.add(value.__self__)
-        elif isinstance(value, functools.partial):
-            self.add(value.func)
-            self.add(value.args)
-            self.add(value.keywords)
-        elif isinstance(value, (set, frozenset)):
-            self.parts.append(frozenset(Same(item) if isinstance(item, Handle) else item for item in value))
-        elif isinstance(value, np.ndarray):
-            self.parts.append((value.dtype.str, value.shape, value.tobytes()))
-        else:
-            self._add_object(value)
-        self._depth -= 1
-
-    def _add_dict(self, value: dict[Any, Any]) -> None:
-        self.parts.append(len(value))
-        for name, item in value.items():
-            if name in _UNSEEN:
-                continue
-            self.add(name)
-            self.add(item)
-
-    def _add_function(self, value: types.FunctionType) -> None:
-        code = value.__code__
-        if INTERNAL[code.co_filename]:
-            self.parts.append(Same(value))
-            return
-        self.parts.append(code)
-        if value.__defaults__:
-            self.add(value.__defaults__)
-        if value.__kwdefaults__:
-            self.add(value.__kwdefaults__)
-        for cell in value.__closure__ or ():
-            try:
-                contents = cell.cell_contents
-            except ValueError:  # a name that is bound later
-                self.parts.append(None)
+        if fetch is _looks.of_names and type(value) is dict:
+            self._dicts.extend([value] * len(labels))
+            self._names.extend(labels)
+        elif fetch is _looks.of_class:
+            self._proxies.extend([value.__dict__] * len(labels))
+            self._class_names.extend(labels)
+        elif fetch is _looks.of_attributes:
+            self._owners.extend([value] * len(labels))
+            self._owned.extend(labels)
+        elif fetch is _looks.of_dict and type(value) in (dict, OrderedDict, defaultdict):
+            self._sequences.extend((value, value.values()))
+        elif fetch in (_looks.of_list, _looks.of_set) and type(value) in (list, set):
+            self._sequences.append(value)
+        elif fetch is _looks.of_class_names:
+            self._sequences.append(value.__dict__)
+        elif fetch is _looks.of_cells:
+            free, closed = value.__code__.co_freevars, value.__closure__ or ()
+            cells = [cell for name, cell in zip(free, closed, strict=False) if name in labels]
+            if any(item is MISSING for item in look.items):
+                self._odd.append(look)
             else:
-                self.add(contents)
-        names = value.__globals__
-        for name in _names(code):
-            if name in names:
-                self.parts.append(name)
-                self.add(names[name])
-
-    def _add_object(self, value: Any) -> None:
-        from gradwire.optim._optimizer import Optimizer
-
-        if isinstance(value, Optimizer):
-            self._add_optimizer(value)
-        elif hasattr(value, "__guard__"):
-            self.add(value.__guard__())
-        elif type(value).__module__.partition(".")[0] in ("gradwire", "builtins") and not hasattr(value, "_modules"):
-            self.parts.append(Same(value))
-        elif hasattr(value, "__dict__"):
-            self._add_dict(value.__dict__)
+                self._cells.extend(cells)
+        elif fetch is _looks.of_tensor and all(item is MISSING for item in look.items[4:]):
+            return  # among the handles
         else:
-            self.parts.append(Same(value))
+            simple = _SIMPLE.get(fetch)
+            (self._odd if simple is None else getattr(self, simple)).append(look if simple is None else value)
 
-    def _add_optimizer(self, value: Any) -> None:
-        """Its options but for the rates, and its state but for what counts steps, of which only differences matter."""
-        for group in value.param_groups:
-            for name, item in group.items():
-                if name == "lr":
-                    self.rates.append(item)
-                else:
-                    self.parts.append(name)
-                    self.add(item)
-        first: Any = None
-        for param, state in value.state.items():
-            self.add(param)
-            for name, item in state.items():
-                self.parts.append(name)
-                if name == "step" and isinstance(item, (int, float)):
-                    first = item if first is None else first
-                    self.parts.append(item - first)
-                else:
-                    self.add(item)
+    def _see(self) -> list[Any]:
+        """Lengths and ids of all that is to be compared."""
+        handles, sequences = self._handles, self._sequences
+        for handle in filter(_family, handles):
+            handle._fresh()  # type: ignore[attr-defined]
+        return [
+            [*map(_spec, handles)],
+            [*map(id, map(_retained, handles))],
+            [*map(len, map(_attributes, handles))],
+            [*map(len, sequences)],
+            [*map(id, chain.from_iterable(sequences))],
+            [*map(id, map(_get, self._dicts, self._names, repeat(MISSING)))],
+            [*map(id, map(_get_of_class, self._proxies, self._class_names, repeat(MISSING)))],
+            [*map(id, map(getattr, self._owners, self._owned, repeat(MISSING)))],
+            [*map(id, map(_contents, self._cells))],
+            [*map(type, self._kinds)],
+            [*map(id, map(_bases, self._classes))],
+            [*map(id, chain.from_iterable(map(_function, self._functions)))],
+            [*map(id, map(_code, self._codes))],
+        ]
 
-    def key(self) -> tuple[Any, ...]:
-        """What to compare."""
-        return tuple(self.parts)
+    def same(self) -> bool:
+        """Whether everything is the very same."""
+        try:
+            if self._see() != self._seen:
+                return False
+        except (RuntimeError, ValueError):  # changed by another thread meanwhile; a name that is not bound any more
+            return False
+        return not any(not same_items(look.fetch(look.value, look.labels), look.items) for look in self._odd)
 
 
-@cache
-def _names(code: types.CodeType) -> tuple[str, ...]:
-    """The names that a function's code and the functions inside of it look up."""
-    return tuple(dict.fromkeys(_all_names(code)))
-
-
-def _all_names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _all_names(constant)
+_SIMPLE: dict[Callable[..., Any], str] = {
+    _looks.of_kind: "_kinds",
+    _looks.of_bases: "_classes",
+    _looks.of_function: "_functions",
+    _looks.of_code: "_codes",
+}

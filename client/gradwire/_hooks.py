@@ -114,6 +114,9 @@ def hook_after(root: Handle, node: int, hook: Hook) -> RemovableHandle:
 
 
 def _register(tensor: Handle, kind: Any, run: Any, node: int = 0) -> RemovableHandle:
+    tensor.is_leaf  # type: ignore[attr-defined] # noqa: B018 refuses a view that was left behind
+    if tensor._edge is None:  # a view made under no_grad of what requires grad: no gradient ever comes to it
+        return RemovableHandle(lambda: None)
     session = tensor._session
     number = next(session.ids)
 

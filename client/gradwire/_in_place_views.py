@@ -1,4 +1,4 @@
-"""Views in place: unsqueeze_, t_, ... The proxy goes on as the view; what it was goes when nobody else holds it."""
+"""Views in place: unsqueeze_, t_, ... The tensor stays what it is and takes the sizes and strides of a view of it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from gradwire._call import _call
-from gradwire._errors import refuse
-from gradwire._handle import Handle, ViewOf
-from gradwire._modes import is_grad_enabled
-from gradwire.v1 import errors_pb2
+from gradwire._handle import Handle
+from gradwire._in_place import check_in_place
+from gradwire._modes import GRAD_ENABLED
 
 _T = TypeVar("_T", bound="InPlaceViews")
 
@@ -49,23 +48,9 @@ class InPlaceViews(Handle):
 
 
 def _become(self: _T, op: str, *args: Any) -> _T:
-    """Let the proxy change places with its view."""
+    """Let the tensor have the sizes and strides of a view of it, and where that is recorded its node."""
     target: Any = self
-    spec = target._fresh()
-    if spec.requires_grad and spec.is_leaf and is_grad_enabled():
-        raise refuse(
-            "a leaf Variable that requires grad is being used in an in-place operation.",
-            errors_pb2.REASON_LEAF_IN_PLACE,
-        )
-    view = _call(op, (target, *args))
-    for name in ("_id", "_spec", "_edge", "_family", "_epoch"):
-        mine, its = getattr(target, name), getattr(view, name)
-        setattr(target, name, its)
-        setattr(view, name, mine)
-    shown, before = view.__dict__.pop("_view", None), target.__dict__.pop("_view", None)
-    if shown is not None:
-        # The base that the view was made of goes on under the other proxy.
-        target.__dict__["_view"] = ViewOf(view, shown.version) if shown.base is target else shown
-    if before is not None:
-        view.__dict__["_view"] = before
+    target._fresh()
+    check_in_place(op, (target,), GRAD_ENABLED.get(), ())
+    _call("take_geometry_", (target, _call(op, (target, *args))))
     return self

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from queue import SimpleQueue
@@ -24,7 +25,7 @@ import grpc
 from gradwire import _wire
 from gradwire._errors import GradwireError, make_error
 from gradwire._local import LocalCall
-from gradwire._shield import shielded
+from gradwire._signals import Interrupted, interrupted, waking
 from gradwire._status import error_of_status
 from gradwire.v1 import errors_pb2 as pb
 from gradwire.v1 import service_pb2
@@ -42,6 +43,10 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _BREAKS = frozenset(
     (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED)
 )
+# How long a signal waits for a link that is being opened: else frequent ones would let none be.
+_ATTACH_SECONDS = 0.5
+# A message that the server has no use for: that nothing more was received.
+_NUDGE = _wire.stream_acknowledge(0)
 # What tells that the lower layer is not the one that is known here.
 _UNLIKE = (AttributeError, TypeError)
 
@@ -74,7 +79,7 @@ class Call(Protocol):
         """Ask for a message, if that was not done yet."""
 
     def take_event(self) -> None:
-        """Wait for something to end. Ctrl-C ends the call."""
+        """Wait for something to end, or for a signal that is held back."""
 
     def cancel(self) -> None:
         """End it; its last events come soon."""
@@ -103,6 +108,7 @@ class _LowerCall:
         self._pending = len(begin)
         self._sending = False
         self._receiving = False
+        self._nudged = False
         self.messages: deque[bytes] = deque()
         self.status: tuple[grpc.StatusCode, str, Any] | None = None
 
@@ -111,7 +117,7 @@ class _LowerCall:
         return self._sending
 
     def send(self, message: bytes) -> None:
-        with shielded(), self._lock:
+        with self._lock:
             if self._sending:
                 self._out.append(message)
             else:
@@ -119,20 +125,18 @@ class _LowerCall:
 
     def expect(self) -> None:
         if not self._receiving:
-            with shielded(), self._lock:
+            with self._lock:
                 self._receiving = self._start(cygrpc.ReceiveMessageOperation(0))
 
     def take_event(self) -> None:
         try:
-            # Ctrl-C cancels the call, which ends the wait: raised inside, it might leave a lock of grpc's taken.
-            with shielded(self._wake):
+            with waking(self._wake), waking(self._end, patient=True):
                 event = self._call.next_event()
-                with self._lock:
-                    self._pending -= 1
-                    for operation in event.batch_operations:
-                        self._ended(operation)
-        except KeyboardInterrupt:
-            raise
+            with self._lock:
+                self._nudged = False
+                self._pending -= 1
+                for operation in event.batch_operations:
+                    self._ended(operation)
         except BaseException:
             with self._lock:
                 self._pending = 0
@@ -163,10 +167,16 @@ class _LowerCall:
         return not self._pending
 
     def cancel(self) -> None:
-        with shielded():
-            self._call.cancel(grpc.StatusCode.CANCELLED.value[0], "given up")
+        self._call.cancel(grpc.StatusCode.CANCELLED.value[0], "given up")
 
     def _wake(self) -> None:
+        """Nothing ends a wait but an event: send something whose end is one."""
+        with self._lock:
+            if not self._nudged and not self._sending:
+                self._nudged = self._sending = self._start(cygrpc.SendMessageOperation(_NUDGE, 0))
+
+    def _end(self) -> None:
+        """The server does not even take a message: end the call, and go on with another."""
         with contextlib.suppress(ValueError):  # it has ended
             self.cancel()
 
@@ -191,7 +201,7 @@ class _PublicCall:
         self._requests: SimpleQueue[bytes | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._unsent = 0
-        self._events = threading.Semaphore(0)
+        self._events: SimpleQueue[None] = SimpleQueue()
         self.messages: deque[bytes] = deque()
         self.status: tuple[grpc.StatusCode, str, Any] | None = None
         # Raises ValueError if the channel is closed.
@@ -212,12 +222,11 @@ class _PublicCall:
         """Answers come unasked; there are no more of them than batches under way."""
 
     def take_event(self) -> None:
-        try:
-            with shielded(self.cancel):
-                self._events.acquire()
-        except BaseException:
-            self.cancel()
-            raise
+        with waking(self._wake):
+            self._events.get()
+
+    def _wake(self) -> None:
+        self._events.put(None)
 
     def cancel(self) -> None:
         self._call.cancel()
@@ -231,20 +240,20 @@ class _PublicCall:
             yield message
             with self._lock:  # the next one is asked for when this one is off
                 self._unsent -= 1
-            self._events.release()
+            self._events.put(None)
 
     def _read(self) -> None:
         call = self._call
         try:
             for message in call:
                 self.messages.append(message)
-                self._events.release()
+                self._events.put(None)
         except grpc.RpcError:
             pass  # told by `status`
         finally:
             self._requests.put(None)
             self.status = (call.code(), call.details() or "", call.trailing_metadata() or ())
-            self._events.release()
+            self._events.put(None)
 
 
 _lower_works = cygrpc is not None
@@ -290,7 +299,7 @@ class Link:
         )  # fmt: skip
         try:
             self.send(service_pb2.StreamRequest(attach=attach).SerializeToString())
-            response = self.receive()
+            response = self.receive(_ATTACH_SECONDS)
         except _UNLIKE as error:  # here all of the lower layer is used for the first time
             if not isinstance(self._call, _LowerCall):
                 raise
@@ -307,20 +316,20 @@ class Link:
         self._call.send(request)
 
     def push(self) -> None:
-        """Wait until what was sent is off, but for the answers that whoever receives takes meanwhile."""
+        """Wait until what was sent is off, but for the answers that whoever receives takes meanwhile.
+
+        A signal that is held back ends the wait.
+        """
         call = self._call
-        if not call.sending:
-            return
-        with shielded():  # else Ctrl-C might leave the lock taken
-            if self._reading.acquire(blocking=False):
-                try:
-                    while call.sending and call.status is None:
-                        call.expect()  # or the server, which cannot answer, would not read
-                        call.take_event()
-                    if call.status is not None:  # whoever dropped it could not
-                        call.drain()
-                finally:
-                    self._reading.release()
+        if call.sending and self._reading.acquire(blocking=False):
+            try:
+                while call.sending and call.status is None and not interrupted():
+                    call.expect()  # or the server, which cannot answer, would not read
+                    call.take_event()
+                if call.status is not None:  # whoever dropped it could not
+                    call.drain()
+            finally:
+                self._reading.release()
 
     def see_off(self) -> None:
         """As `push`, if what was sent would not go off while nobody waits."""
@@ -331,14 +340,20 @@ class Link:
         """Tell that all answers through `seq` have come."""
         self.send(_wire.stream_acknowledge(seq))
 
-    def receive(self) -> service_pb2.StreamResponse:
-        """Wait for the next message. Raises GradwireError, LinkBroken. A wait that is interrupted ends the link."""
+    def receive(self, patience: float = 0.0) -> service_pb2.StreamResponse:
+        """Wait for the next message. Raises GradwireError, LinkBroken.
+
+        Raises Interrupted for a signal that is held back, unless so many seconds of `patience` are not over.
+        """
         call = self._call
+        began = time.monotonic() if patience else 0.0
         with self._reading:
             while not call.messages:
                 if call.status is not None:
                     call.drain()
                     raise self._why(*call.status)
+                if interrupted() and (not patience or time.monotonic() > patience + began):
+                    raise Interrupted
                 call.expect()
                 call.take_event()
             data = call.messages.popleft()
@@ -360,12 +375,11 @@ class Link:
         """Give it up; whoever waits for it is woken."""
         with contextlib.suppress(ValueError, *_UNLIKE):  # it has ended
             self._call.cancel()
-        with shielded():
-            if self._reading.acquire(blocking=False):
-                try:
-                    self._call.drain()
-                finally:
-                    self._reading.release()
+        if self._reading.acquire(blocking=False):
+            try:
+                self._call.drain()
+            finally:
+                self._reading.release()
 
     def forked(self) -> None:
         """In a forked child: it is the parent's."""
@@ -376,7 +390,8 @@ class Link:
         if code is grpc.StatusCode.OK:
             return LinkBroken(make_error(pb.REASON_UNAVAILABLE, "the server ended the stream", 14))
         found, named = error_of_status(code, details, trailers, self._address)
-        broken = found.reason == "UNAVAILABLE" or (not named and code in _BREAKS)
+        # A stream that was taken over is one whose attach came twice: no other client has this one's writer.
+        broken = found.reason in ("UNAVAILABLE", "STREAM_TAKEN") or (not named and code in _BREAKS)
         return LinkBroken(found) if broken else found
 
     def _unexpected(self, response: service_pb2.StreamResponse) -> GradwireError:

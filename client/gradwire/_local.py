@@ -19,7 +19,7 @@ from typing import Any
 
 import grpc
 
-from gradwire._shield import shielded
+from gradwire._signals import waking
 from gradwire._wire import Details
 
 _LENGTH = struct.Struct("<I")
@@ -73,7 +73,7 @@ class LocalCall:
     def send(self, message: bytes) -> None:
         """Send a message once those before it are off."""
         data = memoryview(_LENGTH.pack(len(message)) + message)
-        with shielded(), self._lock:
+        with self._lock:
             if self.status is not None or self._closed:
                 return
             if not self._out:
@@ -86,13 +86,18 @@ class LocalCall:
         """Messages come unasked; there are no more of them than batches under way."""
 
     def take_event(self) -> None:
-        """Wait until something comes, or can be sent. Ctrl-C ends the call."""
+        """Wait until something comes, can be sent, or a signal is held back."""
         try:
-            with shielded(self.cancel):
+            with waking(self._wake):
                 self._take()
         except BaseException:
             self.cancel()
             raise
+
+    def _wake(self) -> None:
+        with self._lock:  # else the descriptor might be another's
+            if not self._closed:
+                os.eventfd_write(self._waker, 1)
 
     def cancel(self) -> None:
         """End it; whoever waits is woken."""
@@ -108,7 +113,7 @@ class LocalCall:
 
     def drain(self) -> None:
         """Free it. Nobody waits for it any more."""
-        with shielded(), self._lock:
+        with self._lock:
             self._closed = True
             self._out.clear()
             if not self._cancelling:  # else the descriptor might be another's when it is shut; it goes with the object

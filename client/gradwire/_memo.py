@@ -171,6 +171,7 @@ class Entry:
         "same",
         "specs",
         "template",
+        "warning",
         "words",
     )
 
@@ -184,6 +185,7 @@ class Entry:
         fixed: tuple[tuple[int, float], ...] = (),
         in_place: bool = False,
         same: tuple[int, ...] = (),
+        warning: str = "",
     ) -> None:
         self.key = key
         self.name = name
@@ -199,6 +201,8 @@ class Entry:
         self.in_place = in_place
         # Per result the place among the values of the input that it is itself, or -1; empty where all are new.
         self.same = same
+        # What each such call warns of.
+        self.warning = warning
         # One new tensor that is neither a view nor a leaf that requires grad: the path that must be short.
-        spec = specs[0] if len(specs) == 1 and not in_place and not same else None
+        spec = specs[0] if len(specs) == 1 and not in_place and not same and not warning else None
         self.plain = spec is not None and not spec.is_view and not (spec.is_leaf and spec.requires_grad)

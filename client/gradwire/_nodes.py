@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_NODES = 20_000
 # Nodes whose name, unlike the name of their class, says where PyTorch declares them.
-_NAMESPACED = ("AccumulateGrad", "CopyBackwards", "CopySlices")
+_NAMESPACED = ("AccumulateGrad", "CopyBackwards", "CopySlices", "NotImplemented")
 
 
 class Node:

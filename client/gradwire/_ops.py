@@ -367,19 +367,19 @@ def T(input: Tensor) -> Tensor:
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Absolute value; of complex numbers the modulus, real (torch.abs)."""
     made = _call("abs", (input,))
-    return made if out is None else _into("abs", out, made)
+    return made if out is None else _into("abs", out, made, (input,))
 
 
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse cosine (torch.acos)."""
     made = _call("acos", (input,))
-    return made if out is None else _into("acos", out, made)
+    return made if out is None else _into("acos", out, made, (input,))
 
 
 def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse hyperbolic cosine (torch.acosh)."""
     made = _call("acosh", (input,))
-    return made if out is None else _into("acosh", out, made)
+    return made if out is None else _into("acosh", out, made, (input,))
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
@@ -432,7 +432,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int], return_
 def add(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """input + alpha * other (torch.add)."""
     made = _call("add", (input, other), (("alpha", alpha),))
-    return made if out is None else _into("add", out, made)
+    return made if out is None else _into("add", out, made, (input, other))
 
 
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
@@ -441,19 +441,19 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, a
     input: broadcasts to (n, m); batch1: (b, n, k); batch2: (b, k, m).
     """
     made = _call("addbmm", (input, batch1, batch2), (("beta", beta), ("alpha", alpha),))
-    return made if out is None else _into("addbmm", out, made)
+    return made if out is None else _into("addbmm", out, made, (input, batch1, batch2))
 
 
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """input + value * tensor1 / tensor2 (torch.addcdiv)."""
     made = _call("addcdiv", (input, tensor1, tensor2), (("value", value),))
-    return made if out is None else _into("addcdiv", out, made)
+    return made if out is None else _into("addcdiv", out, made, (input, tensor1, tensor2))
 
 
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """input + value * tensor1 * tensor2 (torch.addcmul)."""
     made = _call("addcmul", (input, tensor1, tensor2), (("value", value),))
-    return made if out is None else _into("addcmul", out, made)
+    return made if out is None else _into("addcmul", out, made, (input, tensor1, tensor2))
 
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
@@ -462,19 +462,19 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha:
     input: broadcasts to (n, m); mat1: (n, k); mat2: (k, m); all of one dtype. Raises EngineError: SHAPE, DTYPE.
     """
     made = _call("addmm", (input, mat1, mat2), (("beta", beta), ("alpha", alpha),))
-    return made if out is None else _into("addmm", out, made)
+    return made if out is None else _into("addmm", out, made, (input, mat1, mat2))
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * (mat @ vec) (torch.addmv). input: broadcasts to (n,); mat: (n, k); vec: (k,)."""
     made = _call("addmv", (input, mat, vec), (("beta", beta), ("alpha", alpha),))
-    return made if out is None else _into("addmv", out, made)
+    return made if out is None else _into("addmv", out, made, (input, mat, vec))
 
 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2) (torch.addr). input: broadcasts to (n, m); vec1: (n,); vec2: (m,)."""
     made = _call("addr", (input, vec1, vec2), (("beta", beta), ("alpha", alpha),))
-    return made if out is None else _into("addr", out, made)
+    return made if out is None else _into("addr", out, made, (input, vec1, vec2))
 
 
 def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
@@ -484,7 +484,7 @@ def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("all", (input, dim, keepdim))
-    return made if out is None else _into("all", out, made)
+    return made if out is None else _into("all", out, made, (input, dim, keepdim))
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
@@ -504,7 +504,7 @@ def amax(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *,
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("amax", (input, dim, keepdim))
-    return made if out is None else _into("amax", out, made)
+    return made if out is None else _into("amax", out, made, (input, dim, keepdim))
 
 
 def amin(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
@@ -514,7 +514,7 @@ def amin(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *,
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("amin", (input, dim, keepdim))
-    return made if out is None else _into("amin", out, made)
+    return made if out is None else _into("amin", out, made, (input, dim, keepdim))
 
 
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, axis: Any = None, keepdims: Any = None) -> Any:
@@ -529,7 +529,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, axi
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The angle of complex numbers; 0 or pi for real ones, nan for nan (torch.angle)."""
     made = _call("angle", (input,))
-    return made if out is None else _into("angle", out, made)
+    return made if out is None else _into("angle", out, made, (input,))
 
 
 def any(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
@@ -539,7 +539,7 @@ def any(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("any", (input, dim, keepdim))
-    return made if out is None else _into("any", out, made)
+    return made if out is None else _into("any", out, made, (input, dim, keepdim))
 
 
 def arange(start: Number, end: Number | None = None, step: Number = 1, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
@@ -554,7 +554,7 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("argmax", (input, dim, keepdim))
-    return made if out is None else _into("argmax", out, made)
+    return made if out is None else _into("argmax", out, made, (input, dim, keepdim))
 
 
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
@@ -564,7 +564,7 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("argmin", (input, dim, keepdim))
-    return made if out is None else _into("argmin", out, made)
+    return made if out is None else _into("argmin", out, made, (input, dim, keepdim))
 
 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
@@ -590,31 +590,31 @@ def as_strided(input: Tensor, size: int | Sequence[int], stride: int | Sequence[
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse sine (torch.asin)."""
     made = _call("asin", (input,))
-    return made if out is None else _into("asin", out, made)
+    return made if out is None else _into("asin", out, made, (input,))
 
 
 def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse hyperbolic sine (torch.asinh)."""
     made = _call("asinh", (input,))
-    return made if out is None else _into("asinh", out, made)
+    return made if out is None else _into("asinh", out, made, (input,))
 
 
 def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse tangent (torch.atan)."""
     made = _call("atan", (input,))
-    return made if out is None else _into("atan", out, made)
+    return made if out is None else _into("atan", out, made, (input,))
 
 
 def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The angle of the point (other, input) (torch.atan2)."""
     made = _call("atan2", (input, other))
-    return made if out is None else _into("atan2", out, made)
+    return made if out is None else _into("atan2", out, made, (input, other))
 
 
 def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse hyperbolic tangent (torch.atanh)."""
     made = _call("atanh", (input,))
-    return made if out is None else _into("atanh", out, made)
+    return made if out is None else _into("atanh", out, made, (input,))
 
 
 def atleast_1d(input: Tensor) -> Tensor:
@@ -653,7 +653,7 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, 
     input: broadcasts to (b, n, m); batch1: (b, n, k); batch2: (b, k, m). Raises EngineError: SHAPE, DTYPE.
     """
     made = _call("baddbmm", (input, batch1, batch2), (("beta", beta), ("alpha", alpha),))
-    return made if out is None else _into("baddbmm", out, made)
+    return made if out is None else _into("baddbmm", out, made, (input, batch1, batch2))
 
 
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-05) -> Tensor:
@@ -710,37 +710,37 @@ def binomial(count: Tensor, prob: Tensor) -> Tensor:
 def bitwise_and(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Bits set in both (torch.bitwise_and)."""
     made = _call("bitwise_and", (input, other))
-    return made if out is None else _into("bitwise_and", out, made)
+    return made if out is None else _into("bitwise_and", out, made, (input, other))
 
 
 def bitwise_left_shift(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input's bits moved up by other places; nothing is left of them beyond the width (torch.bitwise_left_shift)."""
     made = _call("bitwise_left_shift", (input, other))
-    return made if out is None else _into("bitwise_left_shift", out, made)
+    return made if out is None else _into("bitwise_left_shift", out, made, (input, other))
 
 
 def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """All bits flipped; for bools, not (torch.bitwise_not)."""
     made = _call("bitwise_not", (input,))
-    return made if out is None else _into("bitwise_not", out, made)
+    return made if out is None else _into("bitwise_not", out, made, (input,))
 
 
 def bitwise_or(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Bits set in either (torch.bitwise_or)."""
     made = _call("bitwise_or", (input, other))
-    return made if out is None else _into("bitwise_or", out, made)
+    return made if out is None else _into("bitwise_or", out, made, (input, other))
 
 
 def bitwise_right_shift(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input's bits moved down by other places, keeping the sign (torch.bitwise_right_shift)."""
     made = _call("bitwise_right_shift", (input, other))
-    return made if out is None else _into("bitwise_right_shift", out, made)
+    return made if out is None else _into("bitwise_right_shift", out, made, (input, other))
 
 
 def bitwise_xor(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Bits set in exactly one (torch.bitwise_xor)."""
     made = _call("bitwise_xor", (input, other))
-    return made if out is None else _into("bitwise_xor", out, made)
+    return made if out is None else _into("bitwise_xor", out, made, (input, other))
 
 
 def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
@@ -757,7 +757,7 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     input: (b, n, k); mat2: (b, k, m) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
     made = _call("bmm", (input, mat2))
-    return made if out is None else _into("bmm", out, made)
+    return made if out is None else _into("bmm", out, made, (input, mat2))
 
 
 def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -773,7 +773,7 @@ def broadcast_to(input: Tensor, size: int | Sequence[int]) -> Tensor:
 def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None) -> Tensor:
     """Which of the intervals between boundaries each value lies in (torch.bucketize)."""
     made = _call("bucketize", (input, boundaries), (("out_int32", out_int32), ("right", right),))
-    return made if out is None else _into("bucketize", out, made)
+    return made if out is None else _into("bucketize", out, made, (input, boundaries))
 
 
 def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
@@ -786,7 +786,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Tenso
     if axis is not None:
         dim = _renamed("dim", dim, 0, "axis", axis)
     made = _call("cat", (tensors, dim))
-    return made if out is None else _into("cat", out, made)
+    return made if out is None else _into("cat", out, made, (tensors, dim))
 
 
 def cauchy(input: Tensor, median: float = 0.0, sigma: float = 1.0) -> Tensor:
@@ -808,7 +808,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smallest whole number not below (torch.ceil)."""
     made = _call("ceil", (input,))
-    return made if out is None else _into("ceil", out, made)
+    return made if out is None else _into("ceil", out, made, (input,))
 
 
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -827,7 +827,7 @@ def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Tensor | None =
     input: (..., n, n), of which the lower half is read, or the upper. Raises EngineError: RUNTIME, SHAPE.
     """
     made = _call("cholesky_inverse", (input, upper))
-    return made if out is None else _into("cholesky_inverse", out, made)
+    return made if out is None else _into("cholesky_inverse", out, made, (input, upper))
 
 
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -836,7 +836,7 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | N
     B: (..., n, k); L: (..., n, n), lower triangular, or upper where so said. Raises EngineError: SHAPE.
     """
     made = _call("cholesky_solve", (B, L, upper))
-    return made if out is None else _into("cholesky_solve", out, made)
+    return made if out is None else _into("cholesky_solve", out, made, (B, L, upper))
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
@@ -849,7 +849,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tupl
 def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None, *, out: Tensor | None = None) -> Tensor:
     """input kept between min and max, either of which may be missing (torch.clamp)."""
     made = _call("clamp", (input, min, max))
-    return made if out is None else _into("clamp", out, made)
+    return made if out is None else _into("clamp", out, made, (input, min, max))
 
 
 def clamp_max(input: Tensor, max: Tensor | Number) -> Tensor:
@@ -870,7 +870,7 @@ def clone(input: Tensor) -> Tensor:
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along the second dimension, vectors as columns (torch.column_stack)."""
     made = _call("column_stack", (tensors,))
-    return made if out is None else _into("column_stack", out, made)
+    return made if out is None else _into("column_stack", out, made, (tensors,))
 
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
@@ -884,7 +884,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of two tensors of one dtype (torch.complex)."""
     made = _call("complex", (real, imag))
-    return made if out is None else _into("complex", out, made)
+    return made if out is None else _into("complex", out, made, (real, imag))
 
 
 def conj(input: Tensor) -> Tensor:
@@ -956,7 +956,7 @@ def copy(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 def copysign(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input's size with other's sign (torch.copysign)."""
     made = _call("copysign", (input, other))
-    return made if out is None else _into("copysign", out, made)
+    return made if out is None else _into("copysign", out, made, (input, other))
 
 
 def corrcoef(input: Tensor) -> Tensor:
@@ -970,13 +970,13 @@ def corrcoef(input: Tensor) -> Tensor:
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Cosine (torch.cos)."""
     made = _call("cos", (input,))
-    return made if out is None else _into("cos", out, made)
+    return made if out is None else _into("cos", out, made, (input,))
 
 
 def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Hyperbolic cosine (torch.cosh)."""
     made = _call("cosh", (input,))
-    return made if out is None else _into("cosh", out, made)
+    return made if out is None else _into("cosh", out, made, (input,))
 
 
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
@@ -1017,7 +1017,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, axis: Any = N
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("cross", (input, other, dim))
-    return made if out is None else _into("cross", out, made)
+    return made if out is None else _into("cross", out, made, (input, other, dim))
 
 
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean', label_smoothing: float = 0.0) -> Tensor:
@@ -1057,7 +1057,7 @@ def cumprod(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("cumprod", (input, dim), (("dtype", dtype),))
-    return made if out is None else _into("cumprod", out, made)
+    return made if out is None else _into("cumprod", out, made, (input, dim))
 
 
 def cumsum(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -1065,7 +1065,7 @@ def cumsum(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None,
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("cumsum", (input, dim), (("dtype", dtype),))
-    return made if out is None else _into("cumsum", out, made)
+    return made if out is None else _into("cumsum", out, made, (input, dim))
 
 
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1, axis: Any = None) -> Tensor:
@@ -1078,7 +1078,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Non
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Degrees as radians (torch.deg2rad)."""
     made = _call("deg2rad", (input,))
-    return made if out is None else _into("deg2rad", out, made)
+    return made if out is None else _into("deg2rad", out, made, (input,))
 
 
 def det(input: Tensor) -> Tensor:
@@ -1094,7 +1094,7 @@ def detach(input: Tensor) -> Tensor:
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """A vector as a diagonal matrix, or a matrix's diagonal (torch.diag)."""
     made = _call("diag", (input, diagonal))
-    return made if out is None else _into("diag", out, made)
+    return made if out is None else _into("diag", out, made, (input, diagonal))
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -1125,13 +1125,13 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("diff", (input, n, dim, prepend, append))
-    return made if out is None else _into("diff", out, made)
+    return made if out is None else _into("diff", out, made, (input, n, dim, prepend, append))
 
 
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The derivative of lgamma (torch.digamma)."""
     made = _call("digamma", (input,))
-    return made if out is None else _into("digamma", out, made)
+    return made if out is None else _into("digamma", out, made, (input,))
 
 
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
@@ -1142,7 +1142,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 def div(input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
     """input / other, or rounded down ("floor") or towards zero ("trunc") (torch.div)."""
     made = _call("div", (input, other), (("rounding_mode", rounding_mode),))
-    return made if out is None else _into("div", out, made)
+    return made if out is None else _into("div", out, made, (input, other))
 
 
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1151,7 +1151,7 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     input, tensor: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
     made = _call("dot", (input, tensor))
-    return made if out is None else _into("dot", out, made)
+    return made if out is None else _into("dot", out, made, (input, tensor))
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
@@ -1185,7 +1185,7 @@ def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Ten
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along the third dimension (torch.dstack)."""
     made = _call("dstack", (tensors,))
-    return made if out is None else _into("dstack", out, made)
+    return made if out is None else _into("dstack", out, made, (tensors,))
 
 
 def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
@@ -1233,7 +1233,7 @@ def empty_like(input: Tensor, *, dtype: dtype | None = None, device: device | st
 def eq(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input == other, elementwise (torch.eq)."""
     made = _call("eq", (input, other))
-    return made if out is None else _into("eq", out, made)
+    return made if out is None else _into("eq", out, made, (input, other))
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
@@ -1244,31 +1244,31 @@ def equal(input: Tensor, other: Tensor) -> bool:
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The error function (torch.erf)."""
     made = _call("erf", (input,))
-    return made if out is None else _into("erf", out, made)
+    return made if out is None else _into("erf", out, made, (input,))
 
 
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 - erf, exact in the tail (torch.erfc)."""
     made = _call("erfc", (input,))
-    return made if out is None else _into("erfc", out, made)
+    return made if out is None else _into("erfc", out, made, (input,))
 
 
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse of erf (torch.erfinv)."""
     made = _call("erfinv", (input,))
-    return made if out is None else _into("erfinv", out, made)
+    return made if out is None else _into("erfinv", out, made, (input,))
 
 
 def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """e to the power of input (torch.exp)."""
     made = _call("exp", (input,))
-    return made if out is None else _into("exp", out, made)
+    return made if out is None else _into("exp", out, made, (input,))
 
 
 def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """2 to the power of input (torch.exp2)."""
     made = _call("exp2", (input,))
-    return made if out is None else _into("exp2", out, made)
+    return made if out is None else _into("exp2", out, made, (input,))
 
 
 def expand(input: Tensor, size: int | Sequence[int]) -> Tensor:
@@ -1284,7 +1284,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(input) - 1, exact near 0 (torch.expm1)."""
     made = _call("expm1", (input,))
-    return made if out is None else _into("expm1", out, made)
+    return made if out is None else _into("expm1", out, made, (input,))
 
 
 def exponential(input: Tensor, lambd: float = 1.0) -> Tensor:
@@ -1311,7 +1311,7 @@ def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.fft", (input, n, dim, norm))
-    return made if out is None else _into("fft.fft", out, made)
+    return made if out is None else _into("fft.fft", out, made, (input, n, dim, norm))
 
 
 def fft_fft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -1319,7 +1319,7 @@ def fft_fft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Seq
     if axis is not None:
         dim = _renamed("dim", dim, (-2, -1), "axis", axis)
     made = _call("fft.fft2", (input, s, dim, norm))
-    return made if out is None else _into("fft.fft2", out, made)
+    return made if out is None else _into("fft.fft2", out, made, (input, s, dim, norm))
 
 
 def fft_fftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -1327,7 +1327,7 @@ def fft_fftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Seq
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("fft.fftn", (input, s, dim, norm))
-    return made if out is None else _into("fft.fftn", out, made)
+    return made if out is None else _into("fft.fftn", out, made, (input, s, dim, norm))
 
 
 def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
@@ -1342,7 +1342,7 @@ def fft_hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | Non
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.hfft", (input, n, dim, norm))
-    return made if out is None else _into("fft.hfft", out, made)
+    return made if out is None else _into("fft.hfft", out, made, (input, n, dim, norm))
 
 
 def fft_ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -1350,7 +1350,7 @@ def fft_ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | Non
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.ifft", (input, n, dim, norm))
-    return made if out is None else _into("fft.ifft", out, made)
+    return made if out is None else _into("fft.ifft", out, made, (input, n, dim, norm))
 
 
 def fft_ifft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -1358,7 +1358,7 @@ def fft_ifft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
     if axis is not None:
         dim = _renamed("dim", dim, (-2, -1), "axis", axis)
     made = _call("fft.ifft2", (input, s, dim, norm))
-    return made if out is None else _into("fft.ifft2", out, made)
+    return made if out is None else _into("fft.ifft2", out, made, (input, s, dim, norm))
 
 
 def fft_ifftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -1366,7 +1366,7 @@ def fft_ifftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("fft.ifftn", (input, s, dim, norm))
-    return made if out is None else _into("fft.ifftn", out, made)
+    return made if out is None else _into("fft.ifftn", out, made, (input, s, dim, norm))
 
 
 def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
@@ -1381,7 +1381,7 @@ def fft_ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | No
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.ihfft", (input, n, dim, norm))
-    return made if out is None else _into("fft.ihfft", out, made)
+    return made if out is None else _into("fft.ihfft", out, made, (input, n, dim, norm))
 
 
 def fft_irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -1389,7 +1389,7 @@ def fft_irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | No
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.irfft", (input, n, dim, norm))
-    return made if out is None else _into("fft.irfft", out, made)
+    return made if out is None else _into("fft.irfft", out, made, (input, n, dim, norm))
 
 
 def fft_irfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -1397,7 +1397,7 @@ def fft_irfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | S
     if axis is not None:
         dim = _renamed("dim", dim, (-2, -1), "axis", axis)
     made = _call("fft.irfft2", (input, s, dim, norm))
-    return made if out is None else _into("fft.irfft2", out, made)
+    return made if out is None else _into("fft.irfft2", out, made, (input, s, dim, norm))
 
 
 def fft_irfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -1405,7 +1405,7 @@ def fft_irfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | S
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("fft.irfftn", (input, s, dim, norm))
-    return made if out is None else _into("fft.irfftn", out, made)
+    return made if out is None else _into("fft.irfftn", out, made, (input, s, dim, norm))
 
 
 def fft_rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -1416,7 +1416,7 @@ def fft_rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | Non
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.rfft", (input, n, dim, norm))
-    return made if out is None else _into("fft.rfft", out, made)
+    return made if out is None else _into("fft.rfft", out, made, (input, n, dim, norm))
 
 
 def fft_rfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -1424,7 +1424,7 @@ def fft_rfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
     if axis is not None:
         dim = _renamed("dim", dim, (-2, -1), "axis", axis)
     made = _call("fft.rfft2", (input, s, dim, norm))
-    return made if out is None else _into("fft.rfft2", out, made)
+    return made if out is None else _into("fft.rfft2", out, made, (input, s, dim, norm))
 
 
 def fft_rfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -1432,7 +1432,7 @@ def fft_rfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("fft.rfftn", (input, s, dim, norm))
-    return made if out is None else _into("fft.rfftn", out, made)
+    return made if out is None else _into("fft.rfftn", out, made, (input, s, dim, norm))
 
 
 def fill(input: Tensor, value: Tensor | Number) -> Tensor:
@@ -1463,37 +1463,37 @@ def flipud(input: Tensor) -> Tensor:
 def float_power(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """pow in double precision (torch.float_power)."""
     made = _call("float_power", (input, exponent))
-    return made if out is None else _into("float_power", out, made)
+    return made if out is None else _into("float_power", out, made, (input, exponent))
 
 
 def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The largest whole number not above (torch.floor)."""
     made = _call("floor", (input,))
-    return made if out is None else _into("floor", out, made)
+    return made if out is None else _into("floor", out, made, (input,))
 
 
 def floor_divide(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """The quotient rounded down; PyTorch has no derivative of it, and refuses in backward (torch.floor_divide)."""
     made = _call("floor_divide", (input, other))
-    return made if out is None else _into("floor_divide", out, made)
+    return made if out is None else _into("floor_divide", out, made, (input, other))
 
 
 def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of two; of a number and nan the number (torch.fmax)."""
     made = _call("fmax", (input, other))
-    return made if out is None else _into("fmax", out, made)
+    return made if out is None else _into("fmax", out, made, (input, other))
 
 
 def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of two; of a number and nan the number (torch.fmin)."""
     made = _call("fmin", (input, other))
-    return made if out is None else _into("fmin", out, made)
+    return made if out is None else _into("fmin", out, made, (input, other))
 
 
 def fmod(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """What is left of dividing, with the dividend's sign (torch.fmod)."""
     made = _call("fmod", (input, other))
-    return made if out is None else _into("fmod", out, made)
+    return made if out is None else _into("fmod", out, made, (input, other))
 
 
 def fold(input: Tensor, output_size: int | Sequence[int], kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, stride: int | Sequence[int] = 1) -> Tensor:
@@ -1507,7 +1507,7 @@ def fold(input: Tensor, output_size: int | Sequence[int], kernel_size: int | Seq
 def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """What follows the point, with the input's sign (torch.frac)."""
     made = _call("frac", (input,))
-    return made if out is None else _into("frac", out, made)
+    return made if out is None else _into("frac", out, made, (input,))
 
 
 def full(*size: int | Sequence[int], fill_value: Number, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
@@ -1523,7 +1523,7 @@ def full_like(input: Tensor, fill_value: Number, *, dtype: dtype | None = None, 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """At each place of index the input's element there, at that position along dim (torch.gather)."""
     made = _call("gather", (input, dim, index), (("sparse_grad", sparse_grad),))
-    return made if out is None else _into("gather", out, made)
+    return made if out is None else _into("gather", out, made, (input, dim, index))
 
 
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | Number, full: bool = False, eps: float = 1e-06, reduction: str = 'mean') -> Tensor:
@@ -1538,13 +1538,13 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | Number, full:
 def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The greatest common divisor of whole numbers (torch.gcd)."""
     made = _call("gcd", (input, other))
-    return made if out is None else _into("gcd", out, made)
+    return made if out is None else _into("gcd", out, made, (input, other))
 
 
 def ge(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input >= other, elementwise (torch.ge)."""
     made = _call("ge", (input, other))
-    return made if out is None else _into("ge", out, made)
+    return made if out is None else _into("ge", out, made, (input, other))
 
 
 def gelu(input: Tensor, *, approximate: str = 'none') -> Tensor:
@@ -1592,7 +1592,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
 def gt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input > other, elementwise (torch.gt)."""
     made = _call("gt", (input, other))
-    return made if out is None else _into("gt", out, made)
+    return made if out is None else _into("gt", out, made, (input, other))
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -1618,7 +1618,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
     """0 below zero, 1 above, `values` at zero; backward is refused, as PyTorch refuses it (torch.heaviside)."""
     made = _call("heaviside", (input, values))
-    return made if out is None else _into("heaviside", out, made)
+    return made if out is None else _into("heaviside", out, made, (input, values))
 
 
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
@@ -1636,7 +1636,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0, *,
     Raises EngineError: RUNTIME, NOT_SUPPORTED for bool and complex.
     """
     made = _call("histc", (input, bins, min, max))
-    return made if out is None else _into("histc", out, made)
+    return made if out is None else _into("histc", out, made, (input, bins, min, max))
 
 
 def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
@@ -1647,7 +1647,7 @@ def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Ten
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along the second dimension; vectors along the first (torch.hstack)."""
     made = _call("hstack", (tensors,))
-    return made if out is None else _into("hstack", out, made)
+    return made if out is None else _into("hstack", out, made, (tensors,))
 
 
 def huber_loss(input: Tensor, target: Tensor, reduction: str = 'mean', delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
@@ -1661,25 +1661,25 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = 'mean', delta: fl
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """sqrt(input**2 + other**2) (torch.hypot)."""
     made = _call("hypot", (input, other))
-    return made if out is None else _into("hypot", out, made)
+    return made if out is None else _into("hypot", out, made, (input, other))
 
 
 def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The modified Bessel function of order 0 (torch.i0)."""
     made = _call("i0", (input,))
-    return made if out is None else _into("i0", out, made)
+    return made if out is None else _into("i0", out, made, (input,))
 
 
 def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The regularized lower incomplete gamma function of order input at other (torch.igamma)."""
     made = _call("igamma", (input, other))
-    return made if out is None else _into("igamma", out, made)
+    return made if out is None else _into("igamma", out, made, (input, other))
 
 
 def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The regularized upper incomplete gamma function of order input at other (torch.igammac)."""
     made = _call("igammac", (input, other))
-    return made if out is None else _into("igammac", out, made)
+    return made if out is None else _into("igammac", out, made, (input, other))
 
 
 def imag(input: Tensor) -> Tensor:
@@ -1719,13 +1719,13 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The slices along dim that a vector of positions names (torch.index_select)."""
     made = _call("index_select", (input, dim, index))
-    return made if out is None else _into("index_select", out, made)
+    return made if out is None else _into("index_select", out, made, (input, dim, index))
 
 
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products summed over the last dims of both; of a tensor without dimensions, plain products (torch.inner)."""
     made = _call("inner", (input, other))
-    return made if out is None else _into("inner", out, made)
+    return made if out is None else _into("inner", out, made, (input, other))
 
 
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-05) -> Tensor:
@@ -1749,7 +1749,7 @@ def interpolate(input: Tensor, size: int | Sequence[int] | None = None, scale_fa
 def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverses of square matrices (torch.inverse)."""
     made = _call("inverse", (input,))
-    return made if out is None else _into("inverse", out, made)
+    return made if out is None else _into("inverse", out, made, (input,))
 
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
@@ -1780,13 +1780,13 @@ def isnan(input: Tensor) -> Tensor:
 def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Where it is minus infinity (torch.isneginf)."""
     made = _call("isneginf", (input,))
-    return made if out is None else _into("isneginf", out, made)
+    return made if out is None else _into("isneginf", out, made, (input,))
 
 
 def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Where it is plus infinity (torch.isposinf)."""
     made = _call("isposinf", (input,))
-    return made if out is None else _into("isposinf", out, made)
+    return made if out is None else _into("isposinf", out, made, (input,))
 
 
 def isreal(input: Tensor) -> Tensor:
@@ -1814,7 +1814,7 @@ def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, redu
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Every element of input times the whole of other, laid out in blocks (torch.kron)."""
     made = _call("kron", (input, other))
-    return made if out is None else _into("kron", out, made)
+    return made if out is None else _into("kron", out, made, (input, other))
 
 
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
@@ -1845,19 +1845,19 @@ def layer_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Ten
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The least common multiple of whole numbers (torch.lcm)."""
     made = _call("lcm", (input, other))
-    return made if out is None else _into("lcm", out, made)
+    return made if out is None else _into("lcm", out, made, (input, other))
 
 
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input * 2**other (torch.ldexp)."""
     made = _call("ldexp", (input, other))
-    return made if out is None else _into("ldexp", out, made)
+    return made if out is None else _into("ldexp", out, made, (input, other))
 
 
 def le(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input <= other, elementwise (torch.le)."""
     made = _call("le", (input, other))
-    return made if out is None else _into("le", out, made)
+    return made if out is None else _into("le", out, made, (input, other))
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
@@ -1868,13 +1868,13 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 def lerp(input: Tensor, end: Tensor, weight: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input + weight * (end - input) (torch.lerp)."""
     made = _call("lerp", (input, end, weight))
-    return made if out is None else _into("lerp", out, made)
+    return made if out is None else _into("lerp", out, made, (input, end, weight))
 
 
 def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the gamma function's size (torch.lgamma)."""
     made = _call("lgamma", (input,))
-    return made if out is None else _into("lgamma", out, made)
+    return made if out is None else _into("lgamma", out, made, (input,))
 
 
 def linalg_cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
@@ -1883,7 +1883,7 @@ def linalg_cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None
     A: (..., n, n), of which one half is read. Raises EngineError: RUNTIME where A is not positive-definite, SHAPE.
     """
     made = _call("linalg.cholesky", (A,), (("upper", upper),))
-    return made if out is None else _into("linalg.cholesky", out, made)
+    return made if out is None else _into("linalg.cholesky", out, made, (A,))
 
 
 def linalg_cond(A: Tensor, p: Number | str | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -1893,7 +1893,7 @@ def linalg_cond(A: Tensor, p: Number | str | None = None, *, out: Tensor | None 
     and the smallest singular value. inf where there is no inverse. Raises EngineError: RUNTIME, SHAPE.
     """
     made = _call("linalg.cond", (A, p))
-    return made if out is None else _into("linalg.cond", out, made)
+    return made if out is None else _into("linalg.cond", out, made, (A, p))
 
 
 def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -1904,13 +1904,13 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, axis: Any = Non
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("linalg.cross", (input, other), (("dim", dim),))
-    return made if out is None else _into("linalg.cross", out, made)
+    return made if out is None else _into("linalg.cross", out, made, (input, other))
 
 
 def linalg_det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The determinants of square matrices (torch.linalg.det). A: (..., n, n). Raises EngineError: SHAPE."""
     made = _call("linalg.det", (A,))
-    return made if out is None else _into("linalg.det", out, made)
+    return made if out is None else _into("linalg.det", out, made, (A,))
 
 
 def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -1940,7 +1940,7 @@ def linalg_eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     A: (..., n, n). Raises EngineError: SHAPE, RUNTIME for infinities and nan, NOT_SUPPORTED.
     """
     made = _call("linalg.eigvals", (A,))
-    return made if out is None else _into("linalg.eigvals", out, made)
+    return made if out is None else _into("linalg.eigvals", out, made, (A,))
 
 
 def linalg_eigvalsh(A: Tensor, UPLO: str = 'L', *, out: Tensor | None = None) -> Tensor:
@@ -1949,7 +1949,7 @@ def linalg_eigvalsh(A: Tensor, UPLO: str = 'L', *, out: Tensor | None = None) ->
     A: (..., n, n), of which one half is read. Raises EngineError: RUNTIME, SHAPE.
     """
     made = _call("linalg.eigvalsh", (A, UPLO))
-    return made if out is None else _into("linalg.eigvalsh", out, made)
+    return made if out is None else _into("linalg.eigvalsh", out, made, (A, UPLO))
 
 
 def linalg_householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1959,7 +1959,7 @@ def linalg_householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None
     As one product 1 - V T V^H (Schreiber & Van Loan, 1989). Raises EngineError: SHAPE, DTYPE, NOT_SUPPORTED.
     """
     made = _call("linalg.householder_product", (input, tau))
-    return made if out is None else _into("linalg.householder_product", out, made)
+    return made if out is None else _into("linalg.householder_product", out, made, (input, tau))
 
 
 def linalg_inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1968,7 +1968,7 @@ def linalg_inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     A: (..., n, n). Raises EngineError: RUNTIME for a singular matrix, SHAPE.
     """
     made = _call("linalg.inv", (A,))
-    return made if out is None else _into("linalg.inv", out, made)
+    return made if out is None else _into("linalg.inv", out, made, (A,))
 
 
 def linalg_lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
@@ -2008,7 +2008,7 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
     Raises EngineError: SHAPE, DTYPE.
     """
     made = _call("linalg.lu_solve", (LU, pivots, B), (("left", left), ("adjoint", adjoint),))
-    return made if out is None else _into("linalg.lu_solve", out, made)
+    return made if out is None else _into("linalg.lu_solve", out, made, (LU, pivots, B))
 
 
 def linalg_matrix_exp(A: Tensor) -> Tensor:
@@ -2028,13 +2028,13 @@ def linalg_matrix_norm(A: Tensor, ord: Number | str = 'fro', dim: int | Sequence
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("linalg.matrix_norm", (A, ord, dim, keepdim), (("dtype", dtype),))
-    return made if out is None else _into("linalg.matrix_norm", out, made)
+    return made if out is None else _into("linalg.matrix_norm", out, made, (A, ord, dim, keepdim))
 
 
 def linalg_matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """Products of square matrices with themselves; of their inverses for a negative n (torch.linalg.matrix_power)."""
     made = _call("linalg.matrix_power", (A, n))
-    return made if out is None else _into("linalg.matrix_power", out, made)
+    return made if out is None else _into("linalg.matrix_power", out, made, (A, n))
 
 
 def linalg_matrix_rank(A: Tensor, *, atol: Tensor | Number | None = None, rtol: Tensor | Number | None = None, hermitian: bool = False, out: Tensor | None = None) -> Tensor:
@@ -2044,7 +2044,7 @@ def linalg_matrix_rank(A: Tensor, *, atol: Tensor | Number | None = None, rtol: 
     tensors, a limit for each matrix. hermitian: A equals its conjugate transpose. Raises EngineError: RUNTIME, SHAPE.
     """
     made = _call("linalg.matrix_rank", (A,), (("atol", atol), ("rtol", rtol), ("hermitian", hermitian),))
-    return made if out is None else _into("linalg.matrix_rank", out, made)
+    return made if out is None else _into("linalg.matrix_rank", out, made, (A,))
 
 
 def linalg_multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
@@ -2053,7 +2053,7 @@ def linalg_multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) ->
     The first and the last may be vectors. Raises EngineError: SHAPE, RUNTIME for fewer than two.
     """
     made = _call("linalg.multi_dot", (tensors,))
-    return made if out is None else _into("linalg.multi_dot", out, made)
+    return made if out is None else _into("linalg.multi_dot", out, made, (tensors,))
 
 
 def linalg_norm(A: Tensor, ord: Number | str | None = None, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
@@ -2067,7 +2067,7 @@ def linalg_norm(A: Tensor, ord: Number | str | None = None, dim: int | Sequence[
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("linalg.norm", (A, ord, dim, keepdim), (("dtype", dtype),))
-    return made if out is None else _into("linalg.norm", out, made)
+    return made if out is None else _into("linalg.norm", out, made, (A, ord, dim, keepdim))
 
 
 def linalg_pinv(A: Tensor, *, atol: Tensor | Number | None = None, rtol: Tensor | Number | None = None, hermitian: bool = False, out: Tensor | None = None) -> Tensor:
@@ -2077,7 +2077,7 @@ def linalg_pinv(A: Tensor, *, atol: Tensor | Number | None = None, rtol: Tensor 
     larger size by default. hermitian: A equals its conjugate transpose, of which only the lower half is read.
     """
     made = _call("linalg.pinv", (A,), (("atol", atol), ("rtol", rtol), ("hermitian", hermitian),))
-    return made if out is None else _into("linalg.pinv", out, made)
+    return made if out is None else _into("linalg.pinv", out, made, (A,))
 
 
 def linalg_qr(A: Tensor, mode: str = 'reduced') -> Any:
@@ -2104,7 +2104,7 @@ def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None 
     Raises EngineError: RUNTIME for a singular matrix, SHAPE.
     """
     made = _call("linalg.solve", (A, B), (("left", left),))
-    return made if out is None else _into("linalg.solve", out, made)
+    return made if out is None else _into("linalg.solve", out, made, (A, B))
 
 
 def linalg_solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Tensor | None = None) -> Tensor:
@@ -2114,7 +2114,7 @@ def linalg_solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = T
     unitriangular: the diagonal counts as ones. A zero on it gives inf or nan. Raises EngineError: SHAPE.
     """
     made = _call("linalg.solve_triangular", (A, B), (("upper", upper), ("left", left), ("unitriangular", unitriangular),))
-    return made if out is None else _into("linalg.solve_triangular", out, made)
+    return made if out is None else _into("linalg.solve_triangular", out, made, (A, B))
 
 
 def linalg_svd(A: Tensor, full_matrices: bool = True) -> Any:
@@ -2129,7 +2129,7 @@ def linalg_svd(A: Tensor, full_matrices: bool = True) -> Any:
 def linalg_svdvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The singular values in descending order (torch.linalg.svdvals). A: (..., m, n). Raises EngineError: SHAPE."""
     made = _call("linalg.svdvals", (A,))
-    return made if out is None else _into("linalg.svdvals", out, made)
+    return made if out is None else _into("linalg.svdvals", out, made, (A,))
 
 
 def linalg_tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
@@ -2138,7 +2138,7 @@ def linalg_tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> T
     Raises EngineError: RUNTIME for a matrix that is not square or has no inverse.
     """
     made = _call("linalg.tensorinv", (A, ind))
-    return made if out is None else _into("linalg.tensorinv", out, made)
+    return made if out is None else _into("linalg.tensorinv", out, made, (A, ind))
 
 
 def linalg_tensorsolve(A: Tensor, B: Tensor, dims: int | Sequence[int] | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -2147,7 +2147,7 @@ def linalg_tensorsolve(A: Tensor, B: Tensor, dims: int | Sequence[int] | None = 
     Raises EngineError: RUNTIME for a matrix that is not square or singular.
     """
     made = _call("linalg.tensorsolve", (A, B, dims))
-    return made if out is None else _into("linalg.tensorsolve", out, made)
+    return made if out is None else _into("linalg.tensorsolve", out, made, (A, B, dims))
 
 
 def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
@@ -2166,7 +2166,7 @@ def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1, axis: Any = None, out:
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("linalg.vecdot", (x, y), (("dim", dim),))
-    return made if out is None else _into("linalg.vecdot", out, made)
+    return made if out is None else _into("linalg.vecdot", out, made, (x, y))
 
 
 def linalg_vector_norm(x: Tensor, ord: Number = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
@@ -2176,7 +2176,7 @@ def linalg_vector_norm(x: Tensor, ord: Number = 2, dim: int | Sequence[int] | No
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("linalg.vector_norm", (x, ord, dim, keepdim), (("dtype", dtype),))
-    return made if out is None else _into("linalg.vector_norm", out, made)
+    return made if out is None else _into("linalg.vector_norm", out, made, (x, ord, dim, keepdim))
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -2203,25 +2203,25 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: f
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Natural logarithm (torch.log)."""
     made = _call("log", (input,))
-    return made if out is None else _into("log", out, made)
+    return made if out is None else _into("log", out, made, (input,))
 
 
 def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Logarithm to base 10 (torch.log10)."""
     made = _call("log10", (input,))
-    return made if out is None else _into("log10", out, made)
+    return made if out is None else _into("log10", out, made, (input,))
 
 
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log(1 + input), exact near 0 (torch.log1p)."""
     made = _call("log1p", (input,))
-    return made if out is None else _into("log1p", out, made)
+    return made if out is None else _into("log1p", out, made, (input,))
 
 
 def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Logarithm to base 2 (torch.log2)."""
     made = _call("log2", (input,))
-    return made if out is None else _into("log2", out, made)
+    return made if out is None else _into("log2", out, made, (input,))
 
 
 def log_normal(input: Tensor, mean: float = 1.0, std: float = 2.0) -> Tensor:
@@ -2242,13 +2242,13 @@ def log_softmax(input: Tensor, dim: int | None = None, *, dtype: dtype | None = 
 def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log(exp(input) + exp(other)) (torch.logaddexp)."""
     made = _call("logaddexp", (input, other))
-    return made if out is None else _into("logaddexp", out, made)
+    return made if out is None else _into("logaddexp", out, made, (input, other))
 
 
 def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log2(2**input + 2**other) (torch.logaddexp2)."""
     made = _call("logaddexp2", (input, other))
-    return made if out is None else _into("logaddexp2", out, made)
+    return made if out is None else _into("logaddexp2", out, made, (input, other))
 
 
 def logcumsumexp(input: Tensor, dim: int | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
@@ -2256,7 +2256,7 @@ def logcumsumexp(input: Tensor, dim: int | None = None, *, axis: Any = None, out
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("logcumsumexp", (input, dim))
-    return made if out is None else _into("logcumsumexp", out, made)
+    return made if out is None else _into("logcumsumexp", out, made, (input, dim))
 
 
 def logdet(input: Tensor) -> Tensor:
@@ -2267,31 +2267,31 @@ def logdet(input: Tensor) -> Tensor:
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """True where both are nonzero (torch.logical_and)."""
     made = _call("logical_and", (input, other))
-    return made if out is None else _into("logical_and", out, made)
+    return made if out is None else _into("logical_and", out, made, (input, other))
 
 
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """True where input is zero (torch.logical_not)."""
     made = _call("logical_not", (input,))
-    return made if out is None else _into("logical_not", out, made)
+    return made if out is None else _into("logical_not", out, made, (input,))
 
 
 def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """True where either is nonzero (torch.logical_or)."""
     made = _call("logical_or", (input, other))
-    return made if out is None else _into("logical_or", out, made)
+    return made if out is None else _into("logical_or", out, made, (input, other))
 
 
 def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """True where exactly one is nonzero (torch.logical_xor)."""
     made = _call("logical_xor", (input, other))
-    return made if out is None else _into("logical_xor", out, made)
+    return made if out is None else _into("logical_xor", out, made, (input, other))
 
 
 def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
     """log(x / (1 - x)) with x kept between eps and 1 - eps (torch.logit)."""
     made = _call("logit", (input, eps))
-    return made if out is None else _into("logit", out, made)
+    return made if out is None else _into("logit", out, made, (input, eps))
 
 
 def logsigmoid(input: Tensor) -> Tensor:
@@ -2311,7 +2311,7 @@ def logsumexp(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bo
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("logsumexp", (input, dim, keepdim))
-    return made if out is None else _into("logsumexp", out, made)
+    return made if out is None else _into("logsumexp", out, made, (input, dim, keepdim))
 
 
 def lp_pool1d(input: Tensor, norm_type: Number, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False) -> Tensor:
@@ -2332,7 +2332,7 @@ def lp_pool3d(input: Tensor, norm_type: Number, kernel_size: int | Sequence[int]
 def lt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input < other, elementwise (torch.lt)."""
     made = _call("lt", (input, other))
-    return made if out is None else _into("lt", out, made)
+    return made if out is None else _into("lt", out, made, (input, other))
 
 
 def mH(input: Tensor) -> Tensor:
@@ -2369,7 +2369,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements where the mask holds, as a vector (torch.masked_select)."""
     made = _call("masked_select", (input, mask))
-    return made if out is None else _into("masked_select", out, made)
+    return made if out is None else _into("masked_select", out, made, (input, mask))
 
 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -2378,7 +2378,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     Raises EngineError: SHAPE where the sizes do not go together, DTYPE where the dtypes differ.
     """
     made = _call("matmul", (input, other))
-    return made if out is None else _into("matmul", out, made)
+    return made if out is None else _into("matmul", out, made, (input, other))
 
 
 def matrix_exp(input: Tensor) -> Tensor:
@@ -2448,7 +2448,7 @@ def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of two, nan if either is (torch.maximum)."""
     made = _call("maximum", (input, other))
-    return made if out is None else _into("maximum", out, made)
+    return made if out is None else _into("maximum", out, made, (input, other))
 
 
 def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
@@ -2458,7 +2458,7 @@ def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("mean", (input, dim, keepdim), (("dtype", dtype),))
-    return made if out is None else _into("mean", out, made)
+    return made if out is None else _into("mean", out, made, (input, dim, keepdim))
 
 
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
@@ -2487,7 +2487,7 @@ def min(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of two, nan if either is (torch.minimum)."""
     made = _call("minimum", (input, other))
-    return made if out is None else _into("minimum", out, made)
+    return made if out is None else _into("minimum", out, made, (input, other))
 
 
 def mish(input: Tensor) -> Tensor:
@@ -2501,7 +2501,7 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     input: (n, k); mat2: (k, m) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
     made = _call("mm", (input, mat2))
-    return made if out is None else _into("mm", out, made)
+    return made if out is None else _into("mm", out, made, (input, mat2))
 
 
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
@@ -2540,7 +2540,7 @@ def msort(input: Tensor) -> Any:
 def mul(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input * other (torch.mul)."""
     made = _call("mul", (input, other))
-    return made if out is None else _into("mul", out, made)
+    return made if out is None else _into("mul", out, made, (input, other))
 
 
 def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int, in_proj_weight: Tensor | None, in_proj_bias: Tensor | None, bias_k: Tensor | None, bias_v: Tensor | None, add_zero_attn: bool, dropout_p: float, out_proj_weight: Tensor, out_proj_bias: Tensor | None, training: bool = True, key_padding_mask: Tensor | None = None, need_weights: bool = True, attn_mask: Tensor | None = None, use_separate_proj_weight: bool = False, q_proj_weight: Tensor | None = None, k_proj_weight: Tensor | None = None, v_proj_weight: Tensor | None = None, static_k: Tensor | None = None, static_v: Tensor | None = None, average_attn_weights: bool = True, is_causal: bool = False) -> Any:
@@ -2591,7 +2591,7 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     input: (n, k); vec: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
     made = _call("mv", (input, vec))
-    return made if out is None else _into("mv", out, made)
+    return made if out is None else _into("mv", out, made, (input, vec))
 
 
 def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
@@ -2600,13 +2600,13 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     Raises EngineError: RUNTIME for p below 1 or bool, NOT_SUPPORTED for complex numbers.
     """
     made = _call("mvlgamma", (input, p))
-    return made if out is None else _into("mvlgamma", out, made)
+    return made if out is None else _into("mvlgamma", out, made, (input, p))
 
 
 def nan_to_num(input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None, *, out: Tensor | None = None) -> Tensor:
     """nan and infinities replaced: by 0, the largest and the smallest number unless told (torch.nan_to_num)."""
     made = _call("nan_to_num", (input, nan, posinf, neginf))
-    return made if out is None else _into("nan_to_num", out, made)
+    return made if out is None else _into("nan_to_num", out, made, (input, nan, posinf, neginf))
 
 
 def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
@@ -2616,7 +2616,7 @@ def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("nanmean", (input, dim, keepdim), (("dtype", dtype),))
-    return made if out is None else _into("nanmean", out, made)
+    return made if out is None else _into("nanmean", out, made, (input, dim, keepdim))
 
 
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
@@ -2635,7 +2635,7 @@ def nanquantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepd
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("nanquantile", (input, q, dim, keepdim), (("interpolation", interpolation),))
-    return made if out is None else _into("nanquantile", out, made)
+    return made if out is None else _into("nanquantile", out, made, (input, q, dim, keepdim))
 
 
 def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
@@ -2645,7 +2645,7 @@ def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool 
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("nansum", (input, dim, keepdim), (("dtype", dtype),))
-    return made if out is None else _into("nansum", out, made)
+    return made if out is None else _into("nansum", out, made, (input, dim, keepdim))
 
 
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -2656,13 +2656,13 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 def ne(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input != other, elementwise (torch.ne)."""
     made = _call("ne", (input, other))
-    return made if out is None else _into("ne", out, made)
+    return made if out is None else _into("ne", out, made, (input, other))
 
 
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-input (torch.neg)."""
     made = _call("neg", (input,))
-    return made if out is None else _into("neg", out, made)
+    return made if out is None else _into("neg", out, made, (input,))
 
 
 def new_empty(input: Tensor, size: int | Sequence[int], *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
@@ -2688,7 +2688,7 @@ def new_zeros(input: Tensor, size: int | Sequence[int], *, dtype: dtype | None =
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The floating number next to input towards other (torch.nextafter)."""
     made = _call("nextafter", (input, other))
-    return made if out is None else _into("nextafter", out, made)
+    return made if out is None else _into("nextafter", out, made, (input, other))
 
 
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
@@ -2724,7 +2724,7 @@ def norm(input: Tensor, p: Number | str | None = 'fro', dim: int | Sequence[int]
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("norm", (input, p, dim, keepdim), (("dtype", dtype),))
-    return made if out is None else _into("norm", out, made)
+    return made if out is None else _into("norm", out, made, (input, p, dim, keepdim))
 
 
 def normal(mean: Tensor | Number, std: Tensor | Number = 1.0, size: int | Sequence[int] | None = None, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
@@ -2768,7 +2768,7 @@ def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     input: (n,); vec2: (m,). Raises EngineError: SHAPE.
     """
     made = _call("outer", (input, vec2))
-    return made if out is None else _into("outer", out, made)
+    return made if out is None else _into("outer", out, made, (input, vec2))
 
 
 def pad(input: Tensor, pad: int | Sequence[int], mode: str = 'constant', value: float | None = None) -> Tensor:
@@ -2825,13 +2825,13 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of moduli and angles, float32 or float64 of one dtype (torch.polar)."""
     made = _call("polar", (abs, angle))
-    return made if out is None else _into("polar", out, made)
+    return made if out is None else _into("polar", out, made, (abs, angle))
 
 
 def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The n-th derivative of digamma (torch.polygamma)."""
     made = _call("polygamma", (n, input))
-    return made if out is None else _into("polygamma", out, made)
+    return made if out is None else _into("polygamma", out, made, (n, input))
 
 
 def positive(input: Tensor) -> Tensor:
@@ -2842,7 +2842,7 @@ def positive(input: Tensor) -> Tensor:
 def pow(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input to the power of exponent (torch.pow). Whole numbers to negative whole powers are refused."""
     made = _call("pow", (input, exponent))
-    return made if out is None else _into("pow", out, made)
+    return made if out is None else _into("pow", out, made, (input, exponent))
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
@@ -2860,7 +2860,7 @@ def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype:
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("prod", (input, dim, keepdim), (("dtype", dtype),))
-    return made if out is None else _into("prod", out, made)
+    return made if out is None else _into("prod", out, made, (input, dim, keepdim))
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
@@ -2882,13 +2882,13 @@ def quantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim:
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("quantile", (input, q, dim, keepdim), (("interpolation", interpolation),))
-    return made if out is None else _into("quantile", out, made)
+    return made if out is None else _into("quantile", out, made, (input, q, dim, keepdim))
 
 
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Radians as degrees (torch.rad2deg)."""
     made = _call("rad2deg", (input,))
-    return made if out is None else _into("rad2deg", out, made)
+    return made if out is None else _into("rad2deg", out, made, (input,))
 
 
 def rand(*size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
@@ -2937,14 +2937,14 @@ def ravel(input: Tensor) -> Tensor:
 
 
 def real(input: Tensor) -> Tensor:
-    """The real part (torch.real), a view; a real tensor itself."""
+    """The real part, a view; a real tensor itself (torch.real)."""
     return _call("real", (input,))
 
 
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / input (torch.reciprocal)."""
     made = _call("reciprocal", (input,))
-    return made if out is None else _into("reciprocal", out, made)
+    return made if out is None else _into("reciprocal", out, made, (input,))
 
 
 def relu(input: Tensor) -> Tensor:
@@ -2960,7 +2960,7 @@ def relu6(input: Tensor) -> Tensor:
 def remainder(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """What is left of dividing, with the divisor's sign (torch.remainder)."""
     made = _call("remainder", (input, other))
-    return made if out is None else _into("remainder", out, made)
+    return made if out is None else _into("remainder", out, made, (input, other))
 
 
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
@@ -2969,7 +2969,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     Raises EngineError: RUNTIME for fewer than two dimensions, a p or maxnorm below 0.
     """
     made = _call("renorm", (input, p, dim, maxnorm))
-    return made if out is None else _into("renorm", out, made)
+    return made if out is None else _into("renorm", out, made, (input, p, dim, maxnorm))
 
 
 def repeat(input: Tensor, repeats: int | Sequence[int]) -> Tensor:
@@ -3002,7 +3002,7 @@ def resolve_conj(input: Tensor) -> Tensor:
 def rms_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """The last dimensions over the root of their mean square (torch.nn.functional.rms_norm).
 
-    eps: the dtype's machine epsilon unless given. Raises EngineError: RUNTIME.
+    eps: the machine epsilon unless given: of float32 for half types, too. Raises EngineError: RUNTIME.
     """
     return _call("rms_norm", (input, normalized_shape, weight, eps))
 
@@ -3020,7 +3020,7 @@ def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int] = (0, 1)) -> Tens
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
     """The nearest whole number, halves to even; or so many decimals (torch.round)."""
     made = _call("round", (input,), (("decimals", decimals),))
-    return made if out is None else _into("round", out, made)
+    return made if out is None else _into("round", out, made, (input,))
 
 
 def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False) -> Tensor:
@@ -3034,7 +3034,7 @@ def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / sqrt(input) (torch.rsqrt)."""
     made = _call("rsqrt", (input,))
-    return made if out is None else _into("rsqrt", out, made)
+    return made if out is None else _into("rsqrt", out, made, (input,))
 
 
 def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
@@ -3081,7 +3081,7 @@ def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: 
     sorted_sequence: (n,), or (..., n) with input (..., m); sorter: what sorts it. Raises EngineError: RUNTIME.
     """
     made = _call("searchsorted", (sorted_sequence, input), (("out_int32", out_int32), ("right", right), ("side", side), ("sorter", sorter),))
-    return made if out is None else _into("searchsorted", out, made)
+    return made if out is None else _into("searchsorted", out, made, (sorted_sequence, input))
 
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
@@ -3107,25 +3107,25 @@ def setitem(input: Tensor, index: Index, value: Tensor | Number) -> Tensor:
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """sign, and for complex numbers z / |z| with 0 for 0 (torch.sgn)."""
     made = _call("sgn", (input,))
-    return made if out is None else _into("sgn", out, made)
+    return made if out is None else _into("sgn", out, made, (input,))
 
 
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / (1 + exp(-input)) (torch.sigmoid)."""
     made = _call("sigmoid", (input,))
-    return made if out is None else _into("sigmoid", out, made)
+    return made if out is None else _into("sigmoid", out, made, (input,))
 
 
 def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-1, 0 or 1; 0 for nan (torch.sign)."""
     made = _call("sign", (input,))
-    return made if out is None else _into("sign", out, made)
+    return made if out is None else _into("sign", out, made, (input,))
 
 
 def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Where the sign is set, of -0.0 too (torch.signbit)."""
     made = _call("signbit", (input,))
-    return made if out is None else _into("signbit", out, made)
+    return made if out is None else _into("signbit", out, made, (input,))
 
 
 def silu(input: Tensor) -> Tensor:
@@ -3136,19 +3136,19 @@ def silu(input: Tensor) -> Tensor:
 def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sine (torch.sin)."""
     made = _call("sin", (input,))
-    return made if out is None else _into("sin", out, made)
+    return made if out is None else _into("sin", out, made, (input,))
 
 
 def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """sin(pi x) / (pi x), 1 at 0 (torch.sinc)."""
     made = _call("sinc", (input,))
-    return made if out is None else _into("sinc", out, made)
+    return made if out is None else _into("sinc", out, made, (input,))
 
 
 def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Hyperbolic sine (torch.sinh)."""
     made = _call("sinh", (input,))
-    return made if out is None else _into("sinh", out, made)
+    return made if out is None else _into("sinh", out, made, (input,))
 
 
 def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, axis: Any = None) -> Tensor:
@@ -3221,61 +3221,61 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
 def special_entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-x log(x); 0 at 0, -inf below (torch.special.entr)."""
     made = _call("special.entr", (input,))
-    return made if out is None else _into("special.entr", out, made)
+    return made if out is None else _into("special.entr", out, made, (input,))
 
 
 def special_erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(x²) * erfc(x), which decays slowly (torch.special.erfcx)."""
     made = _call("special.erfcx", (input,))
-    return made if out is None else _into("special.erfcx", out, made)
+    return made if out is None else _into("special.erfcx", out, made, (input,))
 
 
 def special_i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(-|x|) times the modified Bessel function of order 0 (torch.special.i0e)."""
     made = _call("special.i0e", (input,))
-    return made if out is None else _into("special.i0e", out, made)
+    return made if out is None else _into("special.i0e", out, made, (input,))
 
 
 def special_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The modified Bessel function of order 1 (torch.special.i1)."""
     made = _call("special.i1", (input,))
-    return made if out is None else _into("special.i1", out, made)
+    return made if out is None else _into("special.i1", out, made, (input,))
 
 
 def special_i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(-|x|) times the modified Bessel function of order 1 (torch.special.i1e)."""
     made = _call("special.i1e", (input,))
-    return made if out is None else _into("special.i1e", out, made)
+    return made if out is None else _into("special.i1e", out, made, (input,))
 
 
 def special_log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of ndtr, exact in the tail (torch.special.log_ndtr)."""
     made = _call("special.log_ndtr", (input,))
-    return made if out is None else _into("special.log_ndtr", out, made)
+    return made if out is None else _into("special.log_ndtr", out, made, (input,))
 
 
 def special_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The normal distribution function: the area below input (torch.special.ndtr)."""
     made = _call("special.ndtr", (input,))
-    return made if out is None else _into("special.ndtr", out, made)
+    return made if out is None else _into("special.ndtr", out, made, (input,))
 
 
 def special_ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse of ndtr (torch.special.ndtri)."""
     made = _call("special.ndtri", (input,))
-    return made if out is None else _into("special.ndtri", out, made)
+    return made if out is None else _into("special.ndtri", out, made, (input,))
 
 
 def special_xlog1py(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input * log(1 + other), 0 where input is 0 (torch.special.xlog1py)."""
     made = _call("special.xlog1py", (input, other))
-    return made if out is None else _into("special.xlog1py", out, made)
+    return made if out is None else _into("special.xlog1py", out, made, (input, other))
 
 
 def special_zeta(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Hurwitz' zeta function: the sum of 1 / (k + other)^input (torch.special.zeta)."""
     made = _call("special.zeta", (input, other))
-    return made if out is None else _into("special.zeta", out, made)
+    return made if out is None else _into("special.zeta", out, made, (input, other))
 
 
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
@@ -3295,13 +3295,13 @@ def split_with_sizes(input: Tensor, split_sizes: int | Sequence[int], dim: int =
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Square root (torch.sqrt)."""
     made = _call("sqrt", (input,))
-    return made if out is None else _into("sqrt", out, made)
+    return made if out is None else _into("sqrt", out, made, (input,))
 
 
 def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input * input (torch.square)."""
     made = _call("square", (input,))
-    return made if out is None else _into("square", out, made)
+    return made if out is None else _into("square", out, made, (input,))
 
 
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
@@ -3316,7 +3316,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Ten
     if axis is not None:
         dim = _renamed("dim", dim, 0, "axis", axis)
     made = _call("stack", (tensors, dim))
-    return made if out is None else _into("stack", out, made)
+    return made if out is None else _into("stack", out, made, (tensors, dim))
 
 
 def std(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
@@ -3326,7 +3326,7 @@ def std(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | 
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("std", (input, dim, unbiased, keepdim), (("correction", correction),))
-    return made if out is None else _into("std", out, made)
+    return made if out is None else _into("std", out, made, (input, dim, unbiased, keepdim))
 
 
 def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Any:
@@ -3352,7 +3352,7 @@ def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: i
 def sub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """input - alpha * other (torch.sub)."""
     made = _call("sub", (input, other), (("alpha", alpha),))
-    return made if out is None else _into("sub", out, made)
+    return made if out is None else _into("sub", out, made, (input, other))
 
 
 def sum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
@@ -3362,7 +3362,7 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("sum", (input, dim, keepdim), (("dtype", dtype),))
-    return made if out is None else _into("sum", out, made)
+    return made if out is None else _into("sum", out, made, (input, dim, keepdim))
 
 
 def sum_to_size(input: Tensor, size: int | Sequence[int]) -> Tensor:
@@ -3395,19 +3395,24 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ax
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("take_along_dim", (input, indices, dim))
-    return made if out is None else _into("take_along_dim", out, made)
+    return made if out is None else _into("take_along_dim", out, made, (input, indices, dim))
+
+
+def take_geometry(input: Tensor, view: Tensor) -> Tensor:
+    """The view. In place the input has its sizes and strides from then on, and the view's node."""
+    return _call("take_geometry", (input, view))
 
 
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Tangent (torch.tan)."""
     made = _call("tan", (input,))
-    return made if out is None else _into("tan", out, made)
+    return made if out is None else _into("tan", out, made, (input,))
 
 
 def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Hyperbolic tangent (torch.tanh)."""
     made = _call("tanh", (input,))
-    return made if out is None else _into("tanh", out, made)
+    return made if out is None else _into("tanh", out, made, (input,))
 
 
 def tanhshrink(input: Tensor) -> Tensor:
@@ -3479,7 +3484,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, d
 def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Matrices with zeros above a diagonal (torch.tril)."""
     made = _call("tril", (input, diagonal))
-    return made if out is None else _into("tril", out, made)
+    return made if out is None else _into("tril", out, made, (input, diagonal))
 
 
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:
@@ -3499,7 +3504,7 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
 def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Matrices with zeros below a diagonal (torch.triu)."""
     made = _call("triu", (input, diagonal))
-    return made if out is None else _into("triu", out, made)
+    return made if out is None else _into("triu", out, made, (input, diagonal))
 
 
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:
@@ -3510,7 +3515,7 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: dtype | None = N
 def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The whole number towards zero (torch.trunc)."""
     made = _call("trunc", (input,))
-    return made if out is None else _into("trunc", out, made)
+    return made if out is None else _into("trunc", out, made, (input,))
 
 
 def type_as(input: Tensor, other: Tensor) -> Tensor:
@@ -3576,7 +3581,7 @@ def var(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | 
     if keepdims is not None:
         keepdim = _renamed("keepdim", keepdim, False, "keepdims", keepdims)
     made = _call("var", (input, dim, unbiased, keepdim), (("correction", correction),))
-    return made if out is None else _into("var", out, made)
+    return made if out is None else _into("var", out, made, (input, dim, unbiased, keepdim))
 
 
 def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Any:
@@ -3594,7 +3599,7 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     input, other: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
     made = _call("vdot", (input, other))
-    return made if out is None else _into("vdot", out, made)
+    return made if out is None else _into("vdot", out, made, (input, other))
 
 
 def view(input: Tensor, size: int | Sequence[int]) -> Tensor:
@@ -3633,7 +3638,7 @@ def vsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Ten
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along the first dimension, vectors as rows (torch.vstack)."""
     made = _call("vstack", (tensors,))
-    return made if out is None else _into("vstack", out, made)
+    return made if out is None else _into("vstack", out, made, (tensors,))
 
 
 def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
@@ -3644,7 +3649,7 @@ def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> 
 def xlogy(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """input * log(other), 0 where input is 0 (torch.xlogy)."""
     made = _call("xlogy", (input, other))
-    return made if out is None else _into("xlogy", out, made)
+    return made if out is None else _into("xlogy", out, made, (input, other))
 
 
 def zero(input: Tensor) -> Tensor:
@@ -4968,7 +4973,7 @@ class TensorMethods:
         return _call("ravel", (self,))
 
     def real(self) -> Tensor:
-        """See `gradwire.real`: The real part (torch.real), a view; a real tensor itself."""
+        """See `gradwire.real`: The real part, a view; a real tensor itself (torch.real)."""
         return _call("real", (self,))
 
     def reciprocal(self) -> Tensor:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gradwire._errors import GradwireError, make_error
 from gradwire._handle import Handle
 from gradwire._place import describe_place, find_place
+from gradwire._signals import handlers_running
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Recorder:
         #: Tensors from outside.
         self.handles: dict[int, Handle] = {}
         self.refused: GradwireError | None = None
+        #: What the call did that no replay would do, with the place.
+        self.obstacle: str | None = None
         #: Per number of the program, what gives its value so many repetitions from now.
         self.numbers: list[Callable[[int], float]] = []
         #: What counts repetitions: called with how many there were.
@@ -52,12 +55,17 @@ class Recorder:
         self._born: list[weakref.ref[Handle]] = []
         self._born_ids: set[int] = set()
         self._thread = threading.get_ident()
+        self._handlers = handlers_running()
+
+    def _is_elsewhere(self) -> bool:
+        """Whether this is another thread, or a signal's handler: what they do is none of the function's."""
+        return threading.get_ident() != self._thread or handlers_running() != self._handlers
 
     # Called by the session and by calls of ops.
 
     def see(self, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]]) -> None:
         """Note the tensors of an op's arguments, and which arguments vary from call to call."""
-        if threading.get_ident() != self._thread:
+        if self._is_elsewhere():
             return
         values = [*args, *(value for _, value in kwargs)]
         self._varying = [value.place if type(value) is Varying else None for value in values]
@@ -67,13 +75,13 @@ class Recorder:
 
     def born(self, handle: Handle) -> None:
         """Note a new proxy."""
-        if threading.get_ident() == self._thread:
+        if not self._is_elsewhere():
             self._born.append(weakref.ref(handle))
             self._born_ids.add(handle._id)
 
     def check(self, command: service_pb2.Command) -> None:
         """Refuse what no program holds, before it is done."""
-        if threading.get_ident() != self._thread:
+        if self._is_elsewhere():
             return
         which = command.WhichOneof("command")
         if which == "read":
@@ -101,9 +109,11 @@ class Recorder:
 
     def note(self, command: service_pb2.Command, result: service_pb2.Result) -> None:
         """Note a command that went well."""
-        if threading.get_ident() != self._thread:
+        if self._is_elsewhere():
             return
         which = command.WhichOneof("command")
+        if which == "describe" and command.describe.tensors:
+            self._obstruct("it asks how often a tensor was changed in place (_version)")
         if which in _LOOKED_AT or (which == "grad" and not result.grad.HasField("grad")):
             return
         kept = service_pb2.Command()
@@ -121,6 +131,10 @@ class Recorder:
             self._varying = []
         self.steps.append((kept, result))
         self.places.append(find_place())
+
+    def _obstruct(self, why: str) -> None:
+        if self.obstacle is None:
+            self.obstacle = f"{why}\n  {describe_place(*find_place(3))}"
 
     def _refuse(self, why: str) -> None:
         where = describe_place(*find_place(3))
@@ -190,6 +204,12 @@ class Trace:
                 self.results.append(handle)
         self.data = self.program.SerializeToString(deterministic=True)
         self.hash = hashlib.sha256(self.data).digest()
+
+    def let_go(self) -> None:
+        """Forget the tensors that the recorded call was given: the next call has others."""
+        self.feeds.clear()
+        self.recorder.handles.clear()
+        self.recorder._varying.clear()
 
     def _handle(self, tensor_id: int) -> Handle:
         session = self.recorder.session

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from gradwire._ghost import Edge, Leaf, dead_end, unknown_node
 from gradwire._handle import UNKNOWN, Family, Handle, ViewOf
-from gradwire._memo import Spec
+from gradwire._memo import Spec, read_spec
 
 if TYPE_CHECKING:
     from gradwire._session import Session
+    from gradwire.v1 import types_pb2
 
 #: The class of new proxies, which registers itself: Tensor is built upon this module.
 TENSOR_CLASS: list[type[Any]] = [Handle]
@@ -27,6 +28,29 @@ def new_proxy(session: Session, tensor_id: int, spec: Spec, edge: Edge | None = 
             watch_leaf(made)
         else:
             made._edge = unknown_node()
+    return made
+
+
+def known_or_new(session: Session, message: types_pb2.TensorSpec, near: Mapping[int, Any]) -> Any:
+    """The proxy of a tensor that an answer names, or None for none: of one that is known already that one itself.
+
+    `near` are proxies that it may be, by id, besides the watched ones. Two proxies of one leaf would be two leaves to
+    the client's picture of the graph, and what is differentiated by the one would not reach the other.
+    """
+    if not message.id:
+        return None
+    if message.same_as:
+        known = near.get(message.same_as)
+        known = session.watched.get(message.same_as) if known is None else known
+        if known is not None:
+            session.released.append(message.id)
+            return known
+    made = new_proxy(session, message.id, read_spec(message))
+    if message.base:
+        base = near.get(message.base)
+        base = session.watched.get(message.base) if base is None else base
+        if base is not None:
+            made.__dict__["_view"] = ViewOf(base, join(made, base).version)
     return made
 
 
@@ -58,24 +82,28 @@ def watch_retained(tensor: Handle) -> None:
         tensor._edge.append(tensor._retained)
 
 
-def new_result(session: Session, tensor_id: int, spec: Spec, edges: Sequence[Edge], args: Sequence[Any]) -> Any:
-    """The proxy of an op's result: its node has the inputs' edges, and a view joins its base's family."""
+def new_result(
+    session: Session, tensor_id: int, spec: Spec, edges: Sequence[Edge], args: Sequence[Any], place: int = 0
+) -> Any:
+    """The proxy of an op's result: its node has the inputs' edges, and a view joins its base's family.
+
+    `place` is the result's among the op's.
+    """
+    source = _source(args, place) if spec.is_view else None
     recorded = spec.requires_grad and not spec.is_leaf
     made = object.__new__(TENSOR_CLASS[0])
     fill_proxy(made, session, tensor_id, spec)
     if recorded:
         made._edge = list(edges)
-    elif spec.requires_grad and not (spec.is_view and _borrows(args)):
+    elif spec.requires_grad and not (source is not None and source._spec.requires_grad):
         watch_leaf(made)
-    if spec.is_view:
-        source = next((value for value in args if isinstance(value, Handle)), None)
-        if source is not None:
-            family = join(made, source)
-            held = source.__dict__.get("_view")
-            base = source if held is None else held.base
-            made.__dict__["_view"] = ViewOf(base, family.version)
-            if not recorded and spec.requires_grad is not base._spec.requires_grad and _may_require(spec):
-                made._spec = spec.with_requires_grad(base._spec.requires_grad)
+    if source is not None:
+        family = join(made, source)
+        held = source.__dict__.get("_view")
+        base = source if held is None else held.base
+        made.__dict__["_view"] = ViewOf(base, family.version)
+        if not recorded and spec.requires_grad is not base._spec.requires_grad and _may_require(spec):
+            made._spec = spec.with_requires_grad(base._spec.requires_grad)
     return made
 
 
@@ -84,10 +112,15 @@ def _may_require(spec: Spec) -> bool:
     return spec.is_leaf and not spec.inference and (spec.dtype.is_floating_point or spec.dtype.is_complex)
 
 
-def _borrows(args: Sequence[Any]) -> bool:
-    """Whether a view requires grad only because its base does: it was made while nothing was recorded."""
-    source = next((value for value in args if isinstance(value, Handle)), None)
-    return source is not None and bool(source._spec.requires_grad)
+def _source(args: Sequence[Any], place: int) -> Handle | None:
+    """What a view shows a part of: the first tensor given, or of a list the one in the result's place."""
+    for value in args:
+        if isinstance(value, Handle):
+            return value
+        if isinstance(value, (list, tuple)) and place < len(value) and isinstance(value[place], Handle):
+            shown: Handle = value[place]
+            return shown
+    return None
 
 
 def join(made: Handle, source: Handle) -> Family:
@@ -99,6 +132,24 @@ def join(made: Handle, source: Handle) -> Family:
     made._family = family
     made._epoch = family.epoch
     return family
+
+
+def turn(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
+    """Update a proxy that took the sizes and strides of a view of it: nothing was written, so no base is rewritten."""
+    view: ViewOf | None = target.__dict__.get("_view")
+    if not recorded or not edges or spec.is_leaf:
+        change(target, spec, edges, False)
+        return
+    family = target._family
+    if family is None:
+        family = target._family = Family()
+    family.version += 1
+    family.epoch += 1
+    target._epoch = family.epoch
+    _rewrite(target, edges)
+    target._spec = spec
+    if view is not None:
+        view.version = family.version
 
 
 def change(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:

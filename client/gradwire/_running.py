@@ -15,7 +15,9 @@ from gradwire._errors import refuse
 from gradwire._handle import PRESENT, UNKNOWN
 from gradwire._memo import read_spec
 from gradwire._modes import set_grad_enabled
-from gradwire._results import mark_gradients, new_proxy
+from gradwire._results import known_or_new, mark_gradients, new_proxy
+from gradwire._signals import deliver
+from gradwire._transport import LONGEST_NAP
 from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ def run_hooks(
 
 
 def _run(session: Session, call: types_pb2.HookCall, create_graph: bool) -> Sequence[Any] | None:
-    gradients, others = ([_proxy(session, spec) for spec in specs] for specs in (call.gradients, call.others))
+    gradients, others = ([known_or_new(session, spec, {}) for spec in specs] for specs in (call.gradients, call.others))
     leaf = None
     if call.HasField("leaf"):
         leaf = session.watched.get(call.leaf.id)
@@ -134,11 +136,9 @@ def _on_a_new_stack(runner: Runner, asked: Asked) -> Sequence[Any] | None:
 
     thread = threading.Thread(target=copy_context().run, args=(run,), name="gradwire-hooks", daemon=True)
     thread.start()
-    thread.join()
+    while thread.is_alive():
+        thread.join(LONGEST_NAP)
+        deliver()
     if failed:
         raise failed[0]
     return outcome[0]
-
-
-def _proxy(session: Session, spec: types_pb2.TensorSpec) -> Any:
-    return new_proxy(session, spec.id, read_spec(spec)) if spec.id else None

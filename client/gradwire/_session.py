@@ -9,6 +9,7 @@ the refusal is kept and raised at the next wait, naming the line it came from.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import threading
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire import _wire
 from gradwire._bulk import Bulk
-from gradwire._delivery import MOST_FLIGHTS, Delivery, Flight, WaitOver
+from gradwire._delivery import MOST_FLIGHTS, PATIENCE_SECONDS, Delivery, Flight, WaitOver
 from gradwire._ending import ORPHANS, Ending
 from gradwire._errors import GradwireError, make_error
 from gradwire._handle import UNKNOWN
@@ -32,10 +33,10 @@ from gradwire._patience import PATIENCE, Alarm
 from gradwire._place import find_place
 from gradwire._recorder import Recorder
 from gradwire._running import Runner
-from gradwire._shield import Interrupted, interrupted, shielded
+from gradwire._signals import Interrupted, deliver, guard, holding, interrupted, look, postpone
 from gradwire._snapshots import Snapshot, restore_on, restored_tensors, save_session
 from gradwire._tracing import traceparent
-from gradwire._transport import PROTOCOL, Transport, client_name
+from gradwire._transport import LAST_WORD_SECONDS, LONGEST_NAP, PROTOCOL, Transport, client_name
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 from gradwire.v1 import errors_pb2 as pb
 
@@ -55,7 +56,6 @@ _BATCH_HEAD = 64
 # Commands that add to gradients.
 _ADDING = ("backward", "resume_backward", "gradients", "run_program")
 _NOTHING = service_pb2.RunResponse()
-_LONGEST_NAP = 0.05  # in a wait for another thread, until somebody looks for a Ctrl-C
 # What a call may bring along besides its words, where commands of another kind stand on its sides.
 _CALLS_HEAD = 16
 _IDS_PER_WRITER = 40
@@ -85,8 +85,14 @@ class Session:
     """
 
     def __init__(
-        self, transport: Transport, embedded: Any = None, sync: bool = False, restore: str | None = None
+        self,
+        transport: Transport,
+        embedded: Any = None,
+        sync: bool = False,
+        restore: str | None = None,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
+        guard()
         self._transport = transport
         self._embedded = embedded
         self.address = transport.address
@@ -134,13 +140,26 @@ class Session:
         self.programs: OrderedDict[bytes, None] = OrderedDict()
         self._unusable: GradwireError | None = None
         transport.hear_of_local(answer.local_stream)
-        self._delivery = Delivery(transport, answer, self._why_dead)
-        self._delivery.connect()
+        transport.patience = patience
+        self._delivery = Delivery(transport, answer, self._why_dead, patience)
         self._ending = Ending(transport, self.session_id, embedded)
         self._finalizer = weakref.finalize(self, ORPHANS.put, self._ending)
         self._finalizer.atexit = False
+        self._restored = restored
         #: Of a session that gradwire.restore() opened: its tensors by the names that they were saved under.
-        self.tensors: dict[str, Any] = {} if restored is None else restored_tensors(self, restored)
+        self.tensors: dict[str, Any] = {}
+
+    def begin(self) -> None:
+        """Open the stream. Where that fails the session ends as one that nothing refers to does."""
+        while True:
+            try:
+                self._delivery.connect()
+                break
+            except Interrupted:
+                deliver()
+        if self._restored is not None:
+            self.tensors = restored_tensors(self, self._restored)
+            self._restored = None
 
     def __repr__(self) -> str:
         state = "" if self._unusable is None else f", {self._unusable}"
@@ -201,9 +220,12 @@ class Session:
     def flush(self, until: float | None = None) -> None:
         """Send what is buffered; waits only while so much is under way already that there is no room.
 
-        Raises WaitOver if that lasts beyond `until`, by time.monotonic(). Under a shield it ends early for a Ctrl-C.
+        Raises WaitOver if that lasts beyond `until`, by time.monotonic(). Ends early for a signal that is held back.
         """
-        with self._send_lock:
+        look()
+        if not self._take(self._send_lock, until):
+            return
+        try:
             while self.buffer or self.released:
                 self._refuse_if_unusable()
                 while not self._has_room():
@@ -211,10 +233,13 @@ class Session:
                     if interrupted():
                         return
                 self._delivery.push()
+                if interrupted():
+                    return
                 _find_room()
-                with shielded():
-                    self._delivery.send(self._take_batch())
+                self._delivery.send(self._take_batch())
             self._delivery.see_off()
+        finally:
+            self._send_lock.release()
 
     def _has_room(self) -> bool:
         try:
@@ -288,38 +313,71 @@ class Session:
             command.timeout_ms = max(1, int(patience * 1000))
             data = command.SerializeToString()
             command.ClearField("timeout_ms")
-        with shielded() as shield:
-            try:
-                self.buffered_bytes += len(data)
-                self.buffer.append((_wire.framed(data), ticket, False))
-                if patience is None:
-                    self._await(ticket, shield)
-                else:
-                    with Alarm(patience, self._delivery.drop) as alarm:
-                        self._await(ticket, shield, alarm.until)
-                assert ticket.result is not None
-                self._raise_refusal(ticket.result)
-            except BaseException as error:
-                self._given_up(command, ticket, outputs, error)
-                if isinstance(error, WaitOver):
-                    raise make_error(
-                        pb.REASON_DEADLINE_EXCEEDED,
-                        f"no answer within {patience} seconds, the limit set by gradwire.timeout",
-                        4,
-                    ) from None
-                raise
+        try:
+            self.buffered_bytes += len(data)
+            self.buffer.append((_wire.framed(data), ticket, False))
+            if patience is None:
+                self._await(ticket)
+            else:
+                with Alarm(patience, self._delivery.drop) as alarm:
+                    self._await(ticket, alarm.until)
+            assert ticket.result is not None
+            self._raise_refusal(ticket.result)
+        except BaseException as error:
+            self._given_up(command, ticket, outputs, error)
+            if isinstance(error, WaitOver):
+                raise make_error(
+                    pb.REASON_DEADLINE_EXCEEDED,
+                    f"no answer within {patience} seconds, the limit set by gradwire.timeout",
+                    4,
+                ) from None
+            raise
         if recorder is not None:
             recorder.note(command, ticket.result)
         return ticket.result
 
-    def _await(self, ticket: Ticket, shield: shielded, until: float | None = None) -> None:
+    def _await(self, ticket: Ticket, until: float | None = None) -> None:
+        """Wait for an answer. What a handler raises meanwhile ends the wait, unless the command was done all the same.
+
+        Then it is raised when the call is over, so that the client has noted what the server did.
+        """
         while True:
             self.flush(until)
             while ticket.result is None and not interrupted():
                 self._receive(ticket, until)
-            shield.handle()  # which raises, if Ctrl-C does what it does by default
             if ticket.result is not None:
                 return
+            try:
+                deliver()
+            except BaseException as error:
+                self._stop(ticket)
+                if not self._was_done(ticket):
+                    raise
+                postpone(error)
+                return
+
+    def _was_done(self, ticket: Ticket) -> bool:
+        """Whether a command was done that nobody waits for any more; waits a little for its answer to tell."""
+        if self._withdraw(ticket):
+            return False
+        ends = time.monotonic() + LAST_WORD_SECONDS
+        with contextlib.suppress(GradwireError, WaitOver), Alarm(LAST_WORD_SECONDS, self._delivery.drop), holding():
+            while ticket.result is None and time.monotonic() < ends:
+                self.flush(ends)
+                self._receive(ticket, ends)
+        return ticket.result is not None and not ticket.result.HasField("error")
+
+    def _withdraw(self, ticket: Ticket) -> bool:
+        """Take a command back that was not sent yet."""
+        if self._send_lock.acquire(blocking=False):
+            try:
+                for place in range(len(self.buffer) - 1, -1, -1):
+                    if self.buffer[place][1] is ticket:
+                        del self.buffer[place]
+                        return True
+            finally:
+                self._send_lock.release()
+        return False
 
     def _given_up(
         self, command: service_pb2.Command, ticket: Ticket, outputs: tuple[int, ...], error: BaseException
@@ -332,7 +390,7 @@ class Session:
         result = ticket.result
         if result is not None and not result.HasField("error"):
             self._give_up_due(result)
-        elif isinstance(error, GradwireError):
+        elif isinstance(error, GradwireError) and (result is not None or self._unusable is not None):
             return
         else:
             self._stop(ticket)
@@ -354,7 +412,8 @@ class Session:
         for flight in tuple(self._delivery.flights):
             for place, record in enumerate(flight.records):
                 if record is ticket:
-                    self._cancel(flight.first + place)
+                    if flight.first + place > self._cancelled:
+                        self._cancel(flight.first + place)
                     return
                 if record is not None and not (type(record) is Ticket and record.result is not None):
                     return
@@ -391,47 +450,52 @@ class Session:
         """Wait until everything issued so far is done. Raises GradwireError if any of it was refused."""
         self._refuse_if_unusable()
         self.flush()
+        while interrupted():
+            deliver()
+            self.flush()
         while self._delivery.flights:
             self._receive()
+            deliver()
         self._late.raise_first()
 
     def _receive(self, ticket: Ticket | None = None, until: float | None = None) -> None:
         """Wait for the oldest batch and hand out its answers; not if another thread has answered `ticket` meanwhile.
 
-        Ctrl-C ends the wait, and is handled when all is in order again: under a shield, at that one's end. Raises
-        WaitOver when that lasts beyond `until`, by time.monotonic(), and somebody drops the link.
+        A signal that is held back ends the wait. Raises WaitOver when that lasts beyond `until`, by time.monotonic(),
+        and somebody drops the link.
         """
-        with shielded():
-            if not self._take_receiving(until):
+        if not self._take(self._receive_lock, until):
+            return
+        try:
+            delivery = self._delivery
+            if not delivery.flights:
+                self._refuse_if_unusable()
+                return
+            if ticket is not None and ticket.result is not None:
                 return
             try:
-                delivery = self._delivery
-                if not delivery.flights:
-                    self._refuse_if_unusable()
-                    return
-                if ticket is not None and ticket.result is not None:
-                    return
-                try:
-                    answered, response = delivery.receive(until)
-                    *silent, last = answered
-                    for flight in silent:
-                        self._hand_out(flight, _NOTHING)
-                    self._hand_out(last, response)
-                    delivery.settle(answered)
-                except GradwireError as error:
-                    self._give_up(error)
-                    self._refuse_if_unusable()
-                except Interrupted:
-                    delivery.drop()
-                except BaseException:
-                    delivery.drop()
-                    raise
-            finally:
-                self._receive_lock.release()
+                answered, response = delivery.receive(until)
+                *silent, last = answered
+                for flight in silent:
+                    self._hand_out(flight, _NOTHING)
+                self._hand_out(last, response)
+                delivery.settle(answered)
+            except GradwireError as error:
+                self._give_up(error)
+                self._refuse_if_unusable()
+            except Interrupted:
+                return
+            except BaseException:
+                delivery.drop()
+                raise
+        finally:
+            self._receive_lock.release()
 
-    def _take_receiving(self, until: float | None) -> bool:
-        """Take the lock of who receives; not where a Ctrl-C comes first. Raises WaitOver."""
-        while not self._receive_lock.acquire(timeout=_LONGEST_NAP):
+    def _take(self, lock: threading.RLock, until: float | None) -> bool:
+        """Take a lock; not where a signal is held back first. Raises WaitOver."""
+        if lock.acquire(blocking=False):
+            return True
+        while not lock.acquire(timeout=LONGEST_NAP):
             if interrupted():
                 return False
             if until is not None and time.monotonic() >= until:
@@ -519,6 +583,11 @@ class Session:
         finally:
             self._send_lock.release()
 
+    def watch(self) -> None:
+        """Ask a server that is silent whether it is there. Called by the keeper thread."""
+        if self._unusable is None:
+            self._delivery.watch()
+
     def renew_lease(self) -> None:
         """Tell the server that the session is still wanted."""
         if self._unusable is None:
@@ -570,13 +639,17 @@ class Session:
             if not self._send_lock.acquire(blocking=False):
                 return None  # another thread is about to wait
             try:
-                while self._nobody_waits() and not self._has_room():
-                    self._receive()
-                if self._nobody_waits():
-                    self.flush()
+                while self._nobody_waits() and (self.buffer or self.released):
+                    deliver()
+                    self._refuse_if_unusable()
+                    if self._has_room():
+                        self.flush()
+                    else:
+                        self._receive()
             finally:
                 self._send_lock.release()
             while self._nobody_waits() and self._delivery.flights:
+                deliver()
                 self._receive()
             self._late.raise_first()
         except GradwireError as error:

@@ -15,10 +15,13 @@ import weakref
 from contextvars import ContextVar
 
 from gradwire._credentials import Credentials, from_environment
+from gradwire._delivery import patience_of
 from gradwire._embedded import EmbeddedServer
 from gradwire._ending import ORPHANS
 from gradwire._errors import GradwireError
+from gradwire._mistakes import checked, explained
 from gradwire._session import Session
+from gradwire._signals import guard
 from gradwire._transport import Transport
 from gradwire.v1 import service_pb2
 
@@ -39,6 +42,7 @@ def connect(
     cert: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
     tls: bool | None = None,
+    patience: float | None = None,
 ) -> Session:
     """Open a session and make it the process's default.
 
@@ -50,15 +54,18 @@ def connect(
     are PEM files of a certificate of one's own, if the server asks for one. What is not given is taken from
     GRADWIRE_TOKEN, GRADWIRE_CA, GRADWIRE_CERT, GRADWIRE_KEY and GRADWIRE_TLS=1.
 
+    `patience` is for how many seconds a server that has answered once is waited for when it does not answer any more,
+    counted from its last answer; else GRADWIRE_PATIENCE, else 120. A server that computes answers.
+
     Raises GradwireConnectionError if there is no server, GradwirePermissionError if it does not know who is calling,
-    ValueError and OSError for credentials that cannot be used.
+    ValueError for an address without a port, and with OSError for credentials that cannot be used.
     """
     global _default
     address = address or os.environ.get("GRADWIRE_ADDRESS") or None
     given = (token, ca, cert, key, tls)
     if address is None and any(each is not None for each in given):
         raise ValueError("token, ca, cert, key and tls are for a server that is named by its address")
-    session = _open_session(address, from_environment(*given) if address else None)
+    session = _open_session(address, from_environment(*given) if address else None, patience)
     _default = session
     return session
 
@@ -72,6 +79,7 @@ def restore(
     cert: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
     tls: bool | None = None,
+    patience: float | None = None,
 ) -> Session:
     """Open a session that begins as the snapshot of that name, and make it the process's default.
 
@@ -83,12 +91,12 @@ def restore(
     address = address or os.environ.get("GRADWIRE_ADDRESS") or None
     given = (token, ca, cert, key, tls)
     if address is not None:
-        session = _open_session(address, from_environment(*given), restore=name)
+        session = _open_session(address, from_environment(*given), patience, restore=name)
     elif any(each is not None for each in given):
         raise ValueError("token, ca, cert, key and tls are for a server that is named by its address")
     else:
         here = current_session()
-        session = _open_session(here.address, here._transport.credentials, restore=name)
+        session = _open_session(here.address, here._transport.credentials, patience, restore=name)
     _default = session
     return session
 
@@ -102,7 +110,12 @@ def current_session() -> Session:
     if _default is None:
         with _lock:
             if _default is None:
-                connect()
+                address = os.environ.get("GRADWIRE_ADDRESS") or None
+                made = _open_session(address, from_environment() if address else None, None)
+                if _default is None:
+                    _default = made
+                else:  # a signal's handler has needed one meanwhile
+                    made.close()
     assert _default is not None
     return _default
 
@@ -118,7 +131,11 @@ def server_info() -> service_pb2.ServerInfoResponse:
     return current_session().server_info()
 
 
-def _open_session(address: str | None, credentials: Credentials | None, restore: str | None = None) -> Session:
+def _open_session(
+    address: str | None, credentials: Credentials | None, patience: float | None, restore: str | None = None
+) -> Session:
+    patience = patience_of(patience)
+    guard()
     ORPHANS.end()
     embedded = None
     if address is None:
@@ -127,18 +144,21 @@ def _open_session(address: str | None, credentials: Credentials | None, restore:
         # What is registered last runs first: sessions end before the server that some may share.
         atexit.unregister(_close_all)
         atexit.register(_close_all)
-    transport = Transport(address, credentials)
+    transport = Transport(checked(address), credentials)
     try:
         sync = os.environ.get("GRADWIRE_SYNC", "") not in ("", "0")
-        session = Session(transport, embedded, sync, restore)
-    except BaseException:
+        session = Session(transport, embedded, sync, restore, patience)
+    except BaseException as error:
         transport.close()
         if embedded is not None:
             embedded.stop()
+        elif isinstance(error, GradwireError):
+            raise explained(error, address, credentials) from None
         raise
     with _open_lock:
         _open.add(session)
     _start_keeper()
+    session.begin()
     return session
 
 
@@ -180,6 +200,7 @@ def _tend(renewed: weakref.WeakKeyDictionary[Session, float]) -> None:
     for session in _opened():
         # An error is kept by the session and raised where it is used next.
         with contextlib.suppress(GradwireError):
+            session.watch()
             session.tidy()
             now = time.monotonic()
             if now - renewed.setdefault(session, now) > session.lease_seconds / 3:

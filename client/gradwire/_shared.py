@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gradwire._transport import Transport
+from gradwire._transport import Transport, answers
 from gradwire.v1 import service_pb2
 
 #: Smaller tensors are through before a ring is there.
@@ -101,7 +101,7 @@ class Exchange:
         self.piece = self.ring.nbytes // 2
 
     def _next(self) -> service_pb2.ShareResponse:
-        for raw in self._call:
+        for raw in answers(self._call):
             return service_pb2.ShareResponse.FromString(raw)
         raise NotShared("the server ended the call early")
 
@@ -119,7 +119,7 @@ class Exchange:
     def finish(self) -> None:
         """All is through: end the call, and keep the ring for the next one."""
         self._messages.put(None)
-        for _ in self._call:
+        for _ in answers(self._call):
             pass
         self._known.clear()
         self._known[self._name] = self.ring

@@ -10,6 +10,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from gradwire._casts import Casts
 from gradwire._composed import Composed
 from gradwire._draws import Draws
 from gradwire._dtypes import Size
-from gradwire._errors import GradwireTypeError, refuse
+from gradwire._errors import GradwireIndexError, GradwireRuntimeError, GradwireTypeError, refuse
 from gradwire._handle import PRESENT, UNKNOWN, Handle
 from gradwire._hooks import RemovableHandle, hook_accumulated, hook_tensor
 from gradwire._in_place import refuse_origin
@@ -32,6 +33,7 @@ from gradwire._nodes import Node, grad_fn_of
 from gradwire._operators import Operators
 from gradwire._ops import TensorMethods
 from gradwire._results import join, new_proxy, refresh, watch_leaf, watch_retained
+from gradwire._warnings import warn_once
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2, types_pb2
 
 Number: TypeAlias = "int | float | bool | complex"
@@ -45,6 +47,11 @@ _NON_LEAF_GRAD = (
 _SCALAR_OF_GRAPH = (
     "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior. Consider using "
     "tensor.detach() first."
+)
+_DEPRECATED_T = (
+    "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an "
+    "error in a future release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - "
+    "1, -1, -1))` to reverse the dimensions of a tensor."
 )
 _scalar_warned = False
 _FLAG_OF_NON_LEAF = "you can only change requires_grad flags of leaf variables."
@@ -85,8 +92,6 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     def _dim(self, dim: int) -> int:
         count = max(len(self._spec.shape), 1)
         if not -count <= dim < count or not self._spec.shape:
-            from gradwire._errors import GradwireIndexError
-
             raise GradwireIndexError(
                 f"Dimension out of range (expected to be in range of [{-count}, {count - 1}], but got {dim})"
             )
@@ -145,7 +150,11 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def is_contiguous(self) -> bool:
         """Whether the elements lie row-major without gaps."""
-        return not self._spec.strides or self._spec.strides == _dense_strides(self._spec.shape)
+        spec = self._spec
+        if not spec.strides:
+            return True
+        dense = zip(spec.shape, spec.strides, _dense_strides(spec.shape), strict=True)
+        return all(size == 1 or stride == wanted for size, stride, wanted in dense)
 
     def is_floating_point(self) -> bool:
         """Whether the dtype is floating."""
@@ -479,7 +488,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return iter(_call("unbind", (self, 0), (), "tuple"))
 
     def __reversed__(self) -> Tensor:
-        return self if not self._spec.shape else _call("flip", (self, tuple(range(self.ndim))))
+        return self if not self._spec.shape else _call("flip", (self, (0,)))
 
     def __contains__(self, element: object) -> bool:
         if not isinstance(element, (Tensor, int, float, bool, complex)):
@@ -490,8 +499,6 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def __getitem__(self, key: Any) -> Tensor:
         if not self._spec.shape and isinstance(key, int) and not isinstance(key, bool):
-            from gradwire._errors import GradwireIndexError
-
             raise GradwireIndexError(
                 "invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number"
             )
@@ -500,7 +507,15 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     def __setitem__(self, key: Any, value: Any) -> None:
         from gradwire._create import as_operand
 
-        _call("setitem_", (self, make_index(self, key), as_operand(value, self)))
+        if key is False:
+            return  # as PyTorch has it: nothing is written, looked at or refused
+        key = None if key is True else key
+        index = make_index(self, key)
+        try:
+            _call("setitem_", (self, index, as_operand(value, self)))
+        except GradwireRuntimeError:
+            _refuse_key(self, index)  # PyTorch finds that before whatever it was
+            raise
         view = self.__dict__.get("_view")
         if view is not None:
             view.written = True
@@ -543,7 +558,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         if id(self) in memo:
             known: _T = memo[id(self)]
             return known
-        with no_grad():
+        with nullcontext() if is_inference_mode_enabled() else no_grad():
             made = _call("clone", (self,))._as_subclass(type(self))
         memo[id(self)] = made
         made.requires_grad_(self.requires_grad)
@@ -607,22 +622,32 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     @property
     def T(self) -> Tensor:  # type: ignore[override]
-        """The dimensions in reverse order."""
+        """The dimensions in reverse order. Warns, once a process, unless there are two."""
+        if not self._spec.shape:
+            warn_once("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")
+        elif len(self._spec.shape) != 2:
+            warn_once(_DEPRECATED_T)
         return _call("T", (self,))
 
     @property
     def mT(self) -> Tensor:  # type: ignore[override]
         """The last two dimensions exchanged."""
+        if not self._spec.shape:
+            warn_once("Tensor.mT is deprecated on 0-D tensors. This function is the identity in these cases.")
         return _call("mT", (self,))
 
     @property
     def H(self) -> Tensor:  # type: ignore[override]
         """The conjugate transpose of a matrix."""
+        if not self._spec.shape:
+            warn_once("Tensor.H is deprecated on 0-D tensors. Consider using x.conj().")
         return _call("H", (self,))
 
     @property
     def mH(self) -> Tensor:  # type: ignore[override]
         """The last two dimensions exchanged, conjugated."""
+        if not self._spec.shape:
+            warn_once("Tensor.mH is deprecated on 0-D tensors. Consider using x.conj().")
         return _call("mH", (self,))
 
     @property
@@ -635,8 +660,15 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         """The imaginary parts. Raises RuntimeError for a real tensor."""
         return _call("imag", (self,))
 
+    def sum_to_size(self, *size: Any) -> Tensor:
+        """Summed over what broadcasting to this shape would stretch; this tensor itself if that is its shape."""
+        sizes = _sizes(size)
+        return self if sizes and sizes == self._spec.shape else _call("sum_to_size", (self, sizes))
+
     def adjoint(self) -> Tensor:
         """The last two dimensions exchanged, conjugated."""
+        if not self._spec.shape:
+            warn_once("adjoint() is deprecated on 0-D tensors. Consider using x.conj().")
         return _call("mH", (self,))
 
     def is_nonzero(self) -> bool:
@@ -684,6 +716,16 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         wanted = self._spec.dtype if dtype is None else _dtypes.as_dtype(dtype)
         place = self._spec.device_name if device is None else _dtypes.device_name(device)
         return make_tensor(data, wanted, place, requires_grad, self._session)
+
+
+def _refuse_key(tensor: Tensor, index: Any) -> None:
+    """Raises IndexError for a key whose numbers and slices do not fit a tensor; index tensors' values may be any."""
+    try:
+        with no_grad():
+            _call("getitem", (tensor, index))
+    except GradwireIndexError as error:
+        if "too many" in str(error) or not any(isinstance(each, Handle) for each in index.items):
+            raise
 
 
 def _warn_of_scalar(tensor: Tensor) -> None:

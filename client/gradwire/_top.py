@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire._admin import RIGHTS, add_server, in_bytes, in_time, listed, plain, server_of
 from gradwire._errors import GradwireError
+from gradwire._mistakes import explained
 from gradwire._transport import Transport
 from gradwire.v1 import service_pb2
 
@@ -77,6 +78,8 @@ def render(address: str, before: Look, now: Look, most: int) -> RenderableType:
     workers = info.build.get("workers", "")
     head = f"gradwire {info.version} at {address} · {devices}{f' · {workers} workers' if workers else ''}"
     held = f"{info.sessions} sessions · {in_bytes(info.bytes)} held"
+    if unstored := sum(bool(each.unstored) for each in now.sessions.values()):
+        held += f" · {unstored} could not be stored"
     return Group(Text(head, "bold"), Text(held), _table(rows(before, now), most))
 
 
@@ -163,7 +166,7 @@ def main(arguments: Iterable[str]) -> int:
     try:
         return _show(transport, address, options.interval, options.once)
     except GradwireError as error:
-        parser.exit(1, f"gradwire top: {address}: {error}\n")
+        parser.exit(1, f"gradwire top: {address}: {explained(error, address, transport.credentials)}\n")
     except KeyboardInterrupt:
         return 0
     finally:

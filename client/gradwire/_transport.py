@@ -12,7 +12,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import grpc
@@ -22,7 +22,7 @@ from gradwire._credentials import Credentials
 from gradwire._errors import GradwireError, make_error
 from gradwire._link import Link, open_call
 from gradwire._local import LocalCall, NotLocal, wanted
-from gradwire._shield import shielded
+from gradwire._signals import deliver, interrupted, postpone, waking
 from gradwire._status import error_of_call
 from gradwire._tracing import traceparent
 from gradwire._version import __version__
@@ -45,9 +45,14 @@ _OPTIONS = [
 ]
 # How often and how patiently a call is repeated that did not reach the server: about three seconds in all.
 _RETRY_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+_LONGEST_WAIT = 2.0
 # Local streams in a row that end before the server has taken one, upon which the next goes by gRPC.
 _MOST_REJECTED = 2
 _M = TypeVar("_M", bound=Message)
+#: Seconds until a wait looks for signals that are held back.
+LONGEST_NAP = 0.05
+#: Seconds that a wait which a handler has ended goes on, to know what was done.
+LAST_WORD_SECONDS = 0.7
 _log = logging.getLogger("gradwire")
 
 
@@ -59,6 +64,8 @@ class Transport:
         self.credentials = credentials = credentials or Credentials()
         self._metadata = credentials.metadata
         self._closing = threading.Event()
+        #: Seconds that a server which has answered once may stay away.
+        self.patience = 0.0
         self._channel = credentials.channel(address, _OPTIONS)
         self._link: Link | None = None
         #: The name of the socket where streams may go without gRPC; empty for none.
@@ -81,20 +88,25 @@ class Transport:
         method = self._channel.unary_unary(
             _SERVICE + name, request_serializer=type(request).SerializeToString, response_deserializer=answer.FromString
         )
-        for wait in (*(_RETRY_WAITS if waits is None else waits), None):
+        for wait in self._waits() if waits is None else (*waits, None):
             try:
-                # A future's wait, other than a plain call's, lets Ctrl-C through at once.
-                with shielded():  # inside, Ctrl-C might leave a lock of grpc's taken
-                    future = method.future(request, timeout=timeout, metadata=self._headers())
-                result: _M = future.result()
+                result: _M = finished(method.future(request, timeout=timeout, metadata=self._headers()))
             except grpc.RpcError as error:
                 self._refuse_unless_retriable(error, wait)
             except (grpc.FutureCancelledError, ValueError):  # ValueError: another thread has just closed the channel
                 raise self.closed_error() from None
             else:
                 return result
-            time.sleep((wait or 0.0) * random.uniform(0.7, 1.3))
+            self.rest((wait or 0.0) * random.uniform(0.7, 1.3))
         raise AssertionError("the last try raises")
+
+    def _waits(self) -> Iterator[float | None]:
+        """Seconds between tries of a call that does not reach the server, and None for the last one."""
+        until = time.monotonic() + self.patience
+        yield from _RETRY_WAITS
+        while time.monotonic() < until:
+            yield _LONGEST_WAIT
+        yield None
 
     def _refuse_unless_retriable(self, error: grpc.RpcError, wait: float | None) -> None:
         found = error_of_call(error, self.address)
@@ -110,7 +122,7 @@ class Transport:
         """A unary call whose answer nobody waits for; nor is it an error if it does not arrive."""
         call = self._channel.unary_unary
         method: Any = call(_SERVICE + name, request_serializer=type(request).SerializeToString)
-        with contextlib.suppress(ValueError), shielded():  # another thread has closed the channel
+        with contextlib.suppress(ValueError):  # another thread has closed the channel
             self._told.append(method.future(request, timeout=30.0, metadata=self._headers()))
 
     def open_link(self) -> Link:
@@ -121,9 +133,8 @@ class Transport:
             if before.is_local:
                 self._rejected = 0 if before.attached else self._rejected + 1
         try:
-            with shielded():
-                call = self._local_call() or open_call(self._channel, self._metadata)
-                self._link = Link(call, self.address)
+            call = self._local_call() or open_call(self._channel, self._metadata)
+            self._link = Link(call, self.address)
         except ValueError:  # another thread has closed the channel
             raise self.closed_error() from None
         return self._link
@@ -145,13 +156,32 @@ class Transport:
         before, self.local_stream = self.local_stream, name if wanted() else ""
         return self.local_stream not in ("", before)
 
+    def drop_link(self) -> None:
+        """End the newest stream; whoever waits for it is woken."""
+        link = self._link
+        if link is not None:
+            link.drop()
+
+    def ask(self, name: str, request: Message, timeout: float, answered: Callable[[], object]) -> None:
+        """A unary call that nobody waits for; `answered` is called, by another thread, where the server answers."""
+
+        def over(future: Any) -> None:
+            if not future.cancelled() and future.exception() is None:
+                answered()
+
+        call = self._channel.unary_unary
+        method: Any = call(_SERVICE + name, request_serializer=type(request).SerializeToString)
+        with contextlib.suppress(ValueError):  # another thread has closed the channel
+            future = method.future(request, timeout=timeout, metadata=self._headers())
+            self._told.append(future)
+            future.add_done_callback(over)
+
     def start_stream(self, kind: str, name: str, request: Any) -> Any:
         """Call a streaming method ("stream_unary", …) whose messages are bytes. Raises GradwireError when closed."""
         method = getattr(self._channel, kind)(_SERVICE + name)
         try:
             start = method.future if kind == "stream_unary" else method
-            with shielded():
-                return start(request, metadata=self._headers())
+            return start(request, metadata=self._headers())
         except ValueError:  # another thread has closed the channel
             raise self.closed_error() from None
 
@@ -170,6 +200,13 @@ class Transport:
         """Sleep, but not beyond `close`."""
         self._closing.wait(seconds)
 
+    def rest(self, seconds: float) -> None:
+        """Sleep, but not beyond `close`, and let signals be handled."""
+        ends = time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0 and not self.closed:
+            self.pause(min(left, LONGEST_NAP))
+            deliver()
+
     def closed_error(self) -> GradwireError:
         """What to say of a use after `close`."""
         return make_error(errors_pb2.REASON_UNAVAILABLE, "the session was closed", 14)
@@ -180,6 +217,52 @@ class Transport:
         if self._link is not None:
             self._link.drop()
         self._channel.close()
+
+
+class WaitCut(grpc.RpcError):
+    """A stream was ended by a signal, whose handler let the program go on."""
+
+
+def answers(call: Any) -> Iterator[Any]:
+    """The messages of a stream, with signals handled between them.
+
+    Where the next one is waited for long, a signal ends the call. Raises grpc.RpcError: WaitCut for that.
+    """
+    while True:
+        deliver()
+        try:
+            with waking(call.cancel, patient=True):
+                raw = next(call)
+        except StopIteration:
+            return
+        except grpc.RpcError:
+            if interrupted():
+                deliver()
+                raise WaitCut from None
+            raise
+        yield raw
+
+
+def finished(future: Any) -> Any:
+    """The result of a call, with signals handled meanwhile.
+
+    What a handler raises cancels the call, unless its answer comes soon all the same: then that is noted before.
+    """
+    try:
+        while True:
+            with contextlib.suppress(grpc.FutureTimeoutError):
+                return future.result(LONGEST_NAP)
+            try:
+                deliver()
+            except BaseException as error:
+                with contextlib.suppress(grpc.FutureTimeoutError, grpc.RpcError, grpc.FutureCancelledError):
+                    found = future.result(LAST_WORD_SECONDS)
+                    postpone(error)
+                    return found
+                raise
+    except BaseException:
+        future.cancel()
+        raise
 
 
 def client_name() -> str:

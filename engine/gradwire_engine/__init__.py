@@ -15,7 +15,17 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import Op
 from gradwire_engine.random import Generator
 from gradwire_engine.signature import REGISTRY
-from gradwire_engine.tensor import Tensor, data, detach, retain_grad, set_data, set_grad, set_requires_grad, tensor
+from gradwire_engine.tensor import (
+    Tensor,
+    data,
+    detach,
+    retain_grad,
+    set_data,
+    set_grad,
+    set_requires_grad,
+    stand_alone,
+    tensor,
+)
 
 operators.attach()
 
@@ -69,6 +79,7 @@ __all__ = [
     "ops",
     "retain_grad",
     "set_data",
+    "stand_alone",
     "set_grad",
     "set_requires_grad",
     "tensor",

@@ -1,8 +1,11 @@
 """What an op will take, told from its operands before it is computed: what would pass a quota is refused first.
 
-An op tells it itself (`Op.sized_by`), or asks while it computes (`ops.checks.admit`), or makes views. Of any other it
-is known that each result has at most one element for each that its operands broadcast to, or where they do not, for
-each of theirs. A test holds the whole registry to that.
+Of results an op tells itself (`Op.sized_by`), or asks while it computes (`ops.checks.admit`), or makes views. Of any
+other it is known that each result has at most one element for each that its operands broadcast to, or where they do
+not, for each of theirs. A test holds the whole registry to that.
+
+Beside its results a call takes memory that it gives back: `Op.works_in` tells how much. Formulas are given the bytes
+of their largest gradient unless told. `make memory` measures the whole registry against what is told here.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from gradwire_engine.op import Op
 
 WIDEST = 16  # bytes of an element at most
+# A result, and its two operands cast: bytes for each element at most, of an op that needs no more.
+COMMON = 3 * WIDEST
 _INDEX = dtypes.int64.itemsize
 
 
@@ -30,14 +35,7 @@ def admit(op: Op, account: Account, arrays: list[Any]) -> None:
         for operand in _operands(op, arrays):
             if operand.nbytes > account.limit:
                 _refuse_stretched(op, account, operand)
-    account.admit(foretell(op, arrays))
-
-
-def admit_beyond(op: Op, account: Account, arrays: list[Any], held: int) -> None:
-    """As `admit`, for a result that replaces what is held: only what it takes beyond that is asked for."""
-    more = foretell(op, arrays) - held
-    if more > 0:
-        account.admit(more)
+    account.admit(needed(op, arrays))
 
 
 def foretell(op: Op, arrays: list[Any]) -> int:
@@ -48,6 +46,55 @@ def foretell(op: Op, arrays: list[Any]) -> int:
         return 0 if op.view else _broadcast_bytes(op, arrays)
     except (IndexError, TypeError, AttributeError, ValueError, ZeroDivisionError, EngineError):
         return 0  # the op refuses it, in its own words
+
+
+def needed(op: Op, arrays: list[Any]) -> int:
+    """At most the bytes that a call takes at once: of its results, and of what it gives back when it returns."""
+    results = foretell(op, arrays)
+    work = op.work
+    if work is None and _are_plain(op, arrays):
+        return results
+    if op.widens:
+        halves = [operand for operand in _operands(op, arrays) if dtypes.is_half(operand.dtype)]
+        if halves:  # computed in float32: twice as large, operands and results
+            results += 2 * (results + sum(int(operand.nbytes) for operand in halves))
+    if work is None and not op.promotes:
+        return results
+    try:
+        if work is None:
+            return results + _cast_bytes(op, arrays)
+        if callable(work):
+            return results + int(work(*arrays))
+        largest = max((operand.nbytes for operand in _operands(op, arrays)), default=0)
+        return results + int(work * max(results, largest)) + (_cast_bytes(op, arrays) if op.promotes else 0)
+    except (IndexError, TypeError, AttributeError, ValueError, ZeroDivisionError, EngineError):
+        return results
+
+
+def _are_plain(op: Op, arrays: list[Any]) -> bool:
+    """Whether the operands have one floating dtype that is no half type: nothing is cast or widened."""
+    first = None
+    for operand in _operands(op, arrays):
+        dtype = operand.dtype
+        if first is None:
+            first = dtype
+            if dtype.kind not in "fc" or dtype.itemsize == 2:
+                return False
+        elif dtype is not first:
+            return False
+    return True
+
+
+def _cast_bytes(op: Op, arrays: list[Any]) -> int:
+    """What promotion copies: operands that have not the common dtype."""
+    operands = list(_operands(op, arrays))
+    dtype = operands[0].dtype if operands else None
+    if dtype is None or (dtypes.category(dtype) >= dtypes.FLOAT and all(one.dtype == dtype for one in operands)):
+        return 0
+    common = dtypes.result_type(*operands)
+    if op.promotes != "same" and dtypes.category(common) < dtypes.FLOAT:
+        common = dtypes.default()
+    return sum(int(one.size) * common.itemsize for one in operands if one.dtype != common)
 
 
 def sizes_of_shape(op: Op) -> Callable[..., int]:

@@ -8,7 +8,7 @@ pause between two nodes where the context's interrupt asks for one.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from time import monotonic
 from typing import Any, TypeAlias, TypeVar
@@ -17,6 +17,7 @@ import numpy as np
 
 from gradwire_engine import dtypes
 from gradwire_engine.context import CURRENT, PAUSE, Interrupt, Pause, grad_mode
+from gradwire_engine.cost import LONG, formula_aside
 from gradwire_engine.device import module_for
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import AccumulateGrad, Fit, FunctionNode, Meta, Node, Saved
@@ -25,8 +26,9 @@ from gradwire_engine.ops.basic import cast, copied, real, sum_to_size
 from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.shape import clone
 from gradwire_engine.owning import own
-from gradwire_engine.packing import Packed
-from gradwire_engine.refusals import REFUSED, check_writable, explain_backward
+from gradwire_engine.packing import Packed, holds_packed
+from gradwire_engine.refusals import REFUSED, check_writable, explain_backward, refuse_changed
+from gradwire_engine.room import Room, needed
 from gradwire_engine.tensor import EdgeTensor, Tensor, edge_of, retain_grad
 
 AnyNode: TypeAlias = "Node | AccumulateGrad"
@@ -72,7 +74,8 @@ def gradients(
     Raises EngineError as `backward` does, and UNUSED_INPUT for an input that the outputs do not depend on
     unless `allow_unused` (then None) or `materialize_grads` (then zeros).
     """
-    run = Gradients(outputs, inputs, grad_outputs, retain_graph, create_graph, check_nan).through()
+    unused = allow_unused or materialize_grads
+    run = Gradients(outputs, inputs, grad_outputs, retain_graph, create_graph, check_nan, not unused).through()
     return run.results(allow_unused, materialize_grads), run.deliver()
 
 
@@ -160,7 +163,11 @@ class _Passage:
         self.captured: dict[Place, Any] = {}
         self.deliveries: list[tuple[Tensor, Any]] = []
         self.aside: list[Any] | None = None  # where a hooked node's results go first
+        self.collecting: Sequence[Tensor] = ()  # what retains its gradient from when the pass begins
+        self.used: Sequence[AnyNode] = ()  # what it must come to
+        self.alone = False  # whether nobody answers what it would ask
         self.watch: Any = None  # what it reports to: foresight.Watch
+        self.room = Room.of(CURRENT.get().account, create_graph)
         self.steps: Way
 
     def advance(self, answer: Answer = None) -> Generator[None, None, Due | None]:
@@ -184,15 +191,11 @@ class _Passage:
 
     def to_end(self) -> Generator[None, None, None]:
         """Go to the end, with nobody to ask; yields in pauses. Raises EngineError: NOT_SUPPORTED if that is needed."""
+        self.alone = True
         due = yield from self.advance()
         if due is not None:
             self.steps.close()
-            raise EngineError(
-                Reason.NOT_SUPPORTED,
-                "this backward comes to a hook, a custom function or a checkpoint, which is the client's to run, but "
-                "was asked for by a command that does not say that its client can",
-                due=due.when.value,
-            )
+            raise _nobody_answers(due.when.value)
 
     def _run(self, roots: list[tuple[Place, Any]], targets: Sequence[Place] | None) -> Way:
         """Propagate from the roots to the leaves, or as far as the targets need."""
@@ -204,13 +207,25 @@ class _Passage:
         if wanted is not None and needed is not None and self.to_leaves:
             # As PyTorch has it: a target that is no leaf is passed itself, with its hooks; what it makes is dropped.
             needed.update(node for node, _ in wanted if isinstance(node, Node) and node in counts)
+        alone = self.alone
         for node in nodes if needed is None else needed:
             if node.freed:
                 refuse_freed(node)
+            if alone and (node.hooks is not None or type(node) is AccumulateGrad):
+                self._refuse_asking(node, True)
+        for node, _ in (wanted or ()) if alone else ():
+            self._refuse_asking(node, needed is not None and node in needed)
+        for place, node in enumerate(self.used):
+            if node not in counts:
+                raise _unused(place)
+        for item in self.collecting:
+            retain_grad(item)
         if wanted is not None and needed is not None:
             self.goals = needed.union(node for node, _ in wanted)
         if context.tracer is not None:
             self.watch = context.tracer.watch(self, roots, counts, wanted, needed)
+        if self.room is not None:
+            self.room.roots = roots
         for (node, index), gradient in roots:
             self._add(node, index, gradient)
         ready = [(-node.seq, number, node) for number, node in enumerate(self.pending) if not counts[node]]
@@ -250,6 +265,23 @@ class _Passage:
                         heappush(ready, (-target.seq, tie, target))
 
     # Nodes that ask.
+
+    def _refuse_asking(self, node: AnyNode, passed: bool) -> None:
+        """Refuse to begin where a node is to ask and nobody answers. `passed`: whether its formulas run.
+
+        Raises EngineError: NOT_SUPPORTED.
+        """
+        hooks = hooks_on(node)
+        if hooks is None:
+            return
+        asks = any(hooks.tensor.values())
+        if type(node) is AccumulateGrad:
+            collects = self.to_leaves and node.variable.requires_grad
+            asks = asks or (collects and bool(hooks))
+        elif passed:
+            asks = bool(hooks) or holds_packed(node.saved)  # type: ignore[union-attr]
+        if asks:
+            raise _nobody_answers(node.name)
 
     def _pass_hooked(self, node: AnyNode, hooks: Hooks, wanted: set[Place] | None, needed: set[AnyNode] | None) -> Way:
         """Pass a node that has hooks, in PyTorch's order; one that no gradient came to, too: they are told None."""
@@ -396,6 +428,10 @@ class _Passage:
         self.deliveries.reverse()
         while self.deliveries:
             tensor, gradient = self.deliveries.pop()  # popped, so that an array nobody else holds can be taken over
+            if gradient.shape != tensor.array.shape or (
+                tensor.grad is not None and tensor.grad.array.shape != gradient.shape
+            ):
+                refuse_changed(tensor, gradient)
             if self.create_graph:
                 ready.append((tensor, gradient))
             elif tensor.grad is None:
@@ -455,7 +491,15 @@ class _Passage:
         if node.outputs is not None:
             whole = self._materialized(node, gradients)
             gradient = whole[0]
-        edges, goals, listed = node.edges, self.goals, node.op.list_place >= 0
+        op, room = node.op, self.room
+        if room is not None:
+            if whole is not None or op.grows_back:
+                room.enter(node, gradients, self._alive)
+            else:
+                room.left = left = room.left - gradient.nbytes * op.most_back
+                if left < 0:
+                    room.look(node, gradients, self._alive)
+        edges, goals, listed = node.edges, self.goals, op.list_place >= 0
         # Nothing but to hand each result on, which is most often so.
         plainly = not (listed or self.check_nan) and self.aside is None
         for slot, formula, places, takes_all in plan.formulas:
@@ -465,7 +509,10 @@ class _Passage:
                 if edge is None or (goals is not None and edge[0] not in goals):
                     continue
             try:
-                if places is None:
+                if node.work and not self.create_graph:
+                    args = values if places is None else [values[place] for place in places]
+                    result = self._aside(node, formula, whole if takes_all else gradient, args)
+                elif places is None:
                     result = formula(whole if takes_all else gradient, *values)
                 else:
                     result = formula(whole if takes_all else gradient, *[values[place] for place in places])
@@ -490,6 +537,23 @@ class _Passage:
                 self._pass_on(node, slot, result)
         if not self.retain_graph:
             node.free()
+
+    def _alive(self) -> Iterator[Any]:
+        """The gradients that are on their way, or have arrived."""
+        for waiting in self.pending.values():
+            yield from waiting
+        yield from self.aside or ()
+        yield from self.captured.values()
+        for _, gradient in self.deliveries:
+            if type(gradient) is not Tensor:
+                yield gradient
+
+    def _aside(self, node: Node, formula: Any, gradient: Any, values: list[Any]) -> Any:
+        """What a formula makes that may take long."""
+        room = 0
+        if node.work >= LONG:
+            room = needed(node, list(gradient) if type(gradient) is tuple else [gradient])
+        return formula_aside(node, CURRENT.get(), lambda: formula(gradient, *values), room)
 
     def _spread(self, node: Node, slot: int, result: Any) -> None:
         """Add the result for one input of an op that has a list of them: as many edges as the list is long."""
@@ -571,10 +635,8 @@ class Backward(_Passage):
         super().__init__(create_graph, retain_graph, True, check_nan)
         targets = None if inputs is None else _places(inputs)
         roots = _roots(tensors, gradients, create_graph)
-        for item in inputs or ():
-            if type(item) is EdgeTensor:
-                continue
-            retain_grad(item)  # a non-leaf receives its gradient by retaining it, from now on
+        # A non-leaf receives its gradient by retaining it, from now on.
+        self.collecting = [item for item in inputs or () if type(item) is not EdgeTensor]
         self.steps = self._run(roots, targets)
 
 
@@ -589,12 +651,15 @@ class Gradients(_Passage):
         retain_graph: bool | None = None,
         create_graph: bool = False,
         check_nan: bool = False,
+        refuse_unused: bool = False,
     ) -> None:
+        """`refuse_unused`: refuse before it begins what cannot come to one of the inputs."""
         if not inputs:
             raise EngineError(Reason.ARGUMENT_VALUE, "grad requires non-empty inputs.")
         super().__init__(create_graph, retain_graph, False, check_nan)
         self.inputs = inputs
         self.targets = _places(inputs)
+        self.used = [node for node, _ in self.targets] if refuse_unused else ()
         self.steps = self._run(_roots(outputs, grad_outputs, create_graph), self.targets)
 
     def results(self, allow_unused: bool, materialize_grads: bool) -> list[Tensor | None]:
@@ -604,6 +669,8 @@ class Gradients(_Passage):
         results: list[Tensor | None] = []
         for item in self.inputs:
             gradient = arrived.pop()  # popped, so that an array nobody else holds can be taken over
+            if gradient is not None and gradient.shape != item.shape:
+                refuse_changed(item, gradient)
             if gradient is not None and not self.create_graph:
                 gradient = own(gradient)
             elif gradient is None and materialize_grads:
@@ -612,12 +679,7 @@ class Gradients(_Passage):
                 if self.watch is not None:
                     self.watch.made_zeros(gradient)
             elif gradient is None and not allow_unused:
-                raise EngineError(
-                    Reason.UNUSED_INPUT,
-                    f"The differentiated Tensor at index {len(results)} appears to not have been used in the graph. "
-                    "Set allow_unused=True if this is the desired behavior.",
-                    input=len(results),
-                )
+                raise _unused(len(results))
             results.append(gradient)
         if self.watch is not None:
             self.watch.answered(self.targets, results)
@@ -668,6 +730,24 @@ def _needed(nodes: list[AnyNode], wanted: set[Place]) -> set[AnyNode]:
         if any(edge is not None and (edge[0] in ends or edge[0] in needed) for edge in node.edges):
             needed.add(node)
     return needed
+
+
+def _unused(place: int) -> EngineError:
+    return EngineError(
+        Reason.UNUSED_INPUT,
+        f"The differentiated Tensor at index {place} appears to not have been used in the graph. "
+        "Set allow_unused=True if this is the desired behavior.",
+        input=place,
+    )
+
+
+def _nobody_answers(what: str) -> EngineError:
+    return EngineError(
+        Reason.NOT_SUPPORTED,
+        "this backward comes to a hook, a custom function or a checkpoint, which is the client's to run, but "
+        "was asked for by a command that does not say that its client can",
+        due=what,
+    )
 
 
 def _saved_value(value: Any, node: Node, name: str) -> Any:

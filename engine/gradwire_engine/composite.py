@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from gradwire_engine.context import CURRENT
+from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.refusals import (
     REFUSED,
+    check_apart,
     check_in_place,
     check_inference,
     check_result,
@@ -34,10 +36,13 @@ class Composite(Signature):
         outputs: tuple[str, ...] = (),
         differentiable: bool = True,
         writes: bool = False,
+        complex_grad: bool = True,
+        apart: bool = False,
     ) -> None:
         """Declare a composite; the options are those of Op. One that makes tensors of nothing is not differentiable.
 
         writes: whether it is an in-place op itself, its name ending in an underscore.
+        complex_grad: whether PyTorch differentiates it where the result is complex.
         """
         super().__init__(function, name, skip=0)
         self.differentiable = differentiable
@@ -45,6 +50,8 @@ class Composite(Signature):
         self.data_dependent = data_dependent
         self.outputs = outputs
         self.writes = writes
+        self.complex_grad = complex_grad
+        self.apart = apart
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Apply it; see its signature."""
@@ -55,10 +62,31 @@ class Composite(Signature):
     def apply(self, args: tuple[Any, ...]) -> Any:
         """Apply it to complete arguments."""
         named = dict(zip(self.keywords, args[self.positional :], strict=True))
+        lacking = self.lacking_of(args) if self.lacking else None
+        if lacking is not None and self.updates(args):
+            raise lacking
         try:
-            return self.function(*args[: self.positional], **named)
+            made = self.function(*args[: self.positional], **named)
         except REFUSED as error:
             raise explain(self, args, error) from error
+        if lacking is not None:  # after what is wrong with sizes and other arguments, as in PyTorch
+            raise lacking
+        if not self.complex_grad:
+            self._check_complex(made)
+        return made
+
+    def updates(self, args: tuple[Any, ...]) -> bool:
+        """Whether a call changes one of its arguments, as batch_norm does its running statistics."""
+        place = self.positions.get("running_mean", self.positions.get("max_norm"))
+        return place is not None and args[place] is not None
+
+    def _check_complex(self, made: Any) -> None:
+        if made.dtype.kind == "c" and made.requires_grad:
+            raise EngineError(
+                Reason.RUNTIME,
+                f"{self.name} does not support automatic differentiation for outputs with complex dtype.",
+                op=self.name,
+            )
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         """Apply it to a copy of the first argument, and give that one the result and its history."""
@@ -72,6 +100,8 @@ class Composite(Signature):
         if target.storage.inference:
             check_inference(context)
         check_writable(target.array)
+        if self.apart:
+            check_apart(target.array, args[1:])
         kept = Tensor(target.array.copy(), target.requires_grad)
         kept.node, kept.index = target.node, target.index
         result = self.apply((kept, *args[1:]))

@@ -4,7 +4,7 @@ Kept in one ContextVar, so that a thread or an async task has its own and an op 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -18,10 +18,15 @@ from gradwire_engine.random import Generator
 
 @dataclass(slots=True)
 class Account:
-    """Counts the bytes of storages that live; `limit` of 0 is none."""
+    """Counts the bytes of storages that live; `limit` of 0 is none. `operations` that one op may take at most.
+
+    `pressed`: the interrupt is to be asked before the next op, since others wait or the client wants it no more.
+    """
 
     bytes: int = 0
     limit: int = 0
+    operations: float = math.inf
+    pressed: bool = False
 
     def admit(self, size: int) -> None:
         """Refuse what would pass the limit, before it is allocated. Raises EngineError: MEMORY_LIMIT."""
@@ -49,6 +54,15 @@ class Interrupt:
     def stopping(self) -> bool:
         """Whether to stop; else others are let go on before it."""
         return False
+
+    def look(self) -> None:
+        """Between two ops, where nothing can be yielded: let others go on. Raises EngineError: CANCELLED."""
+
+    def aside(self, compute: Callable[[], Any], name: str, work: float, alone: bool, room: int = 0) -> Any:
+        """What `compute` makes, which takes long: perhaps elsewhere, while others go on. Raises what it raises, and
+        EngineError: CANCELLED. `alone`: it only reads arrays and makes new ones, so another process may do it. `room`:
+        bytes that it takes meanwhile."""
+        return compute()
 
 
 class Pause:

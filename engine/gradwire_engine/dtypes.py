@@ -72,6 +72,11 @@ def category(dtype: DType) -> int:
     return _CATEGORY[dtype]
 
 
+def is_half(dtype: DType) -> bool:
+    """Whether a dtype is float16 or bfloat16."""
+    return dtype.itemsize == 2 and category(dtype) == FLOAT
+
+
 def is_differentiable(dtype: DType) -> bool:
     """Whether tensors of this dtype can require a gradient: floating and complex ones can."""
     return _CATEGORY[dtype] >= FLOAT

@@ -24,12 +24,17 @@ class Reason(Enum):
     UNUSED_INPUT = "UNUSED_INPUT"
     REQUIRES_GRAD = "REQUIRES_GRAD"
     MEMORY_LIMIT = "MEMORY_LIMIT"
+    OP_LIMIT = "OP_LIMIT"
+    COMPUTE_LIMIT = "COMPUTE_LIMIT"
     CANCELLED = "CANCELLED"
     RUNTIME = "RUNTIME"
 
 
 class EngineError(Exception):
-    """A refusal that changed nothing. `metadata` holds strings: the op, the shapes, the argument."""
+    """A refusal that changed nothing, but for saved values that backward may have freed on its way.
+
+    `metadata` holds strings: the op, the shapes, the argument.
+    """
 
     def __init__(self, reason: Reason, message: str, **metadata: object) -> None:
         super().__init__(message)

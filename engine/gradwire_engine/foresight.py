@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradwire_engine.cost import LONG
 from gradwire_engine.graph import AccumulateGrad, Node
 from gradwire_engine.hooks import hooks_on
 from gradwire_engine.peeking import peeks_function
@@ -32,6 +33,8 @@ class Watch:
         for node in nodes:
             if type(node) not in (Node, AccumulateGrad) or hooks_on(node):
                 tracer.fail("a node that has hooks or is of another kind")
+            elif type(node) is Node and node.work >= LONG:
+                tracer.fail(f"the derivative of {node.op.name} takes so long that it is computed aside")
 
     def refuse_what_peeks(self, nodes: Iterable[Any]) -> None:
         """Fail where a formula may decide by values, or computes with a number that is another one in each run."""

@@ -171,7 +171,7 @@ class Node:
 
     __slots__ = (
         "__weakref__", "command", "edges", "freed", "hooks", "metas", "name", "op", "outputs", "plan", "retained",
-        "saved", "seq",
+        "saved", "seq", "work",
     )  # fmt: skip
 
     def __init__(
@@ -192,6 +192,7 @@ class Node:
         self.seq = next(SEQUENCE)
         self.freed = False
         self.command = 0  # what it was made by, as the context numbers it
+        self.work = 0.0  # operations of its formulas, as foretold, where they are many
         self.outputs: tuple[Meta | None, ...] | None = None
         self.retained: dict[int, weakref.ref[Tensor]] | None = None
         self.hooks: Hooks | None = None
@@ -248,6 +249,7 @@ def new_node(
     node.seq = next(SEQUENCE)
     node.freed = False
     node.command = 0
+    node.work = 0.0
     node.outputs = node.retained = node.hooks = None
     return node
 

@@ -16,20 +16,24 @@ first-order backward at array speed and, on Tensors, derivatives of any order.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, overload
 
 import numpy as np
 
 from gradwire_engine import dtypes
-from gradwire_engine.admission import WIDEST, admit, admit_beyond, foretell, sizes_of_shape
+from gradwire_engine.admission import COMMON, WIDEST, admit, needed, sizes_of_shape
 from gradwire_engine.context import CURRENT, Context
+from gradwire_engine.cost import LONG, Cost, aside, attend, foretell_backward, look
+from gradwire_engine.costs import COSTS, DRAWING, OTHER
 from gradwire_engine.device import CPU, Array, cupy, device_of, module_of
 from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import Edge, Fit, Node, Saved, new_node
 from gradwire_engine.refusals import (
     REFUSED,
+    check_apart,
     check_in_place,
     check_inference,
     check_overlap,
@@ -44,6 +48,7 @@ from gradwire_engine.tensor import Origin, Step, Tensor, ViewOf, edge_of, new_te
 
 #: Every op that a node may be of, also those that are not called by name.
 OPS: dict[str, Op] = {}
+_FEW = 1 << 16  # elements of which an in-place op's formulas are not asked what they cost
 
 
 class Op(Signature):
@@ -64,6 +69,7 @@ class Op(Signature):
         of_numbers: bool = False,
         drops_grad: bool = False,
         complex_grad: bool = True,
+        apart: bool | Callable[..., bool] = False,
     ) -> None:
         """Declare an op.
 
@@ -78,6 +84,8 @@ class Op(Signature):
         data_dependent: whether the results' shapes depend on values; or a function of the arguments telling.
         of_numbers: whether it takes nothing but numbers, where each operand may be one.
         drops_grad: whether a result of whole numbers just does not require grad, as a cast's; else that is refused.
+        apart: whether in place no operand may share memory with what is written, not even all of it; or a function
+            of the arguments telling.
         complex_grad: whether PyTorch differentiates it where the result is complex.
         """
         super().__init__(function, name, skip=1)
@@ -102,12 +110,23 @@ class Op(Signature):
         self.writer: Callable[..., Any] | None = None
         self.writes_always = False
         self.check: Callable[..., None] | None = None
-        self.lacking: tuple[str, str, str] | None = None
         # One that is told its result's shape, by that name, may make more than it is given.
         self.sizes: Callable[..., int] | None = sizes_of_shape(self) if "shape" in self.positions and not view else None
         self.asks = self.sizes is not None or self.list_place >= 0
+        self.work: float | Callable[..., int] | None = None
+        self.work_back = 1.0
+        self.most_back = len(self.tensor_places) + 1  # what formulas take at most, in gradients of arithmetic
+        self.widest = COMMON  # bytes at most for each element in the product of its operands' sizes
+        # Whether a small gradient may come back as a large one: of arithmetic it is as large as the result.
+        self.grows_back = not promote
+        self.widens = bool(getattr(function, "widens", False))  # half types are computed in float32
+        self.cost: Cost = COSTS.get(self.name, OTHER)
+        self.few = self.cost.few if self.list_place < 0 else -1  # elements; of more it is told what they cost
+        self.alike = self.two if self.cost.linear else None
+        self.draws = self.name in DRAWING
         self.drops_grad = drops_grad
         self.complex_grad = complex_grad
+        self.apart = apart
         kinds = {self.params[place].kind for place in self.tensor_places}
         self.needs_tensor = kinds == {Kind.TENSOR_OR_NUMBER} and not of_numbers
 
@@ -129,19 +148,36 @@ class Op(Signature):
         self.check = check
         return self
 
-    def lacks(self, kinds: str, kernel: str, says: str = "") -> Op:
-        """Refuse dtypes by their kind ("b", "i", "f", "c"), in the words PyTorch has for its kernel, or in others."""
-        self.lacking = (kinds, kernel, says)
+    def fits(self, *names: str) -> Op:
+        """Declare parameters whose numbers become elements or factors: what the dtype cannot take is refused.
+
+        As in PyTorch floats are cut for whole dtypes, and whole numbers below 0 wrap where they are unsigned.
+        """
+        self.fitted = tuple(self.positions[name] for name in names)
         return self
 
+    def _fitted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments with such numbers as elements hold them. Raises EngineError: RUNTIME for one out of range."""
+        from gradwire_engine.ops.checks import fit_number
+
+        dtype = getattr(args[self.tensor_places[0]], "dtype", None)
+        if dtype is None:
+            return args
+        if self.promotes:
+            given = (args[place] for place in self.tensor_places)
+            if dtypes.result_type(*(value for value in given if value is not None)) != dtype:
+                return args
+        changed = list(args)
+        for place in self.fitted:
+            if isinstance(args[place], int | float | complex):
+                changed[place] = fit_number(args[place], dtype)
+        return tuple(changed)
+
     def _check_kind(self, args: tuple[Any, ...]) -> None:
-        kinds, kernel, says = self.lacking or ("", "", "")
-        for place in self.tensor_places:
-            dtype = getattr(args[place], "dtype", None)
-            if dtype is not None and "bifc"[dtypes.category(dtype)] in kinds:
-                self._refuse_sizes(args)
-                said = says or f"\"{kernel}\" not implemented for '{dtypes.TITLES[dtype]}'"
-                raise EngineError(Reason.RUNTIME if says else Reason.NOT_SUPPORTED, said, op=self.name)
+        refusal = self.lacking_of(args)
+        if refusal is not None:
+            self._refuse_sizes(args)
+            raise refusal
 
     def _refuse_sizes(self, args: tuple[Any, ...]) -> None:
         """Sizes that do not broadcast are refused before dtypes are. Raises EngineError: SHAPE."""
@@ -171,6 +207,28 @@ class Op(Signature):
         self.asks = not bounded or self.list_place >= 0
         return self
 
+    def works_in(
+        self,
+        forward: float | Callable[..., int] | None = None,
+        backward: float | None = None,
+        grows: bool | None = None,
+    ) -> Op:
+        """Tell what a call takes and gives back: beside its results, or of its formulas beside the gradients made.
+
+        forward: bytes by its arguments, or how many times the larger of its results and its largest operand.
+        backward: how many times the larger of the gradient given and those made. grows: whether a small gradient is
+        made a large one; not if that is a view of it.
+        """
+        if forward is not None:
+            self.work = forward
+            self.widest = COMMON * 16 if callable(forward) else COMMON + WIDEST * math.ceil(forward)
+        if backward is not None:
+            self.work_back = backward
+            self.most_back = len(self.tensor_places) * (1 + math.ceil(backward))
+        if grows is not None:
+            self.grows_back = grows
+        return self
+
     def getter(self, name: str) -> tuple[str, Any]:
         """How a formula's parameter is obtained when the op is recorded."""
         is_output = name in ("out", "outs") or (name.startswith("out") and name[3:].isdecimal())
@@ -198,7 +256,7 @@ class Op(Signature):
         if self.asks:  # in a formula, on arrays
             account = CURRENT.get().account
             if account.limit:
-                account.admit(foretell(self, list(args)))
+                account.admit(needed(self, list(args)))
         return self.compute(args)
 
     def compute(self, args: tuple[Any, ...]) -> Any:
@@ -226,13 +284,18 @@ class Op(Signature):
                         common = None
                         break
                 if common is None:
+                    if self.fitted:
+                        args = self._fitted(args)
                     args = self._promoted(args)
-                    if self.lacking is not None:
+                    if self.lacking:
                         self._check_kind(args)
                     if getattr(args[self.tensor_places[0]], "dtype", None) == dtypes.bfloat16:
                         return self._rounded(xp, args)
-            elif self.lacking is not None:
-                self._check_kind(args)
+            else:
+                if self.fitted:
+                    args = self._fitted(args)
+                if self.lacking:
+                    self._check_kind(args)
             if xp is not np:
                 args = self._scalars(args)
             return self.forward(xp, *args)
@@ -322,16 +385,24 @@ class Op(Signature):
         if account.limit:
             if account.bytes > account.limit:
                 account.admit(1)
-            if most * WIDEST > account.limit - account.bytes or self.asks or not most:
+            if most * self.widest > account.limit - account.bytes or self.asks or not most:
                 admit(self, account, arrays)
         if several < 0 and self.needs_tensor:
             self._refuse("received an invalid combination of arguments: one must be a tensor, not all numbers")
+        if account.pressed:
+            look(context)
+        work = 0.0
+        if most > self.few and not (self.alike is not None and _is_small(arrays, self.alike, self.few)):
+            work = attend(self, context, arrays)
         if context.tracer is not None:
             arrays = context.tracer.plain(arrays)
-        result = self.compute(tuple(arrays))
+        result = self.compute(tuple(arrays)) if work < LONG else aside(self, context, tuple(arrays), work)
         track = track and context.grad_enabled and bool(self.formulas)
         if type(result) is tuple or type(result) is list:
-            return self._wrap_many(args, result, track, context)
+            many = self._wrap_many(args, result, track, context)
+            if work and track:
+                _note_work(many, foretell_backward(self, arrays))
+            return many
         if type(result) is _ndarray and not self.view:
             made = new_tensor(result, context)
         else:
@@ -341,6 +412,8 @@ class Op(Signature):
             node = made.node = self.record(args, (made,))
             node.command = context.command.number
             made.requires_grad = True
+            if work:
+                node.work = foretell_backward(self, arrays)
         if context.tracer is not None:
             context.tracer.applied(self, args, made)
         return made
@@ -377,13 +450,18 @@ class Op(Signature):
 
     def _wrap_view(self, args: tuple[Any, ...], source: Tensor, array: Array, context: Context) -> Tensor:
         made = Tensor(array, storage=source.storage)
+        if source.storage.inference:
+            return made  # no graph will ever know of it, so nobody asks what it is a view of
         held = source.view
-        base, before, origin = (source, None, None) if held is None else (held.base, held.last, held.origin)
+        if held is None:
+            base, before, origin, start = source, None, None, source.array
+        else:
+            base, before, origin, start = held.base, held.last, held.origin, held.source
         if not context.grad_enabled:
             origin = Origin.INFERENCE if context.inference else Origin.NO_GRAD
         elif self.view == "multiple":
             origin = Origin.MULTIPLE
-        made.view = ViewOf(base, Step(before, self, args[1:], source.array), origin)
+        made.view = ViewOf(base, Step(before, self, args[1:], source.array), origin, start)
         made.requires_grad = base.requires_grad and dtypes.is_differentiable(array.dtype)
         return made
 
@@ -502,6 +580,8 @@ class Op(Signature):
             arrays = context.tracer.plain(arrays)
         if not self.writes_always:
             check_writable(target.array)
+        if self.apart and (self.apart is True or self.apart(*args)):
+            check_apart(target.array, args[1:])
         for value in args[1:] if self.promotes else ():
             if type(value) is Tensor and value.storage is target.storage:
                 check_overlap(target.array, value.array)
@@ -509,8 +589,8 @@ class Op(Signature):
             self.writer is not None and _fits_into(target.array, arrays, self.tensor_places)
         )
         if not direct and context.account.limit:
-            admit_beyond(self, context.account, list(arrays), target.array.nbytes)
-        result = None if direct else self.compute(arrays)
+            context.account.admit(needed(self, list(arrays)))  # what it replaces is there until then
+        result = None if direct else self._attended(context, arrays)
         if not direct:
             check_result(self.name, target, result)
         override = None
@@ -531,10 +611,19 @@ class Op(Signature):
         target.storage.changed()
         if node is not None:
             node.command = context.command.number
+            if max(getattr(value, "size", 1) for value in arrays) > max(self.few, _FEW):
+                node.work = foretell_backward(self, list(arrays))
+            if self.name in _NAMED_APART or (self.name in _COMPARING and type(args[1]) is Tensor):
+                node.name = f"{node.name[:-1]}1"
             self._rewrite_history(target, node)
         if context.tracer is not None:
             context.tracer.wrote(self, args, node is not None)
         return target
+
+    def _attended(self, context: Context, arrays: tuple[Any, ...]) -> Any:
+        """The forward for an in-place op; see `apply`."""
+        work = attend(self, context, list(arrays))
+        return self.compute(arrays) if work < LONG else aside(self, context, arrays, work)
 
     def _rewrite_history(self, target: Tensor, node: Node) -> None:
         from gradwire_engine.rebase import rewrite
@@ -599,6 +688,9 @@ class Op(Signature):
         return tuple(changed)
 
 
+# Ops whose node has another name in PyTorch where they change their input; comparisons where they do so by a tensor.
+_NAMED_APART = frozenset(("acosh", "asinh", "atanh", "celu", "elu", "leaky_relu", "selu", "threshold"))
+_COMPARING = frozenset(("eq", "ge", "gt", "le", "lt", "ne"))
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))
 _FLOAT32, _FLOAT64 = dtypes.float32, dtypes.float64
 _ndarray = np.ndarray
@@ -634,9 +726,27 @@ def _shares_memory(array: Array, source: Array) -> bool:
     if array is source:
         return True
     if isinstance(array, np.ndarray):
-        return bool(array.size) and np.may_share_memory(array, source) and array.base is not None
+        if not array.size:  # it has no memory to share: what tells is where its object comes from
+            return array.base is not None and (array.base is source or array.base is source.base)
+        return np.may_share_memory(array, source) and array.base is not None
     xp: Any = module_of(array)
     return bool(xp.may_share_memory(array, source))
+
+
+def _is_small(arrays: list[Any], places: tuple[int, int], few: int) -> bool:
+    """Whether two operands have one shape, or one is a number, and few elements."""
+    one, two = arrays[places[0]], arrays[places[1]]
+    if type(one) is not _ndarray or type(two) is not _ndarray:
+        return getattr(one, "size", 1) * getattr(two, "size", 1) <= few
+    return one.size <= few and (one.shape == two.shape or two.size == 1)
+
+
+def _note_work(made: Any, work: float) -> None:
+    """Tell the node of several results what its formulas will take."""
+    for item in made:
+        if item.node is not None:
+            item.node.work = work
+            return
 
 
 def _fits_into(target: Array, arrays: tuple[Any, ...], places: tuple[int, ...]) -> bool:

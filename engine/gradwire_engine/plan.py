@@ -510,6 +510,7 @@ class Plan(Schedule):
         first = storages.get(number)
         if first is None:
             tensor = storages[number] = Tensor(np.array(self.values[number], order="C"), output.requires_grad)
+            tensor.storage.version = tensor.storage.history = output.version
         else:  # a detached one
             tensor = Tensor(first.array, output.requires_grad, first.storage)
         if output.spent is not None:

@@ -14,9 +14,12 @@ from typing import Any, TypeAlias
 
 from gradwire_engine.device import Array, device_of
 from gradwire_engine.dtypes import Number
+from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import Edge, Meta, Node
 from gradwire_engine.op import op
+from gradwire_engine.ops.basic import sum_to_size
 from gradwire_engine.ops.strided import as_strided_view, geometry_of, laid_out
+from gradwire_engine.refusals import check_base
 from gradwire_engine.tensor import Step, Tensor, ViewOf, edge_of, move_to, refresh
 
 Ints: TypeAlias = Any
@@ -59,14 +62,30 @@ class Route:
 def node_of_view(view: Tensor, held: ViewOf) -> Node:
     """The node that makes a view of its base as that is now."""
     base = held.base
+    follow_base(view, held)
     edge = edge_of(base)
     return _node(show, (base, Route(base.array, held.last)), (view,), (edge,))
+
+
+def follow_base(view: Tensor, held: ViewOf) -> None:
+    """Let a view whose base had its sizes changed in place, unrecorded, come of the base's memory directly.
+
+    Raises EngineError: RUNTIME where the base has other memory by now.
+    """
+    if held.source is held.base.array:
+        return
+    check_base(view, held)
+    source, _ = geometry_of(held.base.array)
+    target, whole = geometry_of(view.array)
+    held.last = Step(None, as_strided_view, (source, target, (whole,)), held.base.array)
+    held.source = held.base.array
 
 
 def by_route(target: Tensor) -> None:
     """Let a view that is to be changed come of its base directly, where views between hide what it shows."""
     held = target.view
     assert held is not None
+    follow_base(target, held)
     step = held.last
     while step.before is not None:
         if step.op is as_strided_view:
@@ -84,6 +103,7 @@ def rewrite(target: Tensor, node: Node, index: int) -> None:
         target.storage.history += 1
         return
     base = held.base
+    follow_base(target, held)
     route = Route(base.array, held.last)
     written = _node(overwrite, (base, target, route), (base,), (edge_of(base), (node, index)))
     written.command = node.command
@@ -101,6 +121,38 @@ def _node(op: Any, args: tuple[Any, ...], outputs: tuple[Tensor, ...], edges: tu
         for place, edge in zip(op.tensor_places, edges, strict=True)
     )
     return Node(op, op.node_name, plan, plan.save(args, outputs), edges, metas)
+
+
+def node_as_before(target: Tensor) -> Node:
+    """The node of a tensor whose sizes are about to change without a record: it stands for the one that there is."""
+    assert target.node is not None
+    made = _node(as_before, (target,), (target,), ((target.node, target.index),))
+    made.name, made.command = target.node.name, target.node.command
+    made.retained, target.node.retained = target.node.retained, None
+    return made
+
+
+@op(name="_as_before")
+def as_before(xp: Any, input: Array) -> Array:
+    """The input, whose sizes are others by now than those that its node made."""
+    return input
+
+
+def _of_sizes(g: Any, shape: tuple[int, ...]) -> Any:
+    """A gradient as PyTorch takes one where sizes changed: summed to what it broadcasts from, or refused."""
+    if g.shape == shape:
+        return g
+    kept = g.shape[len(g.shape) - len(shape) :]
+    if len(shape) <= len(g.shape) and all(n in (1, m) for n, m in zip(shape, kept, strict=True)):
+        return sum_to_size(g, shape)
+    raise EngineError(
+        Reason.SHAPE,
+        f"a function returned an invalid gradient - got {list(g.shape)} but expected shape compatible with "
+        f"{list(shape)}: the tensor's sizes were changed in place without a record since a node made it",
+    )
+
+
+as_before.grad(input=lambda g, input_meta: _of_sizes(g, input_meta.shape))
 
 
 @op(name="_show", node="AsStridedBackward0")

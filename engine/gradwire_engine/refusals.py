@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gradwire_engine.composite import Composite
     from gradwire_engine.context import Context
     from gradwire_engine.op import Op
+    from gradwire_engine.tensor import ViewOf
 
 # NumPy and CuPy refuse a dtype they have no loop for with this child of TypeError.
 _NoLoop: type[Exception] = np._core._exceptions._UFuncNoLoopError  # type: ignore[attr-defined]
@@ -29,6 +30,7 @@ def check_in_place(target: Tensor) -> None:
     """PyTorch's refusals of an in-place change that the graph would have to record."""
     view = target.view
     if view is not None:
+        check_base(target, view)
         if view.origin is not None:
             refuse_origin(target, view.origin, "is being")
         if target.requires_grad and view.base.is_leaf:
@@ -39,6 +41,22 @@ def check_in_place(target: Tensor) -> None:
     if target.requires_grad and target.is_leaf:
         raise EngineError(
             Reason.LEAF_IN_PLACE, "a leaf Variable that requires grad is being used in an in-place operation."
+        )
+
+
+def left_behind(view: Tensor, held: ViewOf) -> bool:
+    """Whether a view cannot follow its base any more, which has other memory now, or shows it as another dtype."""
+    base = held.base
+    return held.source is not base.array and (view.storage is not base.storage or view.dtype != base.dtype)
+
+
+def check_base(view: Tensor, held: ViewOf) -> None:
+    """Refuse to follow a base to which no way leads any more."""
+    if left_behind(view, held):
+        raise EngineError(
+            Reason.RUNTIME,
+            "the base of this view had its data set since the view was made, which cannot follow it any more. Make the "
+            "view again, or use detach().",
         )
 
 
@@ -77,6 +95,16 @@ def refuse_origin(view: Tensor, origin: Origin, what: str) -> None:
     raise EngineError(Reason.RUNTIME, f"{who} {why}", shape=list(view.shape))
 
 
+def refuse_changed(tensor: Tensor, gradient: Any) -> None:
+    """Refuse a gradient of other sizes than the tensor has by now, or its `.grad`. Raises EngineError: SHAPE."""
+    held = "" if tensor.grad is None else f", and its .grad is of shape {list(tensor.grad.shape)}"
+    raise EngineError(
+        Reason.SHAPE,
+        f"backward returned an invalid gradient - got {list(gradient.shape)} but expected shape compatible with "
+        f"{list(tensor.shape)}: the tensor's sizes were changed in place since it was used{held}",
+    )
+
+
 def check_inference(context: Context) -> None:
     """Whether a tensor of inference mode may be changed in place here."""
     if not context.inference:
@@ -109,12 +137,29 @@ def check_overlap(written: Array, read: Array) -> None:
 
     As in PyTorch this is looked at where both are dense; of others it cannot be told from their ends.
     """
-    if written is read or not (written.size and read.size and _is_dense(written) and _is_dense(read)):
-        return
+    same = written is read or (_ends(written) == _ends(read) and written.strides == read.strides)
+    if not same and _overlaps(written, read):
+        _refuse_overlap()
+
+
+def check_apart(written: Array, given: Any) -> None:
+    """Refuse operands, also those in lists, that share any of the written memory, be it the same elements."""
+    for each in given:
+        if type(each) is list:
+            check_apart(written, each)
+        elif type(each) is Tensor and (each.array is written or _overlaps(written, each.array)):
+            _refuse_overlap()
+
+
+def _overlaps(written: Array, read: Array) -> bool:
+    """Whether two arrays that are dense share memory."""
+    if not (written.size and read.size and is_dense(written) and is_dense(read)):
+        return False
     (low, high), (first, last) = _ends(written), _ends(read)
-    same = (low, high) == (first, last)
-    if high <= first or last <= low or (same and written.strides == read.strides):
-        return
+    return high > first and last > low
+
+
+def _refuse_overlap() -> None:
     raise EngineError(
         Reason.RUNTIME,
         "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
@@ -122,7 +167,7 @@ def check_overlap(written: Array, read: Array) -> None:
     )
 
 
-def _is_dense(array: Array) -> bool:
+def is_dense(array: Array) -> bool:
     """Whether the elements fill their stretch of memory, in whatever order of dimensions."""
     step = array.itemsize
     for stride, size in sorted(zip(array.strides, array.shape, strict=True)):

@@ -32,7 +32,8 @@ class Output:
     """What the run answers with, or keeps as the gradient of an answer.
 
     kind: an "input" or the "grad" of one, by its place, or an "array" by its register. Of arrays: which output is the
-    same tensor, its flag, the graph it had, and the place among the outputs of the gradient that it keeps.
+    same tensor, its flag, the graph it had, the place among the outputs of the gradient that it keeps, and how often
+    its bytes were changed in place.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Output:
     spent: Spent | None = None
     grad: int | None = None
     retains: bool = False
+    version: int = 0
 
 
 class Schedule:
@@ -128,7 +130,8 @@ class Schedule:
         if grad is not None and held is None:
             raise NotPlannable("a gradient of an output has a gradient")
         spent = None if tensor.node is None else Spent(tensor.node)
-        return Output("array", number, which, tensor.requires_grad, spent, held, tensor.retains_grad)
+        version = tensor.storage.version
+        return Output("array", number, which, tensor.requires_grad, spent, held, tensor.retains_grad, version)
 
     def _made(self) -> list[int]:
         """The registers that outputs are made of."""

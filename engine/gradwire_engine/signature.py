@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from gradwire_engine.dtypes import NAMES, TITLES, category
 from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.schema import REQUIRED, Param, read_signature
+from gradwire_engine.schema import REQUIRED, TENSOR_KINDS, Param, read_signature
 
 if TYPE_CHECKING:
     from gradwire_engine.composite import Composite
@@ -18,8 +20,20 @@ if TYPE_CHECKING:
 REGISTRY: dict[str, Op | Composite] = {}
 
 
+@dataclass(frozen=True)
+class Lack:
+    """Dtypes that PyTorch has no kernel for, and how it says so; see `Signature.lacks`."""
+
+    kinds: str
+    kernel: str
+    says: str
+    places: tuple[int, ...]
+    but: tuple[str, ...]
+    when: Callable[..., bool] | None
+
+
 class Signature:
-    """What ops and composites share: a name, a signature, binding of arguments."""
+    """What ops and composites share: a name, a signature, binding of arguments, and which dtypes they take."""
 
     def __init__(self, function: Callable[..., Any], name: str | None, skip: int, doc: str | None = None) -> None:
         self.function = function
@@ -33,6 +47,8 @@ class Signature:
         self.positional = self.arity - len(self.keywords)
         self.forward = _taking_all_by_place(function) if self.keywords else function
         self.required = max((place + 1 for place, value in enumerate(self.defaults) if value is REQUIRED), default=0)
+        self.lacking: tuple[Lack, ...] = ()
+        self.fitted: tuple[int, ...] = ()
         if not self.name.startswith("_"):
             if self.name in REGISTRY:
                 raise ValueError(f"op {self.name} is declared twice")
@@ -58,6 +74,38 @@ class Signature:
             if value is REQUIRED:
                 self._refuse(f"missing 1 required argument: '{self.params[place].name}'")
         return tuple(bound)
+
+    def lacks(
+        self,
+        kinds: str,
+        kernel: str = "",
+        says: str = "",
+        of: Sequence[str] = (),
+        but: Sequence[str] = (),
+        when: Callable[..., bool] | None = None,
+    ) -> None:
+        """Declare dtypes that the op does not take, so that it refuses them instead of computing something.
+
+        kinds: letters: "b" bool, "i" whole numbers, "f" floating, "c" complex; `but` names dtypes that are taken.
+        kernel: PyTorch's name of its kernel, for its sentence; or `says`, another sentence of PyTorch's.
+        of: the parameters that are looked at; every tensor if none is named.
+        when: whether it holds for a call with these arguments; always if not given.
+        """
+        named = tuple(self.positions[name] for name in of)
+        places = named or tuple(place for place, param in enumerate(self.params) if param.kind in TENSOR_KINDS)
+        self.lacking = (*self.lacking, Lack(kinds, kernel, says, places, tuple(but), when))
+
+    def lacking_of(self, args: Sequence[Any]) -> EngineError | None:
+        """The refusal of the first operand whose dtype the op does not take: NOT_SUPPORTED or RUNTIME."""
+        for lack in self.lacking:
+            for place in lack.places:
+                dtype = getattr(args[place], "dtype", None)
+                if dtype is None or "bifc"[category(dtype)] not in lack.kinds or NAMES[dtype] in lack.but:
+                    continue
+                if lack.when is None or lack.when(*args):
+                    said = lack.says or f"\"{lack.kernel}\" not implemented for '{TITLES[dtype]}'"
+                    return EngineError(Reason.RUNTIME if lack.says else Reason.NOT_SUPPORTED, said, op=self.name)
+        return None
 
     def _refuse(self, what: str) -> None:
         raise EngineError(Reason.ARGUMENT_TYPE, f"{self.name}() {what}", op=self.name)

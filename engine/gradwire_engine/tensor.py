@@ -94,10 +94,13 @@ class ViewOf:
     view, the item: this one follows when it is looked at, and if its base has left the graph by then, so does it.
     """
 
-    __slots__ = ("base", "flagged", "last", "origin", "seen", "version", "written")
+    __slots__ = ("base", "flagged", "last", "origin", "seen", "source", "version", "written")
+    #: The base's array where the steps begin: where the base has another by now they do not lead from there.
+    source: Array | None
 
-    def __init__(self, base: Tensor, last: Step, origin: Origin | None) -> None:
+    def __init__(self, base: Tensor, last: Step, origin: Origin | None, source: Array | None) -> None:
         self.base = base
+        self.source = source
         self.last = last
         self.origin = origin
         self.flagged = False
@@ -261,6 +264,11 @@ def at_edge(source: Tensor) -> EdgeTensor:
     return made
 
 
+def stand_alone(view: Tensor) -> None:
+    """Let a view whose base nobody holds be a base itself: what is made of it are its views then."""
+    view.view = None
+
+
 def detach(source: Tensor) -> Tensor:
     """A leaf on the same storage that requires no gradient and shares the version counter."""
     return Tensor(source.array, storage=source.storage)
@@ -287,15 +295,60 @@ def set_data(target: Tensor, source: Tensor) -> None:
         raise EngineError(
             Reason.DTYPE, "data set to a tensor that requires gradients must be floating point or complex dtype"
         )
-    version = target.storage.version
+    bare = target.array is source.array and target is not source  # x.data: a detached x, which counts for itself
+    version = 0 if bare else target.storage.version
     target.array = source.array
     target.storage = _borrowed(source.storage)
     target.storage.version = version
 
 
+def take_geometry(target: Tensor, view: Tensor) -> None:
+    """Let a tensor have the sizes and strides of a view of it, and the view's node if it has one (torch.Tensor.t_).
+
+    A leaf stays the leaf that it is, and a view follows its base as before, by one step more. Other views of the
+    tensor follow it by where they lie in its memory. Raises EngineError: RUNTIME for what is no view of it.
+    """
+    from gradwire_engine.rebase import node_as_before
+
+    held, made = target.view, view.view
+    if view is not target:
+        base, last = (target, None) if held is None else (held.base, held.last)
+        if not target.storage.inference and (made is None or made.base is not base or not _leads_on(made.last, last)):
+            raise EngineError(Reason.RUNTIME, "a tensor takes the sizes and strides of a view of it, not of another")
+        if held is None and target.node is not None and view.node is None:
+            target.node, target.index = node_as_before(target), 0
+        target.array = view.array
+        if made is not None:
+            if held is None:
+                made.source = None  # it was made of what was there before
+            else:
+                held.last = made.last
+    target.storage.changed()
+    if view is target or view.node is None:
+        return
+    view.node.name = _name_in_place(view.node.name)
+    move_to(target, view.node, view.index)
+    if held is not None:
+        held.version, held.seen = target.storage.version, target.storage.history
+
+
+def _name_in_place(name: str) -> str:
+    """The name of a view's node where the view was taken in place."""
+    squeezed = {"SqueezeBackward0": "SqueezeBackward3", "SqueezeBackward1": "SqueezeBackward4"}
+    return squeezed.get(name) or (name[:-1] + ("5" if name.startswith("Squeeze") else "1"))
+
+
+def _leads_on(step: Step | None, start: Step | None) -> bool:
+    """Whether the steps that end with one go on from another; None is their base."""
+    while step is not None and step is not start:
+        step = step.before
+    return step is start
+
+
 def _borrowed(storage: Storage) -> Storage:
     """A version counter of its own on bytes that another storage counts."""
-    return Storage(0, storage.account, owner=storage.owner or storage)
+    made = InferenceStorage if storage.inference else Storage
+    return made(0, storage.account, owner=storage.owner or storage)
 
 
 def refresh(view: Tensor) -> None:
@@ -320,8 +373,10 @@ def refresh(view: Tensor) -> None:
 
 
 def outdated(view: Tensor, held: ViewOf) -> bool:
-    """Whether a view was left behind: its base changed, and it was made so that it may not follow."""
-    changed = held.origin is not None and held.version != view.storage.version
+    """Whether a view was left behind: its base changed, and it may not or cannot follow."""
+    from gradwire_engine.refusals import left_behind
+
+    changed = held.version != view.storage.version and (held.origin is not None or left_behind(view, held))
     return changed and (view.node is not None or held.base.requires_grad)
 
 

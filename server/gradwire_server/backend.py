@@ -66,19 +66,29 @@ class Backend:
         if self.keeping is not None:
             await self.keeping.start()
 
-    async def stop(self, grace: float) -> None:
-        """Cancel what still runs, store what is to be kept, free all sessions and end the workers within the grace."""
+    async def waiting(self) -> frozenset[str]:
+        """Sessions that are to be stored, and of which a backward waits for its client: that goes into no snapshot."""
+        if self.keeping is None or self.keeping.logs:
+            return frozenset()
+        told = await self.numbers(0, 1 << 62)
+        counts = {number: held[-1] for worker in told.values() for number, held in worker["sessions"].items()}
+        entries = self.directory.entries.values()
+        # Of a worker that does not tell, being busy, all may be.
+        return frozenset(entry.id for entry in entries if counts.get(entry.number, entry.worker.slot not in told))
+
+    async def stop(self, grace: float) -> int:
+        """Store what is to be kept, free all sessions, end the workers within the grace; how many were not stored."""
         self._sweeper.cancel()
         with suppress(asyncio.CancelledError):
             await self._sweeper
-        if self.keeping is not None:
-            await self.keeping.stop(grace)
+        lost = 0 if self.keeping is None else await self.keeping.stop(grace)
         for entry in self.directory.empty():
             if entry.worker.alive:
                 self.drop(entry, KEEP if self.keeping is not None else b"")
         await asyncio.gather(*(worker.stop(grace) for worker in self.workers))
         if self.keeping is not None:
             self.keeping.shelf.close()
+        return lost
 
     async def open_session(self, request: service_pb2.OpenSessionRequest) -> service_pb2.OpenSessionResponse:
         """Open a session or attach a writer. Raises Refusal: PROTOCOL_VERSION, SESSION_LIMIT, SESSION_NOT_FOUND."""
@@ -113,11 +123,18 @@ class Backend:
     async def _open_kept(self, keeping: Keeping, entry: Entry, place: int) -> None:
         try:
             await keeping.opened(entry, place)
-        except BaseException:
-            if self.directory.entries.get(entry.id) is entry:
-                self.directory.remove(entry)
-                self.drop(entry)
+        except BaseException as error:
+            self.not_opened(entry, error)
             raise
+
+    def not_opened(self, entry: Entry, error: BaseException) -> None:
+        """Take a session out of which nobody was told. Raises Refusal: UNAVAILABLE, where its worker ended."""
+        if self.directory.entries.get(entry.id) is entry:
+            self.directory.remove(entry)
+            self.drop(entry)
+        elif isinstance(error, Refusal) and error.reason == "SESSION_NOT_FOUND":
+            why = "the worker process that was to hold the session ended; try again"
+            raise Refusal("UNAVAILABLE", why) from None
 
     def opened(self, entry: Entry) -> service_pb2.OpenSessionResponse:
         """What a client is told of its session, as its last writer."""
@@ -173,6 +190,12 @@ class Backend:
                 run is None or (run.writer == request.writer and run.first_seq <= request.through_seq) for run in runs
             )
         )
+
+    def stop_work(self, principal: str) -> None:
+        """Stop what is computed for a principal's sessions."""
+        for entry in self.directory.entries.values():
+            if entry.owner == principal and entry.pending:
+                entry.worker.cancel(entry)
 
     def call(self, method: str, session_id: str, raw: bytes, deadline: float | None) -> "asyncio.Future[bytes]":
         """Hand a command or a batch over."""
@@ -295,6 +318,7 @@ class Backend:
                 writers=entry.writers,
                 pending=len(entry.pending),
                 worker=entry.worker.slot,
+                unstored=entry.unstored,
             )
             for entry in found
         ]
@@ -383,6 +407,9 @@ class Backend:
             await asyncio.sleep(_SWEEP_SECONDS)
             self.load.tick()
             self.sweep()
+            now = time.monotonic_ns()
+            for worker in self.workers:
+                worker.end_if_held(now)
             active = Counter(self.directory.active())
             for worker in self.workers:
                 worker.active = active[worker]
@@ -400,7 +427,7 @@ def _held(told: list[Any] | None) -> dict[str, Any]:
     """What a session's worker tells of it, as fields of SessionSummary; nothing if it does not."""
     if told is None:
         return {}
-    held, tensors, commands, computed = told
+    held, tensors, commands, computed, _ = told
     return {"bytes": held, "tensors": tensors, "commands": commands, "compute_us": int(computed * 1e6)}
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from gradwire_server.tls import Tls
     from gradwire_server.traces import Traces
 
+_LOST = 3  # the exit status where sessions are lost that were to be stored
+
 log = logging.getLogger("gradwire.server")
 
 
@@ -102,9 +104,12 @@ def serve(context: click.Context, /, config: str, **values: Any) -> None:
     if not is_loopback(settings.host):
         _check_bind(settings)
     try:
-        asyncio.run(_serve(settings))
+        lost = asyncio.run(_serve(settings))
     except (OSError, TokenFileError, TlsError) as error:
         raise click.ClickException(str(error)) from None
+    if lost:
+        log.error("%d sessions are lost: they were to be stored and could not be", lost)
+        context.exit(_LOST)
 
 
 def _check_bind(settings: Settings) -> None:
@@ -202,8 +207,10 @@ def _metrics(server: "Server", backend: "Backend", settings: Settings) -> "Metri
     return metrics
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings) -> int:
+    """Serve until a signal; how many sessions are lost that were to be stored."""
     from gradwire_server.logging import announce
+    from gradwire_server.owner import Owner
     from gradwire_server.server import Server, address_of
     from gradwire_server.tokens import Tokens
 
@@ -214,7 +221,7 @@ async def _serve(settings: Settings) -> None:
     tokens = Tokens(Path(settings.token_file)) if settings.token_file else None
     tls = _tls(settings)
     if tokens is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, tokens.reload)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, tokens.hurry)
     elif tls is not None:  # whose files are looked at anyway: who asks for it must not end the server
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     backend, traces = _backend(settings), _traces(settings)
@@ -228,6 +235,8 @@ async def _serve(settings: Settings) -> None:
         await backend.files.keep_in(drawer)
     server = Server(backend, tokens, tls, traces, settings.local_streams)
     address = await server.start(address_of(settings.host, settings.port))
+    if server.gate is None:
+        server.front.owner = Owner(address)
     try:
         metrics = _metrics(server, backend, settings) if settings.metrics else None
     except OSError:
@@ -235,10 +244,13 @@ async def _serve(settings: Settings) -> None:
         raise
     announce(settings.log_format, address)
     await ended.wait()
-    await server.drain(settings.grace_seconds)
+    lost = await server.drain(settings.grace_seconds)
+    if server.front.owner is not None:
+        server.front.owner.stop()
     for each in (metrics, traces):
         if each is not None:
             await asyncio.get_running_loop().run_in_executor(None, each.close)
+    return lost
 
 
 @click.command("token")

@@ -4,6 +4,7 @@ A handler takes the session, the request and the response to fill, which is None
 ("quiet"). It either does all of its work or raises and has changed nothing; batch.py adds what is common.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +20,7 @@ from gradwire_engine import (
     set_data,
     set_grad,
     set_requires_grad,
+    stand_alone,
     tensor,
 )
 from gradwire_engine.device import canonical, selected, to_device
@@ -37,7 +39,7 @@ from gradwire_server.hooks import (
 from gradwire_server.packing import pack_saved, saved_value
 from gradwire_server.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, travelling
 from gradwire_server.programs import register_program
-from gradwire_server.specs import fill_spec
+from gradwire_server.specs import fill_spec, tell_base
 
 if TYPE_CHECKING:
     from gradwire_server.session import Session
@@ -122,12 +124,13 @@ def apply_op(
         if count > 1:
             raise _too_many(call.name, 1, ids)
         same_as = session.names.get(result, 0)
+        _settle(session, args, (result,))
         tensor_id = session.bind(tensor_id, result)
         if answer is not None:
             spec = answer.outputs.add()
             fill_spec(spec, result, tensor_id, _flag(call, args))
             spec.same_as = same_as
-            spec.is_view = spec.is_view and _shows_a_base(session, result)
+            spec.is_view = spec.is_view and not _hides_its_base(session, result)
     else:
         bind_results(session, call, args, result, ids, answer)
 
@@ -145,21 +148,36 @@ def bind_results(
         raise _too_many(call.name, len(result), ids)
     session.check_room(len(result))
     names = session.allot(ids, len(result))
+    _settle(session, args, result)
     if answer is not None:
         flag = _flag(call, args)
         for tensor_id, item in zip(names, result, strict=True):
             spec = answer.outputs.add()
             fill_spec(spec, item, tensor_id, flag)
             spec.same_as = session.names.get(item, 0)
-            spec.is_view = spec.is_view and _shows_a_base(session, item)
+            spec.is_view = spec.is_view and not _hides_its_base(session, item)
         _check_answer(session, call.name, answer)
     for tensor_id, item in zip(names, result, strict=True):
         session.bind(tensor_id, item)
 
 
-def _shows_a_base(session: "Session", item: Tensor) -> bool:
-    """Whether the session knows what a view is a part of. Else an op made it on its way, and it is the view's alone."""
-    return item.view is not None and item.view.base in session.names
+def _hides_its_base(session: "Session", item: Tensor) -> bool:
+    """Whether a view shows what nobody can name: an op made that on its way, and it is the view's alone."""
+    return item.view is not None and item.view.base not in session.names
+
+
+def _settle(session: "Session", args: Iterable[Any], result: Sequence[Tensor]) -> None:
+    """Let what an op made as a view of a tensor of its own be a base itself, unless it shares it with others.
+
+    Else what is made of it later would be a view of what no client knows, and would not follow its changes.
+    """
+    hiding = [item for item in result if _hides_its_base(session, item)]
+    if hiding:
+        given = [each for value in args for each in (value if type(value) is list else (value,))]
+        counts = Counter(id(each.storage) for each in (*given, *result) if type(each) is Tensor)
+        for item in hiding:
+            if counts[id(item.storage)] == 1:
+                stand_alone(item)
 
 
 def check_in_place(call: Call, outputs: Sequence[int], on_tensor: bool) -> None:
@@ -229,6 +247,7 @@ def run_gradients(
         request.retain_graph if request.HasField("retain_graph") else None,
         request.create_graph,
         check_nan=request.check_nan,
+        refuse_unused=not (request.allow_unused or request.materialize_grads),
     )
 
     def finish(answer: Any) -> None:
@@ -236,11 +255,14 @@ def run_gradients(
         made = run.results(request.allow_unused, request.materialize_grads)
         received = run.deliver()
         for number, item in enumerate(made):
+            same_as = 0 if item is None else session.names.get(item, 0)
             tensor_id = 0 if item is None else session.bind(ids[number] if number < len(ids) else 0, item)
             if answer is not None:
                 spec = answer.gradients.add()
                 if item is not None:
                     fill_spec(spec, item, tensor_id)
+                    spec.same_as = same_as
+                    tell_base(spec, item, session.names)
         if answer is not None:
             answer.accumulated.extend(session.ids_of(received))
 
@@ -345,8 +367,7 @@ def describe(
         for tensor_id, item in zip(request.tensors, found, strict=True):
             spec = answer.tensors.add()
             fill_spec(spec, item, tensor_id)
-            if item.view is not None:
-                spec.base = session.names.get(item.view.base, 0)
+            tell_base(spec, item, session.names)
         answer.tensor_count = len(session.store)
         answer.bytes = session.account.bytes
 

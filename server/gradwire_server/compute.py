@@ -65,6 +65,10 @@ class ComputeThread:
             pass
         return found
 
+    def waits(self) -> bool:
+        """Whether calls have come that were not taken."""
+        return not self._calls.empty()
+
     def stop(self, timeout: float) -> bool:
         """End after what was submitted; tells whether that was within the timeout."""
         self._calls.put(None)

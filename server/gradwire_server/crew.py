@@ -233,6 +233,9 @@ class Worker(ABC):
     def close(self, entry: Entry) -> None:
         """Stop what the session computes and refuse what waits; "Drop" follows."""
 
+    def end_if_held(self, now: int) -> None:  # noqa: B027 - a thread cannot be ended
+        """End the worker if what it computes has kept it from all calls for too long; `now` is time.monotonic_ns()."""
+
     async def begin_upload(self, entry: Entry, start: service_pb2.UploadStart) -> Sending:
         """Begin an upload or go on with one."""
         answer = await self.call(entry, "BeginUpload", start.SerializeToString())

@@ -46,7 +46,7 @@ class Entry(Generic[W]):
 
     __slots__ = (
         "client", "epoch", "expires", "handed", "handed_bytes", "id", "inflight", "kept_back", "lease", "number",
-        "opened", "owner", "pending", "restoring", "saving", "stored", "traffic", "worker", "writers",
+        "opened", "owner", "pending", "restoring", "saving", "stored", "traffic", "unstored", "worker", "writers",
     )  # fmt: skip
 
     def __init__(self, session_id: str, number: int, worker: W, lease: float, now: float, client: str = "") -> None:
@@ -61,6 +61,7 @@ class Entry(Generic[W]):
         self.writers = 1
         self.epoch = EPOCH
         self.stored = False  # whether there is something of it on disk
+        self.unstored = ""  # why it could not be stored when that was tried last, if so
         self.saving = False  # whether it is stored because its lease ran out
         self.restoring: asyncio.Future[bytes] | None = None
         self.pending: dict[int, tuple[str, bytes]] = {}

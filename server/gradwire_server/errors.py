@@ -4,6 +4,7 @@
 gives nothing away; the stack goes to the log.
 """
 
+import asyncio
 import logging
 from string import printable
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,6 +19,7 @@ from google.rpc import error_details_pb2, status_pb2
 from gradwire.v1 import errors_pb2
 from gradwire_engine.context import CURRENT
 from gradwire_engine.errors import EngineError
+from gradwire_server.sending import all_sent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -82,6 +84,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "PROGRAM_UNKNOWN": _Code.NOT_FOUND,
     "PROGRAM_LIMIT": _Code.RESOURCE_EXHAUSTED,
     "COMPUTE_LIMIT": _Code.RESOURCE_EXHAUSTED,
+    "OP_LIMIT": _Code.RESOURCE_EXHAUSTED,
     "TRAFFIC_LIMIT": _Code.RESOURCE_EXHAUSTED,
     "SNAPSHOT_NOT_FOUND": _Code.NOT_FOUND,
     "SNAPSHOT_LIMIT": _Code.RESOURCE_EXHAUSTED,
@@ -164,8 +167,12 @@ def refusal_of(error: BaseException, doing: str, about: "Mapping[str, Any] | Non
 
 async def abort(context: "grpc.aio.ServicerContext[Any, Any]", refusal: Refusal) -> NoReturn:
     """End a call with the refusal as its status. Always raises, as gRPC's abort does."""
+    await all_sent()
     status = refusal.status()
-    await context.abort(refusal.code, status.message, (("grpc-status-details-bin", status.SerializeToString()),))
+    try:
+        await context.abort(refusal.code, status.message, (("grpc-status-details-bin", status.SerializeToString()),))
+    except grpc.aio.InternalError:  # the call has ended
+        raise asyncio.CancelledError from None
 
 
 def _cut(text: str, limit: int) -> str:

@@ -210,7 +210,7 @@ class _Writing:
             raise Refusal(
                 "SNAPSHOT_LIMIT", f"the file takes {self.total} bytes, and {room} are left to the principal", limit=room
             )
-        vault.make_folder(self.path.parent)
+        vault.make_folder(self.path.parent, self.path.parent.parent)
         free = os.statvfs(self.path.parent)
         if free.f_bavail * free.f_frsize < self.total + _SPARE:
             raise Refusal(

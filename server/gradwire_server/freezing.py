@@ -87,6 +87,7 @@ class Freezer:
             raise Refusal(
                 "NOT_SUPPORTED",
                 "a backward of this session waits for its client to run a hook; it can be saved when that is through",
+                later="1",
             )
         self._describe_session()
         for tensor_id, tensor in session.store.items():
@@ -127,8 +128,8 @@ class Freezer:
         state.downloads_begun = session.transfers.begun_downloads
         state.generator = session.recording.generator.get_state()
         state.has_unary = session.alone > 0
-        state.next_backward = next(session.hooks.numbers) + 1
-        state.next_leaf_number = next(session.snapshots.numbers) + 1
+        state.next_backward = session.hooks.next_number
+        state.next_leaf_number = session.snapshots.next_number
         for writer in session.writers.values():
             told = state.writers.add(
                 number=writer.number, applied_seq=writer.applied, answers_start=writer.recall.start,
@@ -260,6 +261,7 @@ class Freezer:
             held.origin = "" if view.origin is None else view.origin.value
             held.flagged, held.version, held.seen = view.flagged, view.version, view.seen
             held.written = view.written
+            held.left_behind = view.source is not view.base.array
         state = tensor.state
         if state is not None:
             message.has_state, message.retains_grad = True, state.retains_grad
@@ -278,7 +280,7 @@ class Freezer:
             message.leaf = self._tensor(node.variable)
             return
         message.op, message.name, message.seq = node.op.name, node.name, node.seq
-        message.freed, message.command = node.freed, node.command
+        message.freed, message.command, message.work = node.freed, node.command, node.work
         message.needed = next(bits for bits, plan in node.op.plans.items() if plan is node.plan)
         message.saved_names.extend(node.plan.names)
         self._values(message.saved, node.saved)

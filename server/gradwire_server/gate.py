@@ -3,14 +3,20 @@
 A call without a valid credential is answered by a handler that takes no message, so that a stranger has nothing
 parsed or kept, whatever he sends. The only thing he learns is whether the server is well: a health check without a
 credential is answered for the server as a whole.
+
+What a call began with is looked at for as long as it lasts: by a clock, so that the call of whom a token was taken
+from ends, though it may send nothing and nobody else may call.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, suppress
 from typing import Any, TypeAlias
 
 import grpc
@@ -18,7 +24,8 @@ from grpc_health.v1 import health_pb2
 
 from gradwire_server.errors import Refusal, abort
 from gradwire_server.principals import CALLER, NAME, UNKNOWN, Principal
-from gradwire_server.tokens import Tokens
+from gradwire_server.sending import Sending
+from gradwire_server.tokens import LOOK_SECONDS, Tokens
 
 _HEALTH = "/grpc.health.v1.Health/Check"
 _BEARER = "bearer "
@@ -32,16 +39,42 @@ log = logging.getLogger("gradwire.server")
 
 
 class Gate(grpc.aio.ServerInterceptor):
-    """Lets calls of principals in: by token, or, where connections need a client's certificate, by that."""
+    """Lets calls of principals in: by token, or, where connections need a client's certificate, by that.
 
-    def __init__(self, tokens: Tokens | None, certificates: bool, health: Check) -> None:
+    `stop_work` is called with the name of a principal who may no longer call, to end what is computed for it.
+    """
+
+    def __init__(
+        self, tokens: Tokens | None, certificates: bool, health: Check, stop_work: Callable[[str], object]
+    ) -> None:
         self.tokens = tokens
         self.certificates = certificates
         self.kept_out = 0  # calls without a valid credential, so far
+        self._stop_work = stop_work
         self._refused = 0
         self._told = 0.0
         self._kept_out: Handler = grpc.stream_stream_rpc_method_handler(self._keep_out)
         self._unread_health: Handler = grpc.stream_stream_rpc_method_handler(_unread(health))
+        self._wrapped: dict[tuple[str, bool], Handler] = {}  # by method, and whether a certificate says who calls
+        self._calls: dict[Principal, set[asyncio.Task[Any]]] = {}  # under way
+        self._watching: list[asyncio.Task[None]] = []
+        # Its own thread: a disk that hangs, or files of others that keep all threads busy, hold up no look.
+        self._reader = ThreadPoolExecutor(1, "gradwire-tokens")
+
+    def watch(self) -> None:
+        """Follow the token file from now on, and end calls whose credential no longer holds."""
+        start = asyncio.get_running_loop().create_task
+        self._watching.append(start(self._watch()))
+        if self.tokens is not None:
+            self._watching.append(start(self._follow(self.tokens)))
+
+    async def stop(self) -> None:
+        """Follow it no more."""
+        for task in self._watching:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        self._reader.shutdown(wait=False)
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Handler | None]], details: Any
@@ -52,11 +85,75 @@ class Gate(grpc.aio.ServerInterceptor):
             caller = None if self.tokens is None else self.tokens.find(token)
             if caller is None:
                 return self._kept_out
+            if caller.over:  # before a message is read
+                return _refusing(caller)
             CALLER.set(caller)
-            return _checked(await continuation(details))
-        if self.certificates:
-            return self._certified(await continuation(details))
-        return self._unread_health if details.method == _HEALTH else self._kept_out
+        elif not self.certificates:
+            return self._unread_health if details.method == _HEALTH else self._kept_out
+        key = details.method, token is None
+        handler = self._wrapped.get(key)
+        if handler is None:
+            inner = await continuation(details)
+            if inner is None:
+                return None
+            self._wrapped[key] = handler = _entering(inner, self._certify if token is None else _check, self._guarded)
+        return handler
+
+    async def _guarded(self, inner: Awaitable[Any], context: Context) -> Any:
+        """Await a call's answer. If its credential ends before, so does the call."""
+        caller, task = CALLER.get(), asyncio.current_task()
+        assert task is not None
+        calls = self._calls.setdefault(caller, set())
+        calls.add(task)
+        try:
+            return await inner
+        except asyncio.CancelledError:
+            if not caller.over or context.cancelled():
+                raise
+        finally:
+            calls.discard(task)
+            if not calls:
+                self._calls.pop(caller, None)
+        return await abort(context, _why(caller))
+
+    async def _follow(self, tokens: Tokens) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                table = await loop.run_in_executor(self._reader, tokens.look)
+                if table is not None:
+                    self._end_calls(tokens.take(table))
+            except Exception:
+                log.exception("the token file is not followed")
+
+    async def _watch(self) -> None:
+        """Look at the clock, for tokens expire also while the file cannot be read."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                self._end_calls(set())
+            except Exception:
+                log.exception("calls do not end with their credential")
+
+    def _end_calls(self, revoked: set[str]) -> None:
+        """End the calls whose credential no longer holds, and what is computed for who has no other.
+
+        `revoked` are names that have lost a token, whether or not they have a call.
+        """
+        ended = {caller: calls for caller, calls in self._calls.items() if caller.over}
+        for caller, calls in ended.items():
+            log.warning("calls end with their credential", extra={"principal": caller.name, "calls": len(calls)})
+            for task in calls:
+                task.cancel()
+        for name in revoked.union(caller.name for caller in ended):
+            if not self._may_call(name):
+                self._stop_work(name)
+
+    def _may_call(self, name: str) -> bool:
+        if self.certificates and not (self.tokens is not None and self.tokens.certified(name).over):
+            return True
+        return self.tokens is not None and self.tokens.has(name)
 
     async def _keep_out(self, requests: AsyncIterator[bytes], context: Context) -> None:
         self._refused += 1
@@ -69,22 +166,18 @@ class Gate(grpc.aio.ServerInterceptor):
             self._refused, self._told = 0, now
         await abort(context, Refusal("UNAUTHENTICATED", UNKNOWN))
 
-    def _certified(self, handler: Handler | None) -> Handler | None:
-        """Run a handler as the principal that the connection's certificate names."""
-
-        def enter(context: Context) -> None:
-            name = _certified_name(context)
-            if not NAME.fullmatch(name):
-                raise Refusal(
-                    "UNAUTHENTICATED",
-                    "the client's certificate names no principal: its common name, or its first other name, is to "
-                    "have 1 to 128 letters, digits and ._@:/+-",
-                )
-            caller = Principal(name) if self.tokens is None else self.tokens.certified(name)
-            caller.check()
-            CALLER.set(caller)
-
-        return _entering(handler, enter)
+    def _certify(self, context: Context) -> None:
+        """Let the caller be the principal that the connection's certificate names. Raises Refusal."""
+        name = _certified_name(context)
+        if not NAME.fullmatch(name):
+            raise Refusal(
+                "UNAUTHENTICATED",
+                "the client's certificate names no principal: its common name, or its first other name, is to "
+                "have 1 to 128 letters, digits and ._@:/+-",
+            )
+        caller = Principal(name) if self.tokens is None else self.tokens.certified(name)
+        caller.check()
+        CALLER.set(caller)
 
 
 def _token(metadata: Any) -> str | None:
@@ -104,18 +197,25 @@ def _certified_name(context: Context) -> str:
     return ""
 
 
-def _checked(handler: Handler | None) -> Handler | None:
-    """A handler whose caller's token may have expired."""
+def _check(context: Context) -> None:
+    """Raises Refusal if the caller's token has expired."""
+    CALLER.get().check()
+
+
+def _why(caller: Principal) -> Refusal:
+    """What to say to one whose credential no longer holds."""
     try:
-        CALLER.get().check()
+        caller.check()
     except Refusal as refusal:
-        return _refusing(refusal)
-    return handler
+        return refusal
+    return Refusal("UNAUTHENTICATED", UNKNOWN)
 
 
-def _refusing(refusal: Refusal) -> Handler:
+def _refusing(caller: Principal) -> Handler:
+    """A handler that says why a credential no longer holds."""
+
     async def refuse(requests: AsyncIterator[bytes], context: Context) -> None:
-        await abort(context, refusal)
+        await abort(context, _why(caller))
 
     return grpc.stream_stream_rpc_method_handler(refuse)
 
@@ -130,29 +230,35 @@ def _unread(health: Check) -> Callable[[AsyncIterator[bytes], Context], Awaitabl
     return answer
 
 
-def _entering(handler: Handler | None, enter: Callable[[Context], None]) -> Handler | None:
-    """The handler, after `enter` was called with the call's context; what that refuses, is refused."""
-    if handler is None:
-        return None
+def _entering(
+    handler: Handler, enter: Callable[[Context], None], guarded: Callable[[Awaitable[Any], Context], Awaitable[Any]]
+) -> Handler:
+    """The handler, run by `guarded` after `enter` was called with the call's context; what that refuses, is refused."""
     kind = f"{'stream' if handler.request_streaming else 'unary'}_{'stream' if handler.response_streaming else 'unary'}"
     inner: Any = getattr(handler, kind)
+    if inspect.isasyncgenfunction(inner):
+        inner = _writing(inner)
 
     async def answer(request: Any, context: Context) -> Any:
         try:
             enter(context)
         except Refusal as refusal:
             await abort(context, refusal)
-        return await inner(request, context)
-
-    async def generate(request: Any, context: Context) -> AsyncIterator[Any]:
-        try:
-            enter(context)
-        except Refusal as refusal:
-            await abort(context, refusal)
-        async for each in inner(request, context):
-            yield each
+        return await guarded(inner(request, context), context)
 
     make: Any = getattr(grpc, f"{kind}_rpc_method_handler")
-    wrapped = generate if inspect.isasyncgenfunction(inner) else answer
-    made: Handler = make(wrapped, handler.request_deserializer, handler.response_serializer)
+    made: Handler = make(answer, handler.request_deserializer, handler.response_serializer)
     return made
+
+
+def _writing(
+    generate: Callable[[Any, Context], AsyncGenerator[Any, None]],
+) -> Callable[[Any, Context], Awaitable[None]]:
+    """A generator of answers as a coroutine that writes them: a cancel reaches that wherever it waits."""
+
+    async def write(request: Any, context: Context) -> None:
+        async with aclosing(generate(request, context)) as answers, Sending[Any](context.write) as sending:
+            async for each in answers:
+                await sending.send(each)
+
+    return write

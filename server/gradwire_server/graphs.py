@@ -4,7 +4,6 @@ The first page walks the graph once and keeps a list of weak references, so that
 nor keeps alive what the client meanwhile drops; nodes that are gone by then are left out.
 """
 
-import itertools
 import re
 import weakref
 from collections import OrderedDict
@@ -43,7 +42,7 @@ class Snapshots:
 
     def __init__(self) -> None:
         self.held: OrderedDict[str, Snapshot] = OrderedDict()
-        self.numbers = itertools.count(1)
+        self.next_number = 1  # of a leaf's node or a walk
         self.leaf_ids: weakref.WeakKeyDictionary[AccumulateGrad, int] = weakref.WeakKeyDictionary()
 
     def node_id(self, node: AnyNode) -> int:
@@ -52,15 +51,19 @@ class Snapshots:
             return node.seq + 1
         found = self.leaf_ids.get(node)
         if found is None:
-            found = self.leaf_ids[node] = _LEAF_IDS + next(self.numbers)
+            found = self.leaf_ids[node] = _LEAF_IDS + self._number()
         return found
+
+    def _number(self) -> int:
+        self.next_number += 1
+        return self.next_number - 1
 
     def take(self, tensors: "Iterable[Tensor]") -> tuple[str, Snapshot]:
         """Walk the graph behind tensors; the oldest walk that is still held makes room."""
         starts = [tensor.grad_fn for tensor in tensors]
         roots = [0 if node is None else self.node_id(node) for node in starts]
         nodes = [weakref.ref(node) for node in _breadth_first([node for node in starts if node is not None])]
-        key = str(next(self.numbers))
+        key = str(self._number())
         self.held[key] = snapshot = Snapshot(nodes, roots)
         if len(self.held) > MAX_SNAPSHOTS:
             self.held.popitem(last=False)

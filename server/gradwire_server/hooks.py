@@ -5,7 +5,6 @@ rides on ordinary commands, each applied once, over any kind of call; and while 
 than a suspended generator of the engine, which the session keeps.
 """
 
-import itertools
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -58,7 +57,7 @@ class HookTable:
         #: asked for again.
         self.moments: dict[int, Moment] = {}
         self.regions: weakref.WeakValueDictionary[int, Region] = weakref.WeakValueDictionary()
-        self.numbers = itertools.count(1)
+        self.next_number = 1  # of the next backward that waits
 
     def suspend(self, waiting: Suspended) -> int:
         """Keep a backward; the number to go on with it by, each time the same. Raises Refusal: TENSOR_LIMIT."""
@@ -68,7 +67,8 @@ class HookTable:
                 f"at most {MAX_SUSPENDED} backwards of a session wait for their hooks",
                 limit=MAX_SUSPENDED,
             )
-        waiting.number = waiting.number or next(self.numbers)
+        if not waiting.number:
+            waiting.number, self.next_number = self.next_number, self.next_number + 1
         self.suspended[waiting.number] = waiting
         return waiting.number
 
@@ -78,11 +78,17 @@ class HookTable:
         for number in [number for number, each in self.suspended.items() if each.since < before]:
             self.suspended.pop(number).run.steps.close()
 
+    def give_up(self) -> int:
+        """Give up all backwards that wait; how many there were."""
+        count = len(self.suspended)
+        while self.suspended:
+            self.suspended.popitem()[1].run.steps.close()
+        return count
+
     def clear(self) -> None:
         """Give up all that wait."""
         self.moments.clear()
-        while self.suspended:
-            self.suspended.popitem()[1].run.steps.close()
+        self.give_up()
 
 
 def pass_through(
@@ -108,7 +114,7 @@ def resume_backward(
             waiting.run.steps.close()
         return
     if waiting is None:
-        raise Refusal("ARGUMENT_VALUE", f"no backward {request.backward} waits in this session", argument="backward")
+        raise _not_waiting(session, request.backward)
     if answer is None:
         raise Refusal("ARGUMENT_VALUE", "a backward is not resumed by a quiet command", argument="quiet")
     given = [session.tensor(tensor_id) if tensor_id else None for tensor_id in request.gradients]
@@ -122,6 +128,18 @@ def resume_backward(
         if error.reason.name != "MEMORY_LIMIT":
             raise
         raise refusal_of(error, "ResumeBackward") from None
+
+
+def _not_waiting(session: "Session", number: int) -> Refusal:
+    if 0 < number < session.hooks.next_number:
+        return Refusal(
+            "CANCELLED",
+            f"backward {number} waits no more: it is through, or was given up, by its client, since the server ended "
+            "in its middle, or after an hour without an answer. One that was given up has changed no gradient but of "
+            "leaves whose hooks saw theirs added to, and may have freed a part of its graph",
+            backward=number,
+        )
+    return Refusal("ARGUMENT_VALUE", f"no backward {number} waits in this session", argument="backward")
 
 
 def _go_on(
@@ -145,7 +163,9 @@ def _show(session: "Session", due: Due, call: types_pb2.HookCall) -> None:
         for item in tensors:
             spec = specs.add()
             if item is not None:
+                same_as = session.names.get(item, 0)
                 fill_spec(spec, item, session.bind(0, item))
+                spec.same_as = same_as
     if due.leaf is not None:
         fill_spec(call.leaf, due.leaf, session.names.get(due.leaf, 0) or session.bind(0, due.leaf))
 

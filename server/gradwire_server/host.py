@@ -10,6 +10,7 @@ import logging
 import os
 import struct
 import threading
+import time
 from collections.abc import Callable, Container, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ import numpy as np
 from gradwire.v1 import service_pb2
 from gradwire_engine.device import available, pools
 from gradwire_engine.dtypes import BY_NAME
+from gradwire_engine.ops.plans import release
 from gradwire_server import __version__
+from gradwire_server.allocator import give_back
 from gradwire_server.batch import OutOfOrder, run_batch, run_unary
 from gradwire_server.build import build_info, device_info
 from gradwire_server.commands import MESSAGES
@@ -49,6 +52,8 @@ OPENED = struct.Struct("<QQ")  # its principal's place in the ledger, and a numb
 KEEP = b"keep"  # what is dropped is stored, and stays so
 GOES_BACK = "goes_back"  # of a refusal: what is in memory is to be dropped, and what is stored taken up
 UPLOAD_BEGUN = struct.Struct("<QQ")  # received, taker; the transfer's id follows
+_IDLE_SECONDS = 1.0
+_MUCH = 8 << 20  # bytes that a session held, whose memory is given back at once
 log = logging.getLogger("gradwire.server")
 _DATA_FIELD = service_pb2.DownloadResponse.DATA_FIELD_NUMBER
 
@@ -69,6 +74,7 @@ class Host:
         self.sessions: dict[int, Session] = {}
         self.rings = Rings(limits.max_shared_bytes)
         self.bytes = 0  # of all sessions, as of the last call of each: what is collected between calls `tidy` finds
+        self.reserved = 0  # of those, for what is computed aside
         self.meter = Meter() if counts else None
         self.names: dict[int, tuple[str, str]] = {}  # of sessions: what the log may show of the id, and the principal
         self._nobody = Session(0, limits, Brake())
@@ -202,7 +208,13 @@ class Host:
             "pools": pools(),
             "log_bytes": 0 if self.scribe is None else self.scribe.journal.queued,
             "sessions": {
-                each.key: [max(0, each.account.bytes), len(each.store), each.commands, each.computed]
+                each.key: [
+                    max(0, each.account.bytes),
+                    len(each.store),
+                    each.commands,
+                    each.computed,
+                    len(each.hooks.suspended),
+                ]
                 for each in sessions
                 if first <= each.key <= last
             },
@@ -366,6 +378,11 @@ class Host:
         self.bytes += change
         self.ledger.hold(self.worker, max(0, self.bytes))
 
+    def reserve(self, change: int) -> None:
+        """So many bytes more are taken, or less, by what is computed while other sessions allocate."""
+        self.reserved += change
+        self._hold(change)
+
     def _found(self, number: int) -> Session:
         session = self.sessions.get(number)
         if session is None:
@@ -422,6 +439,10 @@ class Host:
             self.names.pop(session.key, None)
         self.shares.tell(session, ended=True)
         session.place = 0
+        if not self.sessions:
+            release()
+        if not self.sessions or held >= _MUCH:
+            give_back()
         return NUMBER.pack(max(0, held - session.account.bytes))
 
     def _begin_upload(self, session: Session, raw: bytes) -> bytes:
@@ -448,7 +469,10 @@ class Host:
             if each.transfers.held:
                 each.transfers.tidy()
         self.rings.tidy()
-        self.bytes = sum(each.account.bytes for each in self.sessions.values())
+        now = time.monotonic()
+        if all(not each.line and now - each.idle_since > _IDLE_SECONDS for each in self.sessions.values()):
+            give_back()  # what is computing would only take it again
+        self.bytes = self.reserved + sum(each.account.bytes for each in self.sessions.values())
         self._hold(0)
         return b""
 

@@ -12,6 +12,7 @@ whole after that place is a write that a crash cut off, and ends the log; what i
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import queue
@@ -198,6 +199,7 @@ class Journal:
                 os.ftruncate(descriptor, target.size)
             _write(descriptor, parts, target.size)
             os.fdatasync(descriptor)
+            _check_there(target.path, descriptor)
             os.pwrite(descriptor, _flushed(size), len(MAGIC))
         except (OSError, MemoryError) as error:  # the thread outlives both: all sessions wait for it
             if not target.failing:
@@ -260,6 +262,13 @@ def _create(path: Path) -> None:
     finally:
         os.close(descriptor)
     sync_folder(path.parent)
+
+
+def _check_there(path: Path, descriptor: int) -> None:
+    """Whether what is written can be found again: its directory was not taken away, nor itself. Raises OSError."""
+    found, written = os.stat(path), os.fstat(descriptor)
+    if (found.st_dev, found.st_ino) != (written.st_dev, written.st_ino):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
 def _write(descriptor: int, parts: Sequence[bytes | memoryview], place: int) -> None:

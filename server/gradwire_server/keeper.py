@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _LOG_SECONDS = 60.0  # for a disk to begin a log
 _LOG_FACTOR = 4  # times the last snapshot's bytes that a log may have before another is made
 _LEAST_LOG = 64 << 20
+LATER = "later"  # of a refusal: what could not be stored now can be when a backward is through
 _BYTES = ("head", "request", "home_head")
 Steps = Generator[None, None, bytes]
 
@@ -186,6 +187,11 @@ class Keeper:
             return b""
         if kept.saving and not order.request and not order.last:
             return b""  # the next time will do
+        if order.last and not self.logs and (given_up := session.hooks.give_up()):
+            log.warning(
+                "backwards that wait for their client are given up: the session ends here",
+                extra={**session.command.told(), "backwards": given_up},
+            )
         return (yield from self._save(session, call, kept, kept.folder, kept.head, order))
 
     @staticmethod
@@ -216,16 +222,20 @@ class Keeper:
         freezer = Freezer(session)
         yield from freezer.steps()
         self._fill(session, head, freezer, request)
-        generation = 1 + max((0 if kept is None else kept.generation, *vault.generations(folder, SESSION)))
-        writing = Writing(folder, generation, head, freezer.state)
+        base = folder.parent if kept is not None else folder.parent.parent
+        writing: Writing | None = None
         try:
+            generation = 1 + max((0 if kept is None else kept.generation, *vault.generations(folder, SESSION)))
+            writing = Writing(folder, generation, head, freezer.state, base)
             yield from writing.data(freezer.memories, order.room)
         except OSError as error:
-            writing.abandon()
+            if writing is not None:
+                writing.abandon()
             log.error("session cannot be stored", extra={"file": str(folder), "error": str(error)})
             raise vault.storage_refusal(error) from None
         except BaseException:
-            writing.abandon()
+            if writing is not None:
+                writing.abandon()
             raise
         begun = None
         if kept is not None:

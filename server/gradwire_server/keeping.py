@@ -18,9 +18,9 @@ from gradwire.v1 import service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server import vault
 from gradwire_server.directory import ID_SHOWN
-from gradwire_server.errors import Refusal
+from gradwire_server.errors import Refusal, refusal_of
 from gradwire_server.host import KEEP, NUMBER, OPENED
-from gradwire_server.keeper import Order
+from gradwire_server.keeper import LATER, Order
 from gradwire_server.principals import CALLER
 from gradwire_server.shelf import Shelf, digest_of
 
@@ -44,6 +44,7 @@ class Keeping:
         self.shelf = shelf
         self.logs = logs
         self.every = every
+        self.failures = 0  # sessions that could not be stored, once for each time
         self._tasks: list[asyncio.Task[None]] = []
         self._saving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by principal
         self._closing: set[asyncio.Task[None]] = set()
@@ -56,31 +57,53 @@ class Keeping:
         if self.every:
             self._tasks.append(asyncio.create_task(self._snapshots()))
 
-    async def stop(self, grace: float) -> None:
-        """Store all sessions, within the grace."""
+    async def stop(self, grace: float) -> int:
+        """Store all sessions, within the grace; how many are lost, since they could not be."""
         ending = (*self._tasks, *self._storing.values())
         for task in ending:
             task.cancel()
         if ending:
             await asyncio.wait(ending)
-        entries = [entry for entry in self.backend.directory.entries.values() if entry.worker.alive]
-        saved = [asyncio.ensure_future(self._save(entry, last=True)) for entry in entries]
-        if saved:
-            _, late = await asyncio.wait(saved, timeout=grace)
-            if late:
-                log.error("not all sessions were stored within the grace", extra={"sessions": len(late)})
-            for each in late:
-                each.cancel()
+        entries = {entry.id: entry for entry in self.backend.directory.entries.values()}
+        saving = {each: asyncio.ensure_future(self._save(entry, last=True)) for each, entry in entries.items()}
+        if saving:
+            await asyncio.wait(saving.values(), timeout=grace)
+        lost = 0
+        for session_id, task in saving.items():
+            entry = entries[session_id]
+            if not task.cancel() and not task.cancelled() and task.exception() is None and task.result():
+                continue
+            # One that could not be restored has its files still, and one with a log all that was answered.
+            if self.logs or self.backend.directory.entries.get(session_id) is not entry:
+                continue
+            lost += 1
+            why = entry.unstored or f"it was not written within {grace:.0f} seconds"
+            log.error("session is lost", extra={"session": entry.shown, "principal": entry.owner, "error": why})
+        return lost
 
     async def _save(self, entry: Entry, last: bool = False) -> bool:
-        """Store a session; whether that went well."""
+        """Store a session; whether that went well. If not, the log, the metrics and the list of sessions tell."""
         try:
             await entry.worker.ask("Save", entry.number, Order(last=last).pack())
-        except Refusal as refusal:
-            log.error("session is not stored", extra={"session": entry.shown, "error": refusal.message})
+        except Exception as error:  # noqa: BLE001 - whatever it was, the session is not stored
+            self._failed(entry, refusal_of(error, "Save"))
             return False
-        entry.stored = True
+        entry.stored, entry.unstored = True, ""
         return True
+
+    def _failed(self, entry: Entry, refusal: Refusal) -> None:
+        told = {"session": entry.shown, "principal": entry.owner, "error": refusal.message}
+        if LATER in refusal.metadata:
+            log.info("session is stored later", extra=told)
+            return
+        self.failures += 1
+        entry.unstored = refusal.message
+        log.error("session is not stored", extra=told)
+
+    @property
+    def unstored(self) -> int:
+        """Sessions that could not be stored when that was tried last."""
+        return sum(bool(entry.unstored) for entry in self.backend.directory.entries.values())
 
     # Opening.
 
@@ -280,7 +303,7 @@ class Keeping:
             async with lock:
                 return await self._save_named(entry, request, raw)
         answer = await entry.worker.call(entry, "Save", Order(request=raw).pack())
-        entry.stored = True
+        entry.stored, entry.unstored = True, ""
         return answer
 
     async def _save_named(self, entry: Entry, request: pb.SaveSessionRequest, raw: bytes) -> bytes:
@@ -309,10 +332,8 @@ class Keeping:
             if self.logs:
                 await entry.worker.call(entry, "Save", Order().pack())
                 entry.stored = True
-        except BaseException:
-            if backend.directory.entries.get(entry.id) is entry:
-                backend.directory.remove(entry)
-                backend.drop(entry)
+        except BaseException as error:
+            backend.not_opened(entry, error)
             raise
         response = service_pb2.RestoreSessionResponse.FromString(answer)
         entry.writers, entry.epoch = response.session.writer, response.session.epoch

@@ -39,6 +39,7 @@ class Ledger:
         size = _numbers(workers) * _SIZE
         self._memory = mmap.mmap(-1 if descriptor is None else descriptor, size)
         self._numbers = memoryview(self._memory).cast("Q")
+        self._last = _numbers(workers) - workers
 
     @staticmethod
     def file(workers: int) -> int:
@@ -63,6 +64,14 @@ class Ledger:
     def hold(self, worker: int, size: int) -> None:
         """Say what a worker's sessions hold."""
         self._numbers[1 + worker] = size
+
+    def since(self, worker: int) -> int:
+        """By time.monotonic_ns(), when what a worker computes without looking up began; 0 for nothing."""
+        return self._numbers[self._last + worker]
+
+    def compute(self, worker: int, since: int) -> None:
+        """Say that a worker has begun to compute, or for 0 that it looks up."""
+        self._numbers[self._last + worker] = since
 
     def total(self) -> int:
         """The bytes that all sessions hold."""
@@ -89,6 +98,7 @@ class Ledger:
     def forget(self, worker: int) -> None:
         """A worker has ended, and what it held with it."""
         self.hold(worker, 0)
+        self.compute(worker, 0)
         for place in range(PLACES):
             self.hold_share(worker, place, Share(computed=self.computed(place, worker)))
 
@@ -97,4 +107,4 @@ class Ledger:
 
 
 def _numbers(workers: int) -> int:
-    return 1 + workers + PLACES * _KINDS * workers
+    return 1 + workers + PLACES * _KINDS * workers + workers

@@ -41,6 +41,8 @@ class Limits:
     max_principal_programs: int = 0
     max_session_compute_seconds: float = 0.0
     max_principal_compute_seconds: float = 0.0
+    max_op_operations: int = 60_000_000_000
+    hold_seconds: float = 60.0
     max_session_inflight_bytes: int = 64 * MIB
     max_principal_inflight_bytes: int = 0
     max_batch_commands: int = 10_000
@@ -89,6 +91,7 @@ class Limits:
             max_principal_programs=self.max_principal_programs,
             max_session_compute_seconds=self.max_session_compute_seconds,
             max_principal_compute_seconds=self.max_principal_compute_seconds,
+            max_op_operations=self.max_op_operations,
             max_session_inflight_bytes=self.max_session_inflight_bytes,
             max_principal_inflight_bytes=self.max_principal_inflight_bytes,
             max_programs=self.max_programs,

@@ -201,7 +201,7 @@ class Connection(asyncio.Protocol, Direct):
     async def _serve(self) -> None:
         front = self._streams.front
         try:
-            front.admit("Stream")
+            front.admit_some("Stream")
             await Stream(front, self).serve()
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             status = front.refused(error, "Stream").status().SerializeToString()

@@ -154,6 +154,9 @@ def _front(server: "Server", backend: "Backend") -> _Families:
     yield _gauge("sessions", "Sessions that are open.", len(directory.entries))
     stored = 0 if backend.keeping is None else len(backend.keeping.shelf.kept)
     yield _gauge("stored_sessions", "Sessions that are stored and that nobody uses.", stored)
+    unstored, failures = (0, 0) if backend.keeping is None else (backend.keeping.unstored, backend.keeping.failures)
+    yield _gauge("unstored_sessions", "Sessions that could not be stored when that was tried last.", unstored)
+    yield _counter("failed_saves", "Times that a session could not be stored.", failures)
     yield _counter("sessions_opened", "Sessions that were opened.", directory.opened)
     yield _counter("lease_expiries", "Sessions whose lease ran out.", directory.expired)
     yield _gauge("streams", "Streams that are open.", len(front.streams))
@@ -167,6 +170,8 @@ def _front(server: "Server", backend: "Backend") -> _Families:
     yield refused
     strangers = 0 if server.gate is None else server.gate.kept_out
     yield _counter("auth_failures", "Calls without a valid credential.", strangers)
+    stale = server.tokens is not None and bool(server.tokens.trouble)
+    yield _gauge("token_file_unusable", "1 while the token file cannot be used, and what it said before holds.", stale)
     yield _gauge("workers", "Workers that are ready.", sum(worker.alive for worker in workers))
     yield _counter("worker_restarts", "Worker processes that ended by themselves.", sum(w.restarts for w in workers))
 

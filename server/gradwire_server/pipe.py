@@ -127,6 +127,10 @@ class BlockingPipe:
             reads += 1
         return frames
 
+    def waits(self) -> bool:
+        """Whether something has come that was not taken."""
+        return bool(self._poll.poll(0))
+
     def send(self, start: bytes, *parts: Part) -> None:
         """Send a frame: its head and its body in parts. Raises OSError when nobody reads any more."""
         size = sum(len(part) for part in parts)
@@ -150,6 +154,11 @@ class FrontPipe:
         self._unsent: deque[memoryview] = deque()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(sock, self._readable)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more comes."""
+        return self._sock.fileno() < 0
 
     def send(self, *parts: Part) -> None:
         """Send a frame, its head and its body; what the socket does not take at once is sent when it does."""
@@ -177,18 +186,25 @@ class FrontPipe:
         self._lost = None
         self._end()
 
-    def _readable(self) -> None:
+    def drain(self) -> None:
+        """Receive what has come by now."""
+        while self._lost is not None and self._readable():
+            pass
+
+    def _readable(self) -> bool:
+        """Receive once; whether there was anything to receive."""
         try:
             count = self._sock.recv_into(self._inbox.room())
         except BlockingIOError:
-            return
+            return False
         except OSError:
             count = 0
         if not count:
             self._end()
-            return
+            return False
         for frame in self._inbox.filled(count):
             self._received(frame)
+        return True
 
     def _writable(self) -> None:
         unsent = self._unsent

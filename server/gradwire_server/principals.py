@@ -20,24 +20,34 @@ UNKNOWN = "who is calling is not known: a call needs a valid token, as metadata 
 class Principal:
     """Somebody who may call. `over` once the credential has expired or was taken away, also while a call lasts."""
 
-    __slots__ = ("expires", "name", "revoked", "scopes")
+    __slots__ = ("__weakref__", "expires", "name", "revoked", "scopes")
 
     def __init__(self, name: str, scopes: frozenset[str] = frozenset(), expires: datetime | None = None) -> None:
         self.name = name
-        self.scopes = scopes
-        self.expires = None if expires is None else expires.timestamp()
         self.revoked = False
+        self.allow(scopes, expires)
 
     def __repr__(self) -> str:
         return f"<Principal {self.name or 'anonymous'}>"
 
+    def allow(self, scopes: frozenset[str], expires: datetime | None) -> None:
+        """What the credential allows, and until when."""
+        self.scopes = scopes
+        self.expires = None if expires is None else expires.timestamp()
+
+    @property
+    def over(self) -> bool:
+        """Whether the credential no longer holds."""
+        return self.revoked or (self.expires is not None and time.time() >= self.expires)
+
     def check(self) -> None:
         """Raises Refusal, UNAUTHENTICATED, if the credential no longer holds."""
-        if self.revoked:
-            raise Refusal("UNAUTHENTICATED", UNKNOWN)
-        if self.expires is not None and time.time() >= self.expires:
-            told = datetime.fromtimestamp(self.expires, timezone.utc).isoformat()
-            raise Refusal("UNAUTHENTICATED", f"the token has expired at {told}")
+        if not self.over:
+            return
+        if self.revoked or self.expires is None:
+            raise Refusal("UNAUTHENTICATED", "the token that the call came with was revoked")
+        told = datetime.fromtimestamp(self.expires, timezone.utc).isoformat()
+        raise Refusal("UNAUTHENTICATED", f"the token has expired at {told}")
 
     def require(self, scope: str) -> None:
         """Raises Refusal, PERMISSION_DENIED, unless it has the scope."""

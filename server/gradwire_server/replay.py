@@ -7,6 +7,7 @@ tensors there are after it. A session that comes out otherwise is refused by nam
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,7 +109,7 @@ class Replay:
                 session.brake, session.notes = self.brake, self.notes
                 session.turn_ends = float("inf")
                 real.slice(session.turn_ends)
-                session.account.limit = 0
+                session.account.limit, session.account.operations = 0, math.inf
                 session.max_tensors = session.max_programs = _UNLIMITED  # it was within the limits of then
                 try:
                     self._apply(record)
@@ -124,6 +125,7 @@ class Replay:
                 session.transfers.forget(transfer_id)  # of a load that was given up
         finally:
             real.ticket = 1
+            session.account.operations = session.limits.max_op_operations or math.inf
             session.torn = False
             session.max_tensors, session.max_programs = session.limits.max_session_tensors, session.limits.max_programs
         return end

@@ -23,8 +23,11 @@ class SessionBackend(Protocol):
     async def start(self) -> None:
         """Begin to take calls."""
 
-    async def stop(self, grace: float) -> None:
-        """Cancel what still runs and end."""
+    async def waiting(self) -> frozenset[str]:
+        """Sessions that cannot be stored yet, since a backward of theirs waits for its client."""
+
+    async def stop(self, grace: float) -> int:
+        """Store what is to be stored, and end; how many sessions were not stored that were to be."""
 
     async def open_session(self, request: service_pb2.OpenSessionRequest) -> service_pb2.OpenSessionResponse:
         """Open a session or attach to one."""
@@ -37,6 +40,9 @@ class SessionBackend(Protocol):
 
     async def cancel(self, request: service_pb2.CancelRequest) -> service_pb2.CancelResponse:
         """Stop what is computing."""
+
+    def stop_work(self, principal: str) -> None:
+        """Stop what is computed for a principal's sessions, as for one who may no longer call."""
 
     def call(self, method: str, session_id: str, raw: bytes, deadline: float | None) -> "asyncio.Future[bytes]":
         """Hand a command or a batch over, to be applied in the session's order. `deadline` is by time.monotonic()."""

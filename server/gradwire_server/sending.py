@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Generic, TypeVar
 
 M = TypeVar("M")
 
+# What a call was sending when it was cancelled.
+_UNSENT: "ContextVar[asyncio.Future[None] | None]" = ContextVar("unsent", default=None)
+
 
 class Sending(Generic[M]):
-    """Writes in order. When the block ends all is written; when it is left by an error the last message may not be."""
+    """Writes in order. When the block ends all is written; when it is left by a cancel the last message may not be."""
 
     def __init__(self, write: Callable[[M], Awaitable[None]]) -> None:
         self._write = write
@@ -23,9 +26,9 @@ class Sending(Generic[M]):
         await asyncio.sleep(0)  # it begins now, not when the next one is ready
 
     async def _written(self) -> None:
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            await writing
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
+            self._writing = None
 
     async def __aenter__(self) -> "Sending[M]":
         return self
@@ -36,7 +39,24 @@ class Sending(Generic[M]):
         if error is None:
             await self._written()
         elif self._writing is not None:
-            if isinstance(error, asyncio.CancelledError):  # the call is over
-                self._writing.cancel()
-            with suppress(asyncio.CancelledError, Exception):  # there is an error to tell already
-                await self._writing  # gRPC takes no status before that
+            leave(self._writing)
+            if not isinstance(error, asyncio.CancelledError):
+                await all_sent()
+
+
+def leave(writing: "asyncio.Future[None]") -> None:
+    """The call is to end, whatever becomes of its last message."""
+    writing.add_done_callback(_look)
+    _UNSENT.set(writing)
+
+
+def _look(writing: "asyncio.Future[None]") -> None:
+    if not writing.cancelled():
+        writing.exception()  # there is an error to tell already
+
+
+async def all_sent() -> None:
+    """Wait until the client has taken the message that was left, or its call ends: gRPC takes no status before that."""
+    writing = _UNSENT.get()
+    if writing is not None:
+        await asyncio.wait((writing,))

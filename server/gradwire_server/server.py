@@ -1,8 +1,10 @@
 """A running server: the front, the health service and reflection on one grpc.aio server, and how it ends."""
 
 import asyncio
+import errno
 import ipaddress
 import logging
+import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 # gRPC itself refuses what is over its cap without our details, after it has read the length. Up to this many times
 # our cap it is let through, for the front to refuse by name.
 _SLACK = 4
+_FINISHING_SECONDS = 0.05  # between two looks at which sessions have a backward that waits
 _PING_SECONDS = 10
 _MOST_EARLY_PINGS = 3
 _METADATA_BYTES = 8 << 10  # of a call, beyond which it is refused
@@ -62,11 +65,13 @@ class Server:
 
     async def start(self, address: str) -> str:
         """Begin to serve; the address with the port that was chosen. Raises OSError if it cannot be listened at."""
+        _check_free(address)
         keep_freed()
         await self.backend.start()
         certificates = self.tls is not None and self.tls.client_ca is not None
         if self.tokens or certificates:
-            self.gate = Gate(self.tokens, certificates, self.health.Check)
+            self.gate = Gate(self.tokens, certificates, self.health.Check, self.backend.stop_work)
+            self.gate.watch()
         gates = [] if self.gate is None else [self.gate]
         self._server = grpc.aio.server(
             interceptors=gates,
@@ -82,6 +87,8 @@ class Server:
             else:
                 port = self._server.add_secure_port(address, self.tls.credentials())
         except RuntimeError as error:
+            if self.gate is not None:
+                await self.gate.stop()
             await self.backend.stop(0)
             raise OSError(f"cannot listen at {address}") from error
         await self._server.start()
@@ -91,20 +98,37 @@ class Server:
             await self.health.set(name, health_pb2.HealthCheckResponse.SERVING)
         return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
 
-    async def drain(self, grace: float) -> None:
-        """Take no new work, let what is running finish within the grace, and end."""
+    async def drain(self, grace: float) -> int:
+        """Take no new work, let what is running finish within the grace, and end.
+
+        Answers how many sessions are lost that were to be stored.
+        """
         await self.health.enter_graceful_shutdown()
+        self.front.finishing = await self.backend.waiting()
         self.front.draining = True
-        log.info("draining", extra={"active": self.front.active})
+        log.info("draining", extra={"active": self.front.active, "waiting": len(self.front.finishing)})
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.front.idle.wait(), grace)
-        await self.backend.stop(grace)
+            await asyncio.wait_for(self._finished(), grace)
+        self.front.finishing = frozenset()
+        lost = await self.backend.stop(grace)
+        if self.gate is not None:
+            await self.gate.stop()
         self.front.streams.end(Refusal("UNAVAILABLE", "the server is shutting down"))
         ends = [self._server.stop(min(grace, 1.0))]
         if self.local is not None:
             ends.append(self.local.stop(min(grace, 1.0)))
         await asyncio.gather(*ends)
         log.info("stopped")
+        return lost
+
+    async def _finished(self) -> None:
+        """Wait until nothing is being answered and no backward waits for its client, who is served until then."""
+        while True:
+            await self.front.idle.wait()
+            self.front.finishing = await self.backend.waiting()
+            if not self.front.finishing and self.front.idle.is_set():
+                return
+            await asyncio.sleep(_FINISHING_SECONDS)
 
 
 def is_loopback(host: str) -> bool:
@@ -120,6 +144,34 @@ def is_loopback(host: str) -> bool:
 def address_of(host: str, port: int) -> str:
     """Host and port as one address; IPv6 in brackets."""
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
+def _check_free(address: str) -> None:
+    """Raises OSError that says why a port cannot be listened at; gRPC would log that, and not tell."""
+    host, _, port = address.rpartition(":")
+    if address.startswith("unix:") or port in ("", "0"):
+        return
+    host = host.strip("[]")
+    failed: list[OSError] = []
+    try:
+        found = socket.getaddrinfo(host or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, place in found:
+            try:
+                with socket.socket(family, kind, protocol) as trying:
+                    trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    trying.bind(place)
+                    trying.listen(1)
+            except OSError as error:
+                failed.append(error)
+        # A name's addresses may be of a family that the system lacks. One that another program has, gRPC would leave.
+        taken = [error for error in failed if error.errno == errno.EADDRINUSE]
+        if taken or len(failed) == len(found):
+            raise (taken or failed)[0]
+    except OSError as error:
+        hint = (
+            "; --port names another one, and --port=0 takes one that is free" if error.errno == errno.EADDRINUSE else ""
+        )
+        raise OSError(f"cannot listen at {address}: {error.strerror or error}{hint}") from None
 
 
 def _options(limits: Limits) -> list[tuple[str, int]]:

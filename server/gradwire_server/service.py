@@ -19,6 +19,7 @@ from gradwire.v1 import files_pb2, service_pb2, snapshots_pb2
 from gradwire_server.commands import MESSAGES
 from gradwire_server.directory import ID_SHOWN
 from gradwire_server.errors import Refusal, abort, refusal_of
+from gradwire_server.owner import Owner
 from gradwire_server.principals import ADMIN, CALLER
 from gradwire_server.seam import SessionBackend
 from gradwire_server.sending import Sending
@@ -52,7 +53,11 @@ class Front:
     def __init__(self, backend: SessionBackend, traces: "Traces | None" = None) -> None:
         self.backend = backend
         self.traces = traces
+        #: Who may administer a server that knows no principals.
+        self.owner: Owner | None = None
         self.draining = False
+        #: While it drains: sessions in which a backward waits for its client, which may bring it to its end.
+        self.finishing: frozenset[str] = frozenset()
         self.active = 0
         self.refusals: Counter[tuple[str, str]] = Counter()  # by method and reason
         self.waiting = 0  # bytes of requests that are being answered
@@ -104,11 +109,11 @@ class Front:
         async def handle(raw: bytes, context: Context) -> bytes:
             size = len(raw)
             self.begin(size)
-            turn = turnstile.enter(context.peer())
+            turn = turnstile.enter(CALLER.get().name or context.peer())
             try:
                 if turn is not None:
                     await turn
-                self.admit(method)
+                self.admit(method, peek_session(raw) if self.finishing else None)
                 if size > cap:
                     raise _over_cap(size, cap)
                 if size > _MAX_CONTROL and self.crowded:
@@ -143,10 +148,15 @@ class Front:
         """Whether as many bytes wait as may: large requests are refused, streams are not read."""
         return self.waiting > self._most_waiting
 
-    def admit(self, method: str) -> None:
-        """Raises Refusal if the server is about to end."""
-        if self.draining and method not in _ALLOWED_IN_DRAIN:
+    def admit(self, method: str, session_id: str | None = None) -> None:
+        """Raises Refusal if the server is about to end, and no backward of this session has to come to its end."""
+        if self.draining and method not in _ALLOWED_IN_DRAIN and session_id not in self.finishing:
             raise Refusal("UNAVAILABLE", "the server is shutting down")
+
+    def admit_some(self, method: str) -> None:
+        """Raises Refusal if the server is about to end for all sessions. Of others the call's first message tells."""
+        if not self.finishing:
+            self.admit(method)
 
     def _forward(self, method: str) -> Answer:
         request_type = service_pb2.RunRequest if method == "Run" else MESSAGES[method][1]
@@ -215,12 +225,17 @@ class Front:
     async def _list_ops(self, raw: bytes, context: Context) -> bytes:
         return await self.backend.list_ops(_small(service_pb2.ListOpsRequest, raw).prefix)
 
+    def _require_administrator(self, context: Context) -> None:
+        """Raises Refusal, PERMISSION_DENIED."""
+        if self.owner is None or not self.owner.calls(context):
+            CALLER.get().require(ADMIN)
+
     async def _list_sessions(self, raw: bytes, context: Context) -> bytes:
-        CALLER.get().require(ADMIN)
+        self._require_administrator(context)
         return (await self.backend.list_sessions(_small(service_pb2.ListSessionsRequest, raw))).SerializeToString()
 
     async def _end_session(self, raw: bytes, context: Context) -> bytes:
-        CALLER.get().require(ADMIN)
+        self._require_administrator(context)
         request = _small(service_pb2.EndSessionRequest, raw)
         freed = await self.backend.end_session(request.number, request.stored)
         return service_pb2.EndSessionResponse(freed_bytes=freed).SerializeToString()
@@ -260,7 +275,7 @@ class Front:
 
     async def _stream(self, requests: AsyncIterator[bytes], context: Context) -> None:
         try:
-            self.admit("Stream")
+            self.admit_some("Stream")
             await Stream(self, context).serve()
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await self._abort(context, error, "Stream")
@@ -270,7 +285,7 @@ class Front:
         self.begin()
         arrival: Any = None
         try:
-            self.admit("Upload")
+            self.admit_some("Upload")
             async for raw in requests:
                 if arrival is None:
                     arrival = await self._begin_upload(raw)
@@ -294,6 +309,7 @@ class Front:
         first = _small(service_pb2.UploadRequest, raw)
         if first.WhichOneof("part") != "start":
             raise Refusal("MALFORMED", "an upload begins with a message that has start")
+        self.admit("Upload", first.start.session_id)
         return await self.backend.begin_upload(first.start.session_id, first.start)
 
     async def _part(self, raw: bytes) -> memoryview:
@@ -311,8 +327,8 @@ class Front:
     async def _download(self, raw: bytes, context: Context) -> None:
         self.begin()
         try:
-            self.admit("Download")
             request = _small(service_pb2.DownloadRequest, raw)
+            self.admit("Download", request.session_id)
             chunks = self.backend.chunks(request.session_id, request.transfer_id, request.offset)
             async with aclosing(chunks), Sending(context.write) as parts:
                 async for message in chunks:
@@ -326,10 +342,15 @@ class Front:
     async def _share(self, requests: AsyncIterator[bytes], context: Context) -> None:
         self.begin()
         try:
-            self.admit("Share")
+            self.admit_some("Share")
             parts = (_small(service_pb2.ShareRequest, raw) async for raw in requests)
             async with Sending[bytes](context.write) as answers:
-                await share(self.backend, parts, lambda response: answers.send(response.SerializeToString()))
+                await share(
+                    self.backend,
+                    parts,
+                    lambda response: answers.send(response.SerializeToString()),
+                    lambda session_id: self.admit("Share", session_id),
+                )
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
             await self._abort(context, error, "Share")
         finally:

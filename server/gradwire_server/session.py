@@ -17,6 +17,7 @@ from gradwire_engine import Account, Command, Context, Interrupt, Tensor
 from gradwire_engine import Generator as RandomGenerator
 from gradwire_engine.context import CURRENT
 from gradwire_engine.dtypes import FLOAT, category, name_of
+from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.graph import AccumulateGrad
 from gradwire_server.errors import Refusal
 from gradwire_server.graphs import Snapshots
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from gradwire_server.calls import Prepared
     from gradwire_server.journal import Notes
     from gradwire_server.keeper import Kept
+    from gradwire_server.lane import Lane
 
 Answered: TypeAlias = "Callable[[bytes, Exception | None], None]"
 
@@ -102,7 +104,10 @@ class Brake(Interrupt):
     slice of a turn is over, so that a long command gives way to other sessions, and when a deadline has come.
     """
 
-    __slots__ = ("_slice_ends", "cancel_ticket", "closed", "deadline", "seconds", "seq", "through", "ticket", "writer")
+    __slots__ = (
+        "_slice_ends", "account", "cancel_ticket", "closed", "deadline", "lane", "seconds", "seq", "through", "ticket",
+        "writer",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,6 +120,8 @@ class Brake(Interrupt):
         self.seq = 0
         self.deadline: float | None = None
         self.seconds: float | None = None  # the command's own time limit, for the message
+        self.lane: Lane | None = None  # where what takes long is computed aside
+        self.account: Account | None = None  # the session's
 
     def begin(self, ticket: int, deadline: float | None = None, writer: int = 0) -> None:
         """Another call runs."""
@@ -139,6 +146,19 @@ class Brake(Interrupt):
     def pull(self) -> None:
         """What cancels was changed; what runs is to look. From the control thread."""
         self.at = -math.inf
+        if self.account is not None:
+            self.account.pressed = True
+
+    def look(self) -> None:
+        """Between two ops of one command. Raises EngineError: CANCELLED."""
+        if self.lane is not None:
+            self.lane.look(self)
+        elif self.stopping():
+            raise EngineError(Reason.CANCELLED, "the command was cancelled")
+
+    def aside(self, compute: Callable[[], Any], name: str, work: float, alone: bool, room: int = 0) -> Any:
+        """What takes long, where it can be ended and others go on. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
+        return compute() if self.lane is None else self.lane.aside(self, compute, name, alone, room)
 
     def cancelled(self) -> bool:
         """Whether the client wants it stopped."""
@@ -188,6 +208,9 @@ class Session:
         self.credit = 0.0  # seconds of its turn that are left, or below 0 what it has taken of others'
         self.budget: Budget | None = None
         self.rests = False  # until it may compute again
+        self.left = False  # in the slice that runs, it computed aside
+        self.waited = 0.0  # seconds of the slice in which it did not compute
+        self.reached = 0  # the number that others' nodes reached meanwhile
         self.writers: dict[int, Writer] = {}
         self.recalled = Recalled()
         self.memory = Memory(limits.remembered_bytes // 2, limits.remembered_responses)
@@ -199,7 +222,8 @@ class Session:
         self.aliases: dict[Tensor, set[int]] = {}
         self.poison: OrderedDict[int, Failure] = OrderedDict()
         self.next_id = CLIENT_IDS
-        self.account = Account(limit=limits.max_session_bytes)
+        operations = limits.max_op_operations or math.inf
+        self.account = brake.account = Account(limit=limits.max_session_bytes, operations=operations)
         self.transfers = Transfers(self.account)
         self.snapshots = Snapshots()
         self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the one that ran last is the last

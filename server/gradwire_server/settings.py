@@ -169,6 +169,20 @@ class Settings(BaseSettings):
         le=_LONGEST,
         description="Seconds all sessions of one principal may compute within a minute; 0 sets no limit.",
     )
+    max_op_operations: int = Field(
+        _DEFAULT.max_op_operations,
+        ge=0,
+        le=_MOST,
+        description="Operations that one op may take, as foretold from its operands: about as many nanoseconds of a "
+        "core. 0 sets no limit.",
+    )
+    hold_seconds: float = Field(
+        _DEFAULT.hold_seconds,
+        ge=0,
+        le=_LONGEST,
+        description="Seconds that one call may keep a worker from all others; then the worker is ended and started "
+        "again. 0 sets no limit.",
+    )
     max_session_inflight_bytes: Bytes = Field(
         _DEFAULT.max_session_inflight_bytes,
         ge=0,

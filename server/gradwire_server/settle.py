@@ -37,7 +37,9 @@ def settling(
             yield from again() or ()
             failed = None
         except Exception as second:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
-            failed = second
+            # The first try of a backward may have freed what the second would need: memory was why.
+            freed = isinstance(second, EngineError) and second.reason is Reason.GRAPH_FREED
+            failed = error if freed else second
     if failed is None:
         return None
     if isinstance(failed, EngineError) and failed.reason is Reason.CANCELLED:

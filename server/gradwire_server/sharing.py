@@ -11,11 +11,12 @@ Parts: TypeAlias = AsyncIterator[service_pb2.ShareRequest]
 Write: TypeAlias = Callable[[service_pb2.ShareResponse], Awaitable[None]]
 
 
-async def share(backend: SessionBackend, parts: Parts, write: Write) -> None:
-    """Answer a call, whose messages are `parts`. Raises Refusal."""
+async def share(backend: SessionBackend, parts: Parts, write: Write, admit: Callable[[str], None]) -> None:
+    """Answer a call, whose messages are `parts`, if `admit` takes its session's. Raises Refusal."""
     first = await anext(parts, None)
     if first is None or first.WhichOneof("transfer") is None:
         raise Refusal("MALFORMED", "a call begins with a message that has upload or download")
+    admit(first.session_id)
     uploads = first.WhichOneof("transfer") == "upload"
     arrival = await backend.begin_upload(first.session_id, first.upload) if uploads else None
     try:

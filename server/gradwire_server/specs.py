@@ -1,12 +1,14 @@
 """Descriptions of engine tensors for the wire."""
 
+from collections.abc import Mapping
+
 from gradwire.v1 import types_pb2
 from gradwire_engine import Tensor
 from gradwire_engine.tensor import Origin, known_node, outdated
 from gradwire_server.payload import TO_WIRE
 
 # Serialized descriptions of ordinary results, without ids: of many iterations of a loop all but the first find theirs.
-_MEMO: dict[tuple[int, tuple[int, ...], str, str, int], bytes] = {}
+_MEMO: dict[tuple[int, tuple[int, ...], tuple[int, ...], str, str, int], bytes] = {}
 _MAX_MEMO = 4096
 _ORIGINS = {
     Origin.MULTIPLE: types_pb2.VIEW_ORIGIN_MULTIPLE,
@@ -30,7 +32,14 @@ def fill_spec(spec: types_pb2.TensorSpec, tensor: Tensor, tensor_id: int, data_d
     if not plain or not array.flags.c_contiguous or (node is None and tensor.requires_grad):
         _fill(spec, tensor, data_dependent)
     else:
-        key = (array.dtype.num, array.shape, tensor.device, "" if node is None else node.name, tensor.index)
+        key = (
+            array.dtype.num,
+            array.shape,
+            array.strides,
+            tensor.device,
+            "" if node is None else node.name,
+            tensor.index,
+        )
         told = _MEMO.get(key)
         if told is None:
             _fill(spec, tensor, data_dependent)
@@ -41,13 +50,20 @@ def fill_spec(spec: types_pb2.TensorSpec, tensor: Tensor, tensor_id: int, data_d
     spec.id = tensor_id
 
 
+def tell_base(spec: types_pb2.TensorSpec, tensor: Tensor, names: Mapping[Tensor, int]) -> None:
+    """Tell of a view what it is a part of, if the session has an id for that."""
+    if tensor.view is not None:
+        spec.base = names.get(tensor.view.base, 0)
+
+
 def _fill(spec: types_pb2.TensorSpec, tensor: Tensor, data_dependent: bool) -> None:
     array, node = tensor.array, known_node(tensor)
     spec.dtype = TO_WIRE[array.dtype]  # type: ignore[assignment]
     if array.shape:
         spec.shape.extend(array.shape)
-        if not array.flags.c_contiguous:
-            size = array.dtype.itemsize
+        # NumPy takes an array for contiguous whatever the strides of its dimensions of size 1; PyTorch tells them.
+        if array.size and array.strides != _dense_strides(array.shape, array.itemsize):
+            size = array.itemsize
             spec.strides.extend([stride // size for stride in array.strides])
     spec.device = tensor.device
     spec.requires_grad = tensor.requires_grad
@@ -65,3 +81,12 @@ def _fill(spec: types_pb2.TensorSpec, tensor: Tensor, data_dependent: bool) -> N
     spec.version = tensor.storage.version
     spec.inference = tensor.storage.inference
     spec.data_dependent = data_dependent
+
+
+def _dense_strides(shape: tuple[int, ...], step: int) -> tuple[int, ...]:
+    """The strides in bytes of elements that lie row by row without gaps."""
+    strides = []
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))

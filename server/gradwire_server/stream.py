@@ -23,6 +23,7 @@ from google.protobuf.message import DecodeError
 from gradwire.v1 import service_pb2
 from gradwire_server.errors import Refusal
 from gradwire_server.limits import MIB, RESPONSE_BYTES
+from gradwire_server.sending import leave
 from gradwire_server.timings import ASK
 from gradwire_server.wire import bytes_field, peek_field, peek_parent, varint_field
 
@@ -107,6 +108,8 @@ class Stream:
         self._room = asyncio.Event()  # an answer was taken
         self._work = asyncio.Event()  # the writing task sees to the batches
         self._work.set()
+        self._sending = False  # gRPC has a message that it has not sent
+        self._over = False
         self._direct = context if isinstance(context, Direct) else None
 
     async def serve(self) -> None:
@@ -124,12 +127,17 @@ class Stream:
             if self._direct is not None:
                 self._direct.take = None
             self.front.streams.remove(self)
+            self._over = True
             reading.cancel()
-            writing.cancel()
             while self._batches:
                 self._batches[0].answer.cancel()
                 self._finish()
-            for each in (self._ended, reading, writing):
+            left = [self._ended, reading]
+            if self._sending:
+                leave(writing)
+            else:
+                left.append(writing)
+            for each in left:
                 if not each.cancel() and not each.cancelled():
                     each.exception()  # looked at, whoever was told
 
@@ -137,6 +145,7 @@ class Stream:
         """End it from outside or from one of its batches; the client is told why."""
         if not self._ended.done():
             self._ended.set_exception(error)
+            self._ended.exception()  # looked at: one that is still attaching does not wait for it
 
     async def _attach(self) -> None:
         try:
@@ -152,6 +161,7 @@ class Stream:
         attach = message.attach
         self.session_id, self.writer, self.attempt = attach.session_id, attach.writer, attach.attempt
         self.joins = attach.joined_answers
+        self.front.admit("Stream", self.session_id)
         # An empty batch has its place in the session's order: what it answers is true of all that was sent before.
         run = service_pb2.RunRequest(writer=attach.writer, epoch=attach.epoch, acknowledged_seq=attach.acknowledged_seq)
         await self.backend.keep_alive(self.session_id)  # before another stream gives way: whose session is it?
@@ -167,7 +177,7 @@ class Stream:
                 local_stream=self.backend.local_stream,
             )
             response = service_pb2.StreamResponse(attached=attached, credit_bytes=self.window)
-            await self.context.write(response.SerializeToString())
+            await self._send(response.SerializeToString())
         except BaseException:
             self.front.streams.remove(self)
             raise
@@ -190,7 +200,7 @@ class Stream:
                 parent = told or parent
             if self.front.draining:
                 await self._quiet()
-                self.front.admit("Stream")
+                self.front.admit("Stream", self.session_id)
             self._start(body, answered, parent)
         await self._quiet()
 
@@ -274,7 +284,7 @@ class Stream:
 
     async def _write(self) -> None:
         """Write answers in the order of their batches, joined where that spares the client a message."""
-        batches, write = self._batches, self.context.write
+        batches, send = self._batches, self._send
         joined = size = 0
         while True:
             while not batches:
@@ -287,9 +297,16 @@ class Stream:
             if batch.answered:
                 joined, size = joined + 1, size + batch.size
                 if joined == _MOST_JOINED or not self._can_wait(answer):
-                    await write(_message(answer, size, joined))
+                    await send(_message(answer, size, joined))
+                    if self._over:
+                        return
                     joined = size = 0
             self._finish()
+
+    async def _send(self, message: bytes) -> None:
+        self._sending = True
+        await self.context.write(message)
+        self._sending = False
 
     def _can_wait(self, answer: bytes) -> bool:
         """Whether the oldest batch's answer has nothing to tell that the next one's will not tell as well."""

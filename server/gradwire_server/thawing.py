@@ -6,7 +6,6 @@ are called is compared with what this server's registry says: a graph of ops tha
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -124,6 +123,9 @@ class Thawer:
             view.origin = Origin(held.origin) if held.origin else None
             view.flagged, view.version, view.seen = held.flagged, held.version, held.seen
             view.written = held.written
+            # The base's array, though the base itself may not be filled yet.
+            of_base = self.arrays[self.state.tensors[held.base - 1].array - 1]
+            view.source = None if held.left_behind else of_base
         if stored.has_state:
             tensor.state = state = GradState()
             state.grad, state.retains_grad = self._of(self.tensors, stored.grad), stored.retains_grad
@@ -148,7 +150,7 @@ class Thawer:
         node.saved = self._tuple(stored.saved)
         node.edges = tuple((self.nodes[edge.node - 1], edge.output) if edge.node else None for edge in stored.edges)
         node.metas = tuple(_shaped(edge.meta) for edge in stored.edges)
-        node.seq, node.freed, node.command = stored.seq, stored.freed, stored.command
+        node.seq, node.freed, node.command, node.work = stored.seq, stored.freed, stored.command, stored.work
         node.outputs = None
         if stored.has_outputs:
             node.outputs = tuple(_meta(each) if each.dtype else None for each in stored.outputs)
@@ -249,8 +251,8 @@ class Thawer:
         session.alone = int(state.has_unary)
         session.recording.generator.set_state(state.generator)
         session.transfers.seed, session.transfers.begun_downloads = state.transfer_seed, state.downloads_begun
-        session.hooks.numbers = itertools.count(state.next_backward)
-        session.snapshots.numbers = itertools.count(state.next_leaf_number)
+        session.hooks.next_number = max(1, state.next_backward)
+        session.snapshots.next_number = max(1, state.next_leaf_number)
         for leaf in state.leaf_numbers:
             session.snapshots.leaf_ids[self.nodes[leaf.node - 1]] = leaf.number
         for failure in state.failures:

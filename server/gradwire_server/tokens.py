@@ -14,6 +14,7 @@ A line is a principal's name and words:
 
 import hashlib
 import hmac
+import itertools
 import logging
 import os
 import re
@@ -23,6 +24,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TypeAlias
+from weakref import WeakValueDictionary
 
 from gradwire_server.principals import NAME, SCOPES, Principal
 
@@ -30,9 +33,11 @@ _PREFIX = "gradwire"
 _TOKEN = re.compile(rf"{_PREFIX}_([0-9a-f]{{16}})_([A-Za-z0-9_-]{{43}})")
 _HASH = re.compile(r"sha256:([0-9a-f]{32}):([0-9a-f]{64})")
 _WORDS = frozenset(("id", "hash", "scopes", "expires", "certificate"))
-_LOOK_SECONDS = 1.0  # between looks at the file's date
+LOOK_SECONDS = 0.5  # between looks at the file; a change is taken over at the second look that finds it so
+_AGAIN_SECONDS = 60.0  # between lines of the log about a file that cannot be used
 _MOST_BYTES = 4 << 20
 
+Stamp: TypeAlias = tuple[int, int, int, int]  # dates, inode and size of a file
 log = logging.getLogger("gradwire.server")
 
 
@@ -53,6 +58,11 @@ class Line:
 
     def __repr__(self) -> str:
         return f"<Line of {self.name}>"
+
+    @property
+    def secret(self) -> tuple[str, bytes, bytes]:
+        """What makes it another token."""
+        return self.name, self.salt, self.digest
 
 
 def make(name: str, scopes: frozenset[str] = frozenset(), expires: datetime | None = None) -> tuple[str, str]:
@@ -128,22 +138,41 @@ def _digest(salt: bytes, secret: str) -> bytes:
     return hashlib.sha256(salt + secret.encode()).digest()
 
 
-class Tokens:
-    """The file's principals. It is read again when its date changes, or when `reload` is called.
+@dataclass(frozen=True)
+class Table:
+    """What a file says: lines by token id, and by the name in a certificate."""
 
-    Who has lost the line is `revoked`, so that calls which last end with the next command. A file that cannot be used
-    leaves those in force that were.
+    tokens: dict[str, Line]
+    certificates: dict[str, Line]
+    stamp: Stamp
+    number: int  # of the look that found it
+
+
+class Tokens:
+    """The file's principals. Whoever asks `look` from time to time and has `take` what it finds follows the file.
+
+    `look` may be called by a thread, one at a time; all else is of the event loop.
+
+    Who has lost the line is `revoked`. A file that cannot be used, for it is missing, empty or has an error, leaves
+    those in force that were; so does one that is being written, since a change is taken when it lies still.
     """
 
     def __init__(self, path: Path) -> None:
         """Raises TokenFileError, OSError."""
         self.path = path
+        self.trouble = ""  # why the file cannot be used, if it cannot
+        self.hurried = False  # whether the next look is to read the file, whatever its date
+        self._told = 0.0
+        self._numbers = itertools.count()
+        self._taken = -1  # the number of the look whose table is in force
         self._known: dict[str, tuple[Line, Principal]] = {}
-        self._certificates: dict[str, tuple[Line, Principal]] = {}
+        self._certificates: dict[str, Line] = {}
+        self._certified: WeakValueDictionary[str, Principal] = WeakValueDictionary()
         self._nobody = Line("nobody", "", secrets.token_bytes(16), secrets.token_bytes(32), frozenset(), None)
         self._stamp = self._look()
-        self._looked = time.monotonic()
-        self._read()
+        self._seen: Stamp | None = self._stamp  # at the last look
+        self._failed: Stamp | None = None  # of a file whose content could not be used
+        self._replace(self._read(self._stamp, next(self._numbers)))
 
     def __repr__(self) -> str:
         return f"<Tokens of {self.path}>"
@@ -153,44 +182,94 @@ class Tokens:
         found = _TOKEN.fullmatch(token)
         if found is None:
             return None
-        self._follow()
         line, principal = self._known.get(found[1], (self._nobody, None))
         return principal if hmac.compare_digest(_digest(line.salt, found[2]), line.digest) else None
 
     def certified(self, name: str) -> Principal:
-        """The principal whose name a client's certificate gives."""
-        self._follow()
-        found = self._certificates.get(name)
-        return Principal(name) if found is None else found[1]
+        """The principal whose name a client's certificate gives; the same for all calls that last."""
+        principal = self._certified.get(name)
+        if principal is None:
+            self._certified[name] = principal = Principal(name)
+            _allow(principal, self._certificates.get(name))
+        return principal
+
+    def has(self, name: str) -> bool:
+        """Whether a token of this name is in force."""
+        return any(principal.name == name and not principal.over for _, principal in self._known.values())
+
+    def look(self) -> Table | None:
+        """What the file says, if that is new and has not changed since the last look. Waits for the disk.
+
+        What is wrong with the file goes to the log.
+        """
+        hurried, self.hurried = self.hurried, False
+        if hurried:
+            self._told = 0.0
+        number = next(self._numbers)
+        try:
+            stamp = self._look()
+            settled, self._seen = stamp == self._seen, stamp
+            if not hurried:
+                if stamp == self._stamp:
+                    self._usable()
+                if stamp == self._stamp or not settled:
+                    return None
+                if stamp == self._failed:
+                    raise TokenFileError(self.trouble)  # as before
+            table = self._read(stamp, number)
+        except TokenFileError as error:
+            self._failed = stamp
+            self._unusable(error)
+            return None
+        except OSError as error:  # which may pass, though the file stays as it is
+            self._unusable(error)
+            return None
+        self._usable()
+        return table
+
+    def take(self, table: Table) -> set[str]:
+        """Let be in force what the file says, unless a later look was taken; the names of which a token was revoked."""
+        if table.number <= self._taken:
+            return set()
+        self._taken, self._stamp, self._failed = table.number, table.stamp, None
+        before = len(self._known)
+        gone = self._replace(table)
+        told = {"path": str(self.path), "tokens": len(self._known), "before": before, "revoked": len(gone)}
+        log.info("token file read", extra=told)
+        return {principal.name for principal in gone}
 
     def reload(self) -> None:
-        """Read the file again; what is wrong with it goes to the log."""
-        try:
-            self._stamp = self._look()
-            self._read()
-        except (OSError, TokenFileError) as error:
-            log.error("token file not taken over: %s", error, extra={"path": str(self.path)})
-        else:
-            log.info("token file read", extra={"path": str(self.path), "tokens": len(self._known)})
+        """Read the file now, whatever its date. Waits for the disk."""
+        self.hurried = True
+        table = self.look()
+        if table is not None:
+            self.take(table)
 
-    def _follow(self) -> None:
-        now = time.monotonic()
-        if now - self._looked >= _LOOK_SECONDS:
-            self._looked = now
-            try:
-                changed = self._look() != self._stamp
-            except OSError:
-                changed = True
-            if changed:
-                self.reload()
+    def hurry(self) -> None:
+        """Have the next look read the file, whatever its date."""
+        self.hurried = True
 
-    def _look(self) -> tuple[int, int, int]:
+    def _usable(self) -> None:
+        if self.trouble:
+            self.trouble, self._told = "", 0.0
+            log.info("token file can be used again", extra={"path": str(self.path)})
+
+    def _unusable(self, error: Exception) -> None:
+        now, why = time.monotonic(), str(error)
+        if why != self.trouble or not self._told or now - self._told >= _AGAIN_SECONDS:
+            self._told = now
+            log.error("token file not taken over, those before stay in force: %s", why, extra={"path": str(self.path)})
+        self.trouble = why
+
+    def _look(self) -> Stamp:
         found = self.path.stat()
-        return found.st_mtime_ns, found.st_ino, found.st_size
+        return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
 
-    def _read(self) -> None:
-        if self._stamp[2] > _MOST_BYTES:
+    def _read(self, stamp: Stamp, number: int) -> Table:
+        if stamp[-1] > _MOST_BYTES:
             raise TokenFileError(f"{self.path} has more than {_MOST_BYTES} bytes")
+        if not stamp[-1] and self._known:
+            raise TokenFileError(f"{self.path} is empty; to let nobody in, leave a comment in it")
         tokens: dict[str, Line] = {}
         certificates: dict[str, Line] = {}
         try:
@@ -203,20 +282,30 @@ class Tokens:
             raise TokenFileError(f"{self.path} is no text") from None
         except TokenFileError as error:
             raise TokenFileError(f"{self.path}: {error}") from None
-        self._known = _replaced(self._known, tokens)
-        self._certificates = _replaced(self._certificates, certificates)
+        return Table(tokens, certificates, stamp, number)
 
-
-def _replaced(before: dict[str, tuple[Line, Principal]], lines: dict[str, Line]) -> dict[str, tuple[Line, Principal]]:
-    """The table of the lines: who is in it unchanged stays who he is, others of before are revoked."""
-    for key, (line, principal) in before.items():
-        if lines.get(key) != line:
+    def _replace(self, table: Table) -> list[Principal]:
+        """Whose token has a line stays who he is, others of before are revoked; which."""
+        before, self._known = self._known, {}
+        for key, line in table.tokens.items():
+            known = before.get(key)
+            if known is not None and known[0].secret == line.secret:
+                _allow(known[1], line)
+                self._known[key] = line, before.pop(key)[1]
+            else:
+                self._known[key] = line, Principal(line.name, line.scopes, line.expires)
+        gone = [principal for _, principal in before.values()]
+        for principal in gone:
             principal.revoked = True
-    return {
-        key: before[key] if key in before and before[key][0] == line else (line, _principal(line))
-        for key, line in lines.items()
-    }
+        # A certificate holds by itself: what changes is what its line adds or takes away.
+        self._certificates = table.certificates
+        for name, principal in list(self._certified.items()):
+            _allow(principal, self._certificates.get(name))
+        return gone
 
 
-def _principal(line: Line) -> Principal:
-    return Principal(line.name, line.scopes, line.expires)
+def _allow(principal: Principal, line: Line | None) -> None:
+    if line is None:
+        principal.allow(frozenset(), None)
+    else:
+        principal.allow(line.scopes, line.expires)

@@ -19,12 +19,17 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
+import numpy as np
+
+from gradwire_engine.graph import go_on_from, next_seq
 from gradwire_server.batch import OutOfOrder
 from gradwire_server.commands import MESSAGES
 from gradwire_server.errors import Refusal, refusal_of
 from gradwire_server.host import Host
+from gradwire_server.lane import Baton, Lane
 from gradwire_server.session import Answered, Pending, Session
 
 TURN_SECONDS = 0.01
@@ -37,6 +42,7 @@ _BURST_SECONDS = 0.02
 _MOST_USED = 0.1
 # A call that came alone is not kept waiting longer than this for a quota; a batch is, since it is part of an order.
 MOST_REST = 30.0
+_AWAY_SECONDS = 0.005  # between looks at whether an op that is computed aside is done
 _LOOK_SECONDS = 0.1  # between looks at whether what waits for a quota was cancelled
 # What the rest of a session concerns: the calls that compute.
 _COMPUTING = frozenset((*MESSAGES, "Run"))
@@ -49,6 +55,9 @@ class Source(Protocol):
 
     def take(self, timeout: float | None) -> Iterable[Pending] | None:
         """Calls that have come, waiting for one so long, or without end; None when there will be no more."""
+
+    def waits(self) -> bool:
+        """Whether calls have come that were not taken."""
 
 
 class Turns:
@@ -77,6 +86,12 @@ class Turns:
         self._order = itertools.count()
         limits = host.limits
         self._counted = bool(limits.max_session_compute_seconds or limits.max_principal_compute_seconds)
+        self.lane: Lane | None = None  # where what takes long is computed aside
+        self.running: Session | None = None  # whose slice it is
+        self.slices = 0
+        # Is told when a slice begins, and with 0 when it is over: the front sees a worker that looks up no more.
+        self.tells = partial(host.ledger.compute, host.worker)
+        self.others_wait: Callable[[], bool] = lambda: self.runnable
         self._turn: Session | None = None
         self._light_seconds = 0.0  # that light sessions have computed since another did
 
@@ -142,13 +157,21 @@ class Turns:
         """Compute for a slice: a light session, if they had not more than is theirs, else the one whose turn it is."""
         if self.light and (not self.ring or self._light_seconds <= _MOST_LIGHT * self.slice_seconds):
             session = self.light.popleft()
-            self._light_seconds += self._compute(session)
+            took = self._compute(session)
+            if not session.left:
+                self._light_seconds += took
+            session.left = False
             if session.line and not self._rests(session):
                 self._queue(session)
             return
         self._light_seconds = 0.0
         session = self._whose_turn()
         session.credit -= self._compute(session)
+        if session.left:
+            session.left = False
+            if session.line and not self._rests(session):
+                self.ring.append(session)
+            return
         if not session.line or self._rests(session):
             self.ring.popleft()
             self._turn = None
@@ -157,6 +180,22 @@ class Turns:
             self._turn = None
         if not self.light and (not self.ring or (self.ring[0] is session and len(self.ring) == 1)):
             session.credit = 0.0  # nobody was kept waiting
+
+    def leave(self, session: Session) -> None:
+        """A session computes aside: its calls wait, and others have their turns."""
+        session.left = True
+        self.running = None
+        self.tells(0)
+        if self._turn is session:
+            self._turn = None
+        if session in self.ring:
+            self.ring.remove(session)
+
+    def come_back(self, session: Session) -> None:
+        """It goes on with its slice, which is over soon."""
+        self.running = session
+        session.turn_ends = time.monotonic()
+        self.tells(time.monotonic_ns())
 
     def _whose_turn(self) -> Session:
         """The session whose turn it is; those that still owe the others time are passed over, and owe less then."""
@@ -175,15 +214,25 @@ class Turns:
     def _compute(self, session: Session) -> float:
         """Let a session compute for a slice; how many seconds it took."""
         began, now = self.clock(), time.monotonic()
+        session.waited = 0.0
         session.turn_ends = now + self.slice_seconds
         session.brake.slice(session.turn_ends)
+        session.brake.lane = self.lane
+        self.running = session
+        self.slices += 1
+        self.tells(time.monotonic_ns())
         line = session.line
         while line and self._step(line[0], now):
             line.popleft()
             now = time.monotonic()
             if now >= session.turn_ends:
                 break
-        took = self.clock() - began
+        self.running = None
+        self.tells(0)
+        if session.reached:  # others made nodes meanwhile
+            go_on_from(max(session.reached, next_seq()))
+            session.reached = 0
+        took = max(0.0, self.clock() - began - session.waited)
         session.used = min(_MOST_USED, session.used + took)
         session.computed += took
         if self._counted:
@@ -198,7 +247,7 @@ class Turns:
             call.queued = now - call.sent
             call.steps = self.host.execute(call)
         call.resumed = now
-        result, failure = b"", None
+        result, failure, waited = b"", None, call.session.waited
         try:
             next(call.steps)
         except StopIteration as done:
@@ -210,10 +259,10 @@ class Turns:
         except Exception as error:  # noqa: BLE001 - handed to whoever waits; `execute` makes refusals of them
             failure = refusal_of(error, call.method)
         else:
-            call.computed += time.monotonic() - now
+            call.computed += time.monotonic() - now - (call.session.waited - waited)
             return False
         if self.host.meter is not None:
-            self._count(call, call.computed + time.monotonic() - now)
+            self._count(call, call.computed + time.monotonic() - now - (call.session.waited - waited))
         call.steps = None
         if call.hold is None or failure is not None:
             self.answer(call, result, failure)
@@ -305,14 +354,58 @@ def _resting(rest: float) -> Refusal:
     )
 
 
-def work(turns: Turns, source: Source, before: Callable[[], None]) -> None:
-    """Compute until the source has no more calls and all that came are done. `before` is called before every turn."""
-    ended = False
-    while True:
-        if not ended:
-            calls = source.take(0.0 if turns.runnable else turns.patience())
-            ended = calls is None
-            if ended:
+def work(turns: Turns, source: Source, before: Callable[[], None], apart: int = 0) -> None:
+    """Compute until the source has no more calls and all that came are done. `before` is called before every turn.
+
+    apart: so many ops that take long are computed in processes of their own, while other sessions go on; 0 for none.
+    """
+    running = _Work(turns, source, before)
+    if apart:
+        lane = turns.lane = Lane(turns, running.take_over, apart)
+        turns.others_wait = lambda: turns.runnable or source.waits()
+        running.baton = lane.baton
+    running.loop()
+
+
+class _Work:
+    """The loop of `work`, which the thread runs that holds the baton."""
+
+    def __init__(self, turns: Turns, source: Source, before: Callable[[], None]) -> None:
+        self.turns = turns
+        self.source = source
+        self.before = before
+        self.baton: Baton | None = None
+        self._ended = False
+
+    def take_over(self) -> None:
+        """What another thread does: stand by, and go on where the one before left off."""
+        assert self.baton is not None
+        with np.errstate(all="ignore"):
+            if self.baton.stand_by(holds=False):
+                self.loop(spare=True)
+
+    def loop(self, spare: bool = False) -> None:
+        """Compute until there is no more; a `spare` thread, until enough others are there that can."""
+        baton = self.baton
+        while True:
+            if baton is not None and baton.claims and not baton.stand_by(spare=spare):
+                return
+            if not self._turn():
+                if baton is not None:
+                    baton.end()
+                return
+
+    def _turn(self) -> bool:
+        """Take what has come, and compute for a slice; whether to go on."""
+        turns, lane = self.turns, self.turns.lane
+        away = lane is not None and lane.away > 0
+        if not self._ended:
+            timeout = 0.0 if turns.runnable else turns.patience()
+            if away:
+                timeout = _AWAY_SECONDS if timeout is None else min(timeout, _AWAY_SECONDS)
+            calls = self.source.take(timeout)
+            self._ended = calls is None
+            if self._ended:
                 turns.end()
             for call in calls or ():
                 turns.add(call)
@@ -322,7 +415,12 @@ def work(turns: Turns, source: Source, before: Callable[[], None]) -> None:
         if turns.resting:
             turns.wake()
         if turns.runnable:
-            before()
+            self.before()
+            if lane is not None:
+                lane.slice_begins()
             turns.slice()
-        elif ended:
-            return
+        elif self._ended:
+            if not away:
+                return False
+            time.sleep(_AWAY_SECONDS)
+        return True

@@ -8,6 +8,7 @@ deleted. snapshots.proto tells what is in them. Bytes are written from the tenso
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -49,11 +50,20 @@ def damaged(path: Path, what: str) -> Refusal:
     return Refusal("SNAPSHOT_DAMAGED", f"{path.parent.name}/{path.name} is damaged: {what}", file=path.name)
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder that only its owner reads, so that it is there after a crash. Raises OSError."""
-    if not folder.is_dir():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sync_folder(folder.parent)
+def make_folder(folder: Path, base: Path | None = None) -> None:
+    """Make a folder that only its owner reads, so that it is there after a crash. Raises OSError.
+
+    `base` must be there: a state directory that was unmounted is not to begin anew where it was mounted.
+    """
+    if folder.is_dir():
+        return
+    if base is not None:
+        if not base.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(base))
+        if folder.parent != base:
+            make_folder(folder.parent, base)
+    folder.mkdir(mode=0o700, parents=base is None, exist_ok=True)
+    sync_folder(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:
@@ -78,8 +88,12 @@ def generations(folder: Path, ending: str) -> list[int]:
 class Writing:
     """A generation being written. `data` writes the tensors' bytes, `commit` makes it exist, `abandon` undoes it."""
 
-    def __init__(self, folder: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState) -> None:
+    def __init__(
+        self, folder: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState, base: Path | None = None
+    ) -> None:
+        """`base` is above the folder, and is not made if it is not there."""
         self.folder = folder
+        self.base = base
         self.generation = generation  # or a later one, if there is something of that already
         self.head = head
         self.state = state
@@ -112,7 +126,7 @@ class Writing:
             raise Refusal(
                 "SNAPSHOT_LIMIT", f"the snapshot takes {total} bytes, and {room} are left to the principal", limit=room
             )
-        make_folder(self.folder)
+        make_folder(self.folder, self.base)
         free = os.statvfs(self.folder)
         if free.f_bavail * free.f_frsize < total + _SPARE:
             raise Refusal("STORAGE", f"the server's disk is too full for a snapshot of {total} bytes", bytes=total)

@@ -39,6 +39,11 @@ RESULT, REFUSAL, READY, CANCEL, CANCEL_THROUGH, CLOSE, UPLOAD, APPEND, END_UPLOA
 LEND, RETURN, TAKE, GIVE, EMPTIED, NUMBERS, NAME, PARKED = range(266, 274)
 IN_SLOT = struct.Struct("<QQ")  # a slot, and how many bytes of it
 _LAST_SECONDS = 1.0
+_APART = 2  # ops that are computed in processes of their own at once
+
+
+# The front alone ends its workers: what a terminal or a supervisor sends to all is for the front.
+FOR_THE_FRONT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass
@@ -74,9 +79,9 @@ class Plan:
 def main(arguments: list[str]) -> None:
     """Work until the front ends."""
     plan = Plan.of(arguments[0])
-    # The front alone ends its workers: what a terminal or a supervisor sends to all is for the front.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in FOR_THE_FRONT:
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_THE_FRONT)
     configure(plan.log_format, plan.log_level)
     sys.setswitchinterval(0.001)
     if cupy() is None:
@@ -94,7 +99,8 @@ def main(arguments: list[str]) -> None:
         collect()
         follow(host.ledger.runnable)
 
-    work(Turns(host, calls.answer, calls.park), calls, before)
+    # Results of a GPU's arrays are not to be had from a fork, and its calls do not wait for what they begin.
+    work(Turns(host, calls.answer, calls.park), calls, before, apart=_APART if cupy() is None else 0)
     host.filer.stop()
     if keeper is not None:
         keeper.stop(_LAST_SECONDS)
@@ -123,6 +129,10 @@ class Calls:
             begin(METHODS[kind], number, body, ticket, None if math.isinf(deadline) else deadline, sent)
             for kind, number, ticket, deadline, sent, body in frames
         ]
+
+    def waits(self) -> bool:
+        """Whether calls have come that were not taken."""
+        return self.pipe.waits()
 
     def answer(self, call: Pending, result: bytes, failure: Exception | None) -> None:
         """Send a call's answer."""

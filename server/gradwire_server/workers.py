@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -37,6 +38,7 @@ from gradwire_server.worker import (
     CLOSE,
     EMPTIED,
     END_UPLOAD,
+    FOR_THE_FRONT,
     GIVE,
     IN_SLOT,
     LEND,
@@ -95,9 +97,11 @@ class ProcessWorker(Worker):
         self._ready: asyncio.Future[service_pb2.ServerInfoResponse]
         self._asked: dict[int, asyncio.Future[Frame] | Sending] = {}
         self._stopping = False
+        self._why = ""  # it was ended, if it was
         self._lock = -1
         self._logs = False
         self._restarting: asyncio.Task[None] | None = None
+        self._exit = -1  # tells of the process's end
 
     def keep(self, lock: int, logs: bool) -> None:
         """Have the process store sessions."""
@@ -124,6 +128,7 @@ class ProcessWorker(Worker):
         self._calls = FrontPipe(calls[0], self._received, self._lost)
         self._control = FrontPipe(control[0], self._controlled, self._lost)
         self._keys = Keys(self._slots.count)
+        self._watch_exit()
         try:
             about = await asyncio.wait_for(asyncio.shield(self._ready), START_SECONDS)
         except asyncio.TimeoutError:
@@ -133,13 +138,19 @@ class ProcessWorker(Worker):
         return about
 
     def _spawn(self, plan: Plan) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "gradwire_server.worker", plan.text()],
-            stdin=subprocess.DEVNULL,
-            stdout=2,  # the front's stdout says where it listens, and nothing else
-            pass_fds=(plan.calls, plan.control, plan.ledger, plan.slots, *((plan.lock,) if plan.stores else ())),
-            env=self._environment,
-        )
+        # What is sent to all processes must not end one that has not come to ignore it: a child inherits what its
+        # parent's thread blocks.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_THE_FRONT)
+        try:
+            return subprocess.Popen(
+                [sys.executable, "-m", "gradwire_server.worker", plan.text()],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # the front's stdout says where it listens, and nothing else
+                pass_fds=(plan.calls, plan.control, plan.ledger, plan.slots, *((plan.lock,) if plan.stores else ())),
+                env=self._environment,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     async def stop(self, grace: float) -> None:
         """Let the process finish what it was given, for as long as the grace, and end it."""
@@ -151,6 +162,7 @@ class ProcessWorker(Worker):
         self.flush()
         if self._waiting:
             await asyncio.wait([future for future, *_ in self._waiting.values()], timeout=grace)
+        self._unwatch_exit()
         self._calls.close()
         self._control.close()
         self._keys.end(Refusal("UNAVAILABLE", "the server is shutting down"))
@@ -167,16 +179,47 @@ class ProcessWorker(Worker):
             self._process.kill()
             return self._process.wait()
 
+    def end_if_held(self, now: int) -> None:
+        """End the process if what it computes has kept it from all calls for too long; it is started again."""
+        since, most = self.load.ledger.since(self.slot), self.backend.limits.hold_seconds
+        if self.alive and most and since and now - since > most * 1e9:
+            log.error("worker process held for too long", extra={"worker": self.slot, "seconds": (now - since) / 1e9})
+            self._why = f"was ended, since one call had kept it from all others for {most:g} seconds"
+            self._process.kill()
+
+    def _watch_exit(self) -> None:
+        """Be told of the process's end also where its pipes stay open: a child of its own may hold them."""
+        with suppress(OSError):  # a kernel without it, or no descriptor left: the pipes' end is told all the same
+            self._exit = os.pidfd_open(self._process.pid)
+            asyncio.get_running_loop().add_reader(self._exit, self._exited)
+
+    def _unwatch_exit(self) -> None:
+        if self._exit >= 0:
+            asyncio.get_running_loop().remove_reader(self._exit)
+            os.close(self._exit)
+            self._exit = -1
+
+    def _exited(self) -> None:
+        """The process has ended. What it had sent before counts."""
+        self._unwatch_exit()
+        control, calls = self._control, self._calls
+        control.drain()
+        calls.drain()
+        if not calls.closed:  # else a pipe's end has told of it
+            self._lost()
+
     def _lost(self) -> None:
-        """A pipe has ended, and we did not end it: so has the process, or it is about to."""
+        """The process has ended, or one of its pipes, which we did not end: so it is about to."""
         if self._stopping:
             return
         self.alive = False
+        self._unwatch_exit()
         self._calls.close()
         self._control.close()
         self._process.kill()
         status = self._process.wait()
         how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        how, self._why = self._why or how, ""
         why = f"the worker process that held it {how}"
         if not self._ready.done():
             self._ready.set_exception(OSError(f"a worker process {how} before it was ready"))
@@ -421,12 +464,13 @@ class WorkersBackend(Backend):
         self.cores = cores
         self._descriptor = descriptor
 
-    async def stop(self, grace: float) -> None:
-        """End the workers, and let go of the ledger's file."""
-        await super().stop(grace)
+    async def stop(self, grace: float) -> int:
+        """End the workers, and let go of the ledger's file; how many sessions were not stored."""
+        lost = await super().stop(grace)
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+        return lost
 
     async def server_info(self) -> service_pb2.ServerInfoResponse:
         """What the server is and allows."""

@@ -18,8 +18,13 @@ class FaultyProxy:
     `most_bytes`, counted over both directions. Without `most_bytes` nothing is spoiled.
     """
 
-    def __init__(self, target: str, seed: int, most_bytes: int = 0, abstract: bool = False) -> None:
-        """With `abstract` it listens at a Unix socket with a name alone, else at a TCP port."""
+    def __init__(self, target: str, seed: int, most_bytes: int = 0, abstract: bool = False, twins: float = 0.0) -> None:
+        """With `abstract` it listens at a Unix socket with a name alone, else at a TCP port.
+
+        `twins` is how likely a connection is made twice: the server gets all of its bytes on a second one, too.
+        """
+        self.twins = twins
+        self.doubled = 0
         self.target = target
         self.random = random.Random(seed)
         self.most_bytes = most_bytes
@@ -75,14 +80,20 @@ class FaultyProxy:
                 slowness = self.random.choice((0.0, 0.0, 0.0, 0.002)) if self.most_bytes else 0.0
             try:
                 server = self._connect()
+                with self._lock:
+                    doubles = self.random.random() < self.twins
+                twin = self._connect() if doubles else None
             except OSError:
                 client.close()
                 continue
             if client.family != socket.AF_UNIX:
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
-                self._open |= {client, server}
-            self._start(self._forward, client, server, budget, lateness, slowness)
+                self._open |= {client, server} if twin is None else {client, server, twin}
+                self.doubled += twin is not None
+            if twin is not None:
+                self._start(self._ignore, twin)
+            self._start(self._forward, client, server, budget, lateness, slowness, twin)
             self._start(self._forward, server, client, budget, 0.0, slowness)
 
     def _connect(self) -> socket.socket:
@@ -93,8 +104,23 @@ class FaultyProxy:
         host, _, port = self.target.rpartition(":")
         return socket.create_connection((host, int(port)))
 
+    def _ignore(self, source: socket.socket) -> None:
+        """What the server says to a connection that nobody has made."""
+        with contextlib.suppress(OSError):
+            while source.recv(_CHUNK):
+                pass
+        source.close()
+        with self._lock:
+            self._open.discard(source)
+
     def _forward(
-        self, source: socket.socket, sink: socket.socket, budget: "list[int] | None", lateness: float, slowness: float
+        self,
+        source: socket.socket,
+        sink: socket.socket,
+        budget: "list[int] | None",
+        lateness: float,
+        slowness: float,
+        twin: "socket.socket | None" = None,
     ) -> None:
         """Move bytes one way. `lateness` is how long after a cut those on their way still arrive."""
         with contextlib.suppress(OSError):
@@ -109,7 +135,10 @@ class FaultyProxy:
                         self._cut(source, sink, data, passing, lateness)
                         break
                 sink.sendall(data)
-        for each in (source, sink):
+                if twin is not None:
+                    with contextlib.suppress(OSError):  # the server may have ended it
+                        twin.sendall(data)
+        for each in (source, sink, *([] if twin is None else [twin])):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
             with self._lock:

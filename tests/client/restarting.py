@@ -1,10 +1,12 @@
 """A server with a state directory that is killed and started again, behind a proxy whose address stays.
 
-As a program it is `make chaos`: training with momentum and dropout through a proxy that cuts connections, while the
-server is killed every few seconds; the weights must be those of an undisturbed run, bit for bit.
+As a program it is `make chaos`: four clients train with momentum and dropout through a proxy that cuts connections and
+makes some twice, while every few seconds the server is killed, ended, or stopped for a while, and once in a run is away
+for a minute; the weights must be those of an undisturbed run, bit for bit, and nobody may give up.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -28,13 +30,13 @@ from tests.client.faulty_proxy import FaultyProxy
 class Restarting:
     """The server. `address` is its proxy's; `flags` are its own."""
 
-    def __init__(self, folder: Path, *flags: str, seed: int = 0, most_bytes: int = 0) -> None:
+    def __init__(self, folder: Path, *flags: str, seed: int = 0, most_bytes: int = 0, twins: float = 0.0) -> None:
         self.folder = folder
         self.flags = flags
         self.kills = 0
         self.slowest = 0.0  # seconds that a start took
         self.process: subprocess.Popen[str]
-        self.proxy = FaultyProxy("127.0.0.1:1", seed, most_bytes)
+        self.proxy = FaultyProxy("127.0.0.1:1", seed, most_bytes, twins=twins)
         self.address = self.proxy.address
         self.start()
 
@@ -59,10 +61,16 @@ class Restarting:
         self._ended()
         self.kills += 1
 
-    def terminate(self) -> int:
-        """Ask it to end; its status."""
+    def terminate(self, cuts: bool = True) -> int:
+        """Ask it to end; its status. With `cuts` its clients cannot reach it any more."""
         self.process.send_signal(signal.SIGTERM)
-        return self._ended()
+        return self._ended(cuts)
+
+    def pause(self, seconds: float) -> None:
+        """Stop it, connections and all, and let it go on."""
+        self.process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        self.process.send_signal(signal.SIGCONT)
 
     def kill_worker(self) -> None:
         """End its worker process at once."""
@@ -71,8 +79,9 @@ class Restarting:
             if b"gradwire_server.worker" in Path(f"/proc/{child}/cmdline").read_bytes():
                 os.kill(int(child), signal.SIGKILL)
 
-    def _ended(self) -> int:
-        self.proxy.target = "127.0.0.1:1"
+    def _ended(self, cuts: bool = True) -> int:
+        if cuts:
+            self.proxy.target = "127.0.0.1:1"
         status = self.process.wait(60)
         assert self.process.stdout is not None
         self.process.stdout.close()
@@ -88,10 +97,10 @@ class Restarting:
 
 @contextmanager
 def restarting(
-    folder: Path, *flags: str, seed: int = 0, most_bytes: int = 0, local: bool = False
+    folder: Path, *flags: str, seed: int = 0, most_bytes: int = 0, local: bool = False, twins: float = 0.0
 ) -> Iterator[Restarting]:
     """Such a server, for the block. Streams go through its proxy, too, unless `local`."""
-    running = Restarting(folder, *flags, seed=seed, most_bytes=most_bytes)
+    running = Restarting(folder, *flags, seed=seed, most_bytes=most_bytes, twins=twins)
     with patch.dict(os.environ, GRADWIRE_LOCAL_STREAM=str(int(local))):
         try:
             yield running
@@ -103,7 +112,6 @@ def train(address: str, steps: int, step_done: Callable[[int], None] = lambda st
     """Weights, momenta and random numbers after so many steps of a small network with dropout."""
     rng = np.random.default_rng(5)
     session = gradwire.connect(address)
-    session._delivery.patience = 300.0  # on a busy machine a server may need long to start
     gradwire.manual_seed(7)
     inputs = gradwire.tensor(rng.standard_normal((8, 6), np.float32))
     weights = [
@@ -126,22 +134,35 @@ def train(address: str, steps: int, step_done: Callable[[int], None] = lambda st
 
 
 class Killer:
-    """Kills the server every few seconds, and starts it again."""
+    """Every few seconds kills, ends or stops the server, which then comes back; once it is away for long: `outage`."""
 
-    def __init__(self, server: Restarting, seed: int, least: float, most: float) -> None:
+    def __init__(self, server: Restarting, seed: int, least: float, most: float, outage: float = 0.0) -> None:
         self.server = server
+        self.done = {"killed": 0, "ended": 0, "stopped": 0, "worker killed": 0}
         self._random = random.Random(seed)
         self._span = least, most
+        self._outage = outage
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work)
         self._thread.start()
 
     def _work(self) -> None:
         while not self._ended.wait(self._random.uniform(*self._span)):
-            if self._random.random() < 0.2:
+            what = self._random.choices(tuple(self.done), (4, 2, 2, 2))[0]
+            if self._outage:
+                what = "killed"
+            self.done[what] += 1
+            if what == "worker killed":
                 self.server.kill_worker()
+            elif what == "stopped":
+                self.server.pause(self._random.uniform(0.2, self._span[1]))
             else:
-                self.server.kill()
+                if what == "killed":
+                    self.server.kill()
+                else:
+                    self.server.terminate()
+                self._ended.wait(self._outage)
+                self._outage = 0.0
                 self.server.start()
 
     def stop(self) -> None:
@@ -150,15 +171,41 @@ class Killer:
         self._thread.join()
 
 
-def chaos(seed: int, steps: int, folder: Path, pace: float) -> tuple[list[bytes], Restarting]:
-    """Train while the server is killed and connections are cut. A step takes `pace` seconds at least."""
-    with restarting(folder, "--durability=log", "--snapshot-every=0.7", seed=seed, most_bytes=60_000) as server:
-        killer = Killer(server, seed, 2.0, 5.0)
+def in_its_own_process(address: str, steps: int, pace: float) -> "subprocess.Popen[str]":
+    """A client that trains; it writes what it has found."""
+    command = [sys.executable, "-m", "tests.client.restarting", "--steps", str(steps), "--pace", str(pace)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.Popen(
+        [*command, "--client", address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def chaos(seed: int, steps: int, folder: Path, pace: float, clients: int, outage: float = 0.0) -> tuple[list[str], str]:
+    """Train while the server comes and goes and connections are cut. What each client found, and what was done.
+
+    A step takes `pace` seconds at least.
+    """
+    flags = ("--durability=log", "--snapshot-every=0.7")
+    with restarting(folder, *flags, seed=seed, most_bytes=60_000, twins=0.1) as server:
+        children = [in_its_own_process(server.address, steps, pace) for _ in range(clients)]
+        for child in children:
+            assert child.stdout is not None
+            child.stdout.readline()  # it is connected
+        killer = Killer(server, seed, 2.0, 5.0, outage)
         try:
-            found = train(server.address, steps, lambda step: time.sleep(pace))
+            found = [" ".join(part.strip()[-600:] for part in child.communicate(timeout=1800)) for child in children]
         finally:
             killer.stop()
-    return found, server
+            for child in children:
+                child.kill()
+    done = ", ".join(f"{count} times {what}" for what, count in killer.done.items())
+    proxy = server.proxy
+    return found, f"{done}, {proxy.cuts} connections cut, {proxy.late} late, {proxy.doubled} made twice"
+
+
+def digest(found: list[bytes]) -> str:
+    """What `train` found, in a word."""
+    return hashlib.sha256(b"".join(found)).hexdigest()
 
 
 def main() -> None:
@@ -168,22 +215,32 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--pace", type=float, default=0.03)
+    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--outage", type=float, default=60.0, help="seconds that the server is away once")
+    parser.add_argument("--client", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.client:
+
+        def paced(step: int) -> None:
+            if step == 0:
+                print("connected", flush=True)
+            time.sleep(given.pace)
+
+        print(digest(train(given.client, given.steps, paced)))
+        return
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         with restarting(Path(folder) / "undisturbed") as server:
-            wanted = train(server.address, given.steps)
+            wanted = digest(train(server.address, given.steps))
         for seed in range(given.first, given.first + given.seeds):
             began = time.monotonic()
-            found, server = chaos(seed, given.steps, Path(folder) / str(seed), given.pace)
-            same = found == wanted
-            wrong += not same
-            print(
-                f"seed {seed}: {given.steps} steps in {time.monotonic() - began:.0f} s, {server.kills} kills (slowest "
-                f"start {server.slowest:.0f} s), {server.proxy.cuts} connections cut: "
-                f"weights {'equal bit for bit' if same else 'DIFFER'}",
-                flush=True,
-            )
+            found, done = chaos(seed, given.steps, Path(folder) / str(seed), given.pace, given.clients, given.outage)
+            differing = [each for each in found if each.strip() != wanted]
+            wrong += bool(differing)
+            took = time.monotonic() - began
+            outcome = f"DIFFER: {differing}" if differing else "all equal bit for bit"
+            print(f"seed {seed}: {given.clients} clients, {given.steps} steps in {took:.0f} s; {done}: {outcome}")
+            sys.stdout.flush()
     sys.exit(bool(wrong))
 
 

@@ -85,7 +85,7 @@ def test_a_download_goes_on_where_connections_break(server_address: str, streame
 def test_a_connection_that_stays_away_is_an_error_and_not_a_wait(server_address: str, streamed: None) -> None:
     with (
         cutting(server_address, [2 * MIB, *[0] * 1000]) as proxy,
-        gradwire.connect(proxy.address),
+        gradwire.connect(proxy.address, patience=0.5),
         pytest.raises(gradwire.GradwireConnectionError),
     ):
         gradwire.tensor(VALUES)

@@ -34,6 +34,33 @@ def test_backward_from_a_leaf_gives_it_its_own_gradient():
     agree(story)
 
 
+@pytest.mark.parametrize("way", [lambda x: x, lambda x: x.clone(), lambda x: x.view(2)])
+def test_a_gradient_that_passes_unchanged_is_the_one_that_was_given(way):
+    def story(t):
+        x, d = t.tensor([1.0, 2.0], requires_grad=True), t.tensor([3.0, 4.0], requires_grad=True)
+        (found,) = t.autograd.grad([way(x)], [x], [d], create_graph=True)
+        (by_given,) = t.autograd.grad([found], [d], [t.tensor([5.0, 6.0])], allow_unused=True)
+        (found * found).sum().backward()
+        return found is d, by_given, d.grad, found.grad
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of reading a gradient that a view does not retain
+        agree(story)
+
+
+def test_a_hook_is_given_the_gradient_that_was_given():
+    def story(t):
+        x, d = t.tensor([1.0, 2.0], requires_grad=True), t.tensor([3.0, 4.0], requires_grad=True)
+        seen = []
+        y = x.clone()
+        y.register_hook(seen.append)
+        t.autograd.grad([y], [x], [d], create_graph=True)
+        (seen[0] * seen[0]).sum().backward()
+        return seen[0] is d, d.grad
+
+    agree(story)
+
+
 def test_backward_from_nothing_does_nothing():
     def story(t):
         x = leaf(t)

@@ -3,11 +3,13 @@ with the weights of the undisturbed run, bit for bit."""
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +20,7 @@ import numpy as np
 import pytest
 
 import gradwire
-from gradwire import _delivery, _local
+from gradwire import _local
 from gradwire._embedded import EmbeddedServer
 from gradwire.v1 import commands_pb2, service_pb2_grpc
 from tests.client.faulty_proxy import FaultyProxy
@@ -103,6 +105,15 @@ def test_weights_are_those_of_the_undisturbed_run(server_address, seed, spoiled)
     check_seed(spoiled, server_address, 100 + seed, steps=150, most_bytes=20_000)
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_connections_that_reach_the_server_twice_change_nothing(server_address, seed):
+    with proxy(server_address, 300 + seed, most_bytes=20_000) as spoiling:
+        spoiling.twins = 0.5
+        found = train(spoiling.address, 150)
+    assert spoiling.doubled >= 2
+    assert found == undisturbed(server_address, 150)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "spoiled"), [*((seed, proxy) for seed in range(20)), *((seed, local_proxy) for seed in range(5))]
@@ -159,17 +170,87 @@ def test_a_server_that_cannot_be_reached_for_a_while_is_waited_for(server_addres
         session.close()
 
 
-def test_a_server_that_stays_away_is_told_and_every_later_use_says_so(server_address, monkeypatch):
-    monkeypatch.setattr(_delivery, "PATIENCE_SECONDS", 0.3)
+def test_a_server_that_stays_away_is_told_and_every_later_use_says_so(server_address):
     with proxy(server_address) as between:
-        session = gradwire.connect(between.address)
+        session = gradwire.connect(between.address, patience=0.3)
         x = gradwire.ones(2)
     for _ in range(2):
-        with pytest.raises(gradwire.GradwireConnectionError, match=r"gave up after .* cannot be reached") as caught:
+        with pytest.raises(
+            gradwire.GradwireConnectionError, match=r"gave up after .*GRADWIRE_PATIENCE.* cannot be reached"
+        ) as caught:
             x.tolist()
         assert caught.value.reason == "UNAVAILABLE"
     with pytest.raises(gradwire.GradwireConnectionError):
         session.sync()
+
+
+def test_patience_counts_from_the_last_answer(server_address):
+    """Outages that each stay below it add up to more; so does the time before the first, in which nothing is asked."""
+    with proxy(server_address) as between:
+        session = gradwire.connect(between.address, patience=1.5)
+        x = gradwire.zeros(2)
+        time.sleep(1.6)
+        for turn in range(3):
+            between.target = "127.0.0.1:1"
+            between.cut_all()
+            back = threading.Timer(0.8, lambda: setattr(between, "target", server_address))
+            back.start()
+            x += 1.0
+            assert x.tolist() == [turn + 1.0] * 2
+            back.join()
+        session.close()
+
+
+def test_the_setting_is_a_variable_too_and_a_positive_number(server_address, monkeypatch):
+    monkeypatch.setenv("GRADWIRE_PATIENCE", "77")
+    session = gradwire.connect(server_address)
+    assert session._delivery.patience == 77.0
+    session.close()
+    monkeypatch.setenv("GRADWIRE_PATIENCE", "soon")
+    with pytest.raises(ValueError, match="GRADWIRE_PATIENCE is a positive number of seconds, not 'soon'"):
+        gradwire.connect(server_address)
+    with pytest.raises(ValueError, match="patience is a positive number of seconds, not -1"):
+        gradwire.connect(server_address, patience=-1)
+
+
+def stopped_server() -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "gradwire_server", "--port=0", "--workers=1", "--log-format=json"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
+
+
+@pytest.mark.parametrize("local", ["0", "1"])
+def test_a_server_that_was_stopped_is_given_up_after_the_patience_and_waited_for_until_then(local, monkeypatch):
+    monkeypatch.setenv("GRADWIRE_LOCAL_STREAM", local)
+    with stopped_server() as server:
+        assert server.stdout is not None
+        try:
+            address = str(json.loads(server.stdout.readline())["address"])
+            session = gradwire.connect(address, patience=100.0)
+            x = gradwire.zeros(2)
+            server.send_signal(signal.SIGSTOP)
+            back = threading.Timer(1.0, lambda: server.send_signal(signal.SIGCONT))
+            back.start()
+            x += 1.0
+            assert x.tolist() == [1.0] * 2
+            back.join()
+            session._delivery.patience = session._transport.patience = 1.0
+            server.send_signal(signal.SIGSTOP)
+            with pytest.raises(gradwire.GradwireConnectionError, match=r"gave up after .*without an answer"):
+                (x + 1.0).tolist()
+        finally:
+            server.send_signal(signal.SIGCONT)
+            server.terminate()
+
+
+def test_a_server_that_computes_for_longer_than_the_patience_is_waited_for(server_address):
+    session = gradwire.connect(server_address, patience=0.3)
+    x = gradwire.full((500, 500), 1e-3)
+    y = x
+    for _ in range(60):
+        y = y @ x
+    assert y.isfinite().all().item()
+    session.close()
 
 
 def test_a_server_that_has_forgotten_the_session_is_another_error(server_address):

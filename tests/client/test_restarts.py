@@ -1,6 +1,8 @@
 """The server is killed, with kill -9, and started again on its state directory: with a log nothing that was answered is
 lost, without one a client that has seen more than the last snapshot is told so."""
 
+import json
+import shutil
 import threading
 import time
 from functools import cache
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 import gradwire
-from tests.client.restarting import restarting, train
+from tests.client.restarting import chaos, digest, restarting, train
 
 STEPS = 60
 
@@ -45,6 +47,15 @@ def test_weights_are_those_of_the_undisturbed_run_though_server_and_worker_are_k
     assert found == undisturbed(server_address)
 
 
+def test_clients_go_on_through_kills_stops_and_connections_that_are_cut_or_made_twice(
+    server_address: str, tmp_path: Path
+) -> None:
+    """A seed of `make chaos`, shorter and without the long outage."""
+    wanted = digest(train(server_address, 120))
+    found, done = chaos(5, 120, tmp_path, 0.08, clients=2)
+    assert [each.strip() for each in found] == [wanted] * 2, done
+
+
 def test_sigterm_stores_sessions_and_ends_with_status_0(server_address: str, tmp_path: Path) -> None:
     with restarting(tmp_path) as server:
         statuses: list[int] = []
@@ -57,6 +68,83 @@ def test_sigterm_stores_sessions_and_ends_with_status_0(server_address: str, tmp
         found = train(server.address, STEPS, disturb)
     assert statuses == [0]
     assert found == undisturbed(server_address)
+
+
+def stepped(x: Any, hook: Any) -> Any:
+    """A backward that comes to a hook; the loss."""
+    y = (x * 2).exp()
+    y.register_hook(hook)
+    loss = (y * y).sum()
+    loss.backward()
+    return loss
+
+
+def test_sigterm_in_the_middle_of_a_backward_with_hooks_lets_it_come_to_its_end(tmp_path: Path) -> None:
+    with restarting(tmp_path, "--snapshot-every=0", "--grace-seconds=60") as server:
+        session = gradwire.connect(server.address)
+        session._delivery.patience = 300.0
+        x = gradwire.ones(3, requires_grad=True)
+        kept = x * 5
+        statuses: list[int] = []
+        ending = threading.Thread(target=lambda: statuses.append(server.terminate(cuts=False)))
+
+        def hook(g: Any) -> Any:
+            if not ending.ident:
+                ending.start()
+                time.sleep(0.3)
+            return (g + kept.detach()) * float((kept * 2).sum())
+
+        stepped(x, hook)
+        ending.join()
+        server.start()
+        expected = x.grad.tolist()
+        x.grad = None
+        stepped(x, hook)
+        assert (statuses, x.grad.tolist()) == ([0], expected)
+        kept.sum().backward()
+        session.close()
+
+
+def test_a_backward_that_outlasts_the_grace_is_given_up_and_its_session_stored(tmp_path: Path) -> None:
+    with restarting(tmp_path, "--snapshot-every=0", "--grace-seconds=0.5") as server:
+        session = gradwire.connect(server.address)
+        session._delivery.patience = 300.0
+        x = gradwire.ones(3, requires_grad=True)
+        kept = x * 5
+        statuses: list[int] = []
+
+        def hook(g: Any) -> None:
+            statuses.append(server.terminate())
+            server.start()
+
+        with pytest.raises(RuntimeError, match="waits no more") as caught:
+            stepped(x, hook)
+        assert caught.value.reason == "CANCELLED"
+        assert (statuses, x.grad) == ([0], None)
+        kept.sum().backward()
+        assert x.grad.tolist() == [5.0] * 3
+        session.close()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_session_that_cannot_be_stored_is_named_and_the_exit_status_tells(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], workers: int
+) -> None:
+    with restarting(tmp_path, "--snapshot-every=0", f"--workers={workers}") as server:
+        for spoilt in (True, False):
+            session = gradwire.connect(server.address)
+            x = gradwire.ones(3)
+            if spoilt:
+                session.save()
+                (home,) = (tmp_path / "sessions").iterdir()
+                shutil.rmtree(home)
+                home.write_text("in the way")
+            x += 1.0
+            session.sync()
+        assert server.terminate() == 3
+    lost = [json.loads(line) for line in capfd.readouterr().err.splitlines() if "is lost" in line]
+    assert len(lost) == 1
+    assert "the server cannot write" in lost[0]["error"] and lost[0]["session"]
 
 
 def test_a_client_that_has_seen_more_than_the_last_snapshot_is_told(tmp_path: Path) -> None:

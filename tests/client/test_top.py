@@ -1,6 +1,8 @@
 """gradwire top: what an administrator sees of a server's sessions, with tokens and TLS."""
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +14,10 @@ from rich.console import Console
 
 import gradwire
 from gradwire import _top
+from gradwire._admin import owners_secret
 from gradwire.v1 import service_pb2
 from gradwire_server import tokens as token_files
+from gradwire_server.owner import Owner
 from gradwire_server.tls import Tls
 from gradwire_server.tokens import Tokens
 from tests.certificates import Authority
@@ -177,3 +181,68 @@ def test_an_administrator_lists_and_ends_sessions_also_those_that_nobody_uses(se
     assert (refused.returncode, "admin" in refused.stderr) == (1, True)
     second.stop()
     del held, here
+
+
+def secret_file(address: str) -> Path:
+    return Path(f"/tmp/gradwire-{os.geteuid()}/{address}.owner")
+
+
+@pytest.fixture
+def without_callers(tmp_path: Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "gradwire_server", "--port=0", "--workers=1", "--log-format=json"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+        assert process.stdout is not None
+        try:
+            address = str(json.loads(process.stdout.readline())["address"])
+            yield address
+        finally:
+            process.terminate()
+    assert not secret_file(address).exists()
+
+
+def test_who_runs_a_server_without_callers_may_look_and_nobody_else(without_callers: str) -> None:
+    with gradwire.connect(without_callers) as session, session:
+        held = gradwire.ones(10)
+        shown = top(without_callers)
+        assert shown.returncode == 0, shown.stderr
+        assert "1 sessions" in shown.stdout
+        stub = session._transport
+        with pytest.raises(gradwire.GradwirePermissionError, match="needs the scope 'admin'"):
+            stub.call("ListSessions", service_pb2.ListSessionsRequest(), service_pb2.ListSessionsResponse)
+        assert top(without_callers, token="another").returncode == 1
+        assert held.tolist() == [1.0] * 10
+    secret = secret_file(without_callers)
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert secret.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_owners_secret_is_shown_at_the_servers_own_address_alone(without_callers: str) -> None:
+    port = without_callers.rpartition(":")[2]
+    secret = secret_file(without_callers).read_text()
+    assert without_callers == f"127.0.0.1:{port}"
+    assert owners_secret(without_callers) == (secret, without_callers)
+    assert owners_secret(f"localhost:{port}") == (secret, without_callers)  # though ::1 may be another program's
+    assert owners_secret(f"127.0.0.2:{port}") is None
+    assert owners_secret(f"[::1]:{port}") is None
+
+
+def test_the_secret_of_a_server_that_was_killed_is_shown_to_nobody_and_swept_up_by_the_next() -> None:
+    address = "127.0.0.1:1"
+    program = (
+        "import os, signal; from gradwire_server.owner import Owner\n"
+        f"owner = Owner('{address}'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert owners_secret(address) is None
+    living = Owner("127.0.0.1:2")
+    try:
+        assert not secret_file(address).exists()
+        assert owners_secret("127.0.0.1:2") is not None
+        Owner("127.0.0.1:3").stop()
+        assert owners_secret("127.0.0.1:2") is not None
+    finally:
+        living.stop()
+    assert not secret_file("127.0.0.1:2").exists()

@@ -8,16 +8,22 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import grpc
+import numpy as np
 import pytest
 import yaml
 
+from gradwire.v1 import commands_pb2, service_pb2, service_pb2_grpc
+from gradwire_server import shelf
 from gradwire_server.settings import Settings
+from tests.server.harness import Id, op
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE_PATHS = {"/opt/gradwire": "opt", "/opt/build": "build", "/var/lib/gradwire": "state"}
@@ -220,3 +226,77 @@ def image_environment(folder: Path) -> dict[str, str]:
     settings = dict(pair.split("=", 1) for pair in arguments_of("ENV").split())
     path = localised(settings.pop("PATH"), folder).replace("$PATH", os.environ["PATH"])
     return {"PATH": path} | {name: localised(value, folder) for name, value in settings.items()}
+
+
+# What a container keeps.
+
+
+def seconds(text: str) -> float:
+    """A duration of the compose file's."""
+    assert text.endswith("s") and text[:-1].isdecimal(), text
+    return float(text[:-1])
+
+
+def environment_of(service: dict[str, Any]) -> dict[str, str]:
+    """What a service's process has from image and compose file, with nothing set where that is started."""
+    image = dict(pair.split("=", 1) for pair in arguments_of("ENV").split())
+    given = {name: re.sub(r"\$\{\w+:-(.*?)\}", r"\1", value) for name, value in service["environment"].items()}
+    return image | given
+
+
+def settings_of(service: dict[str, Any]) -> Settings:
+    told = {name.removeprefix("GRADWIRE_").lower(): value for name, value in environment_of(service).items()}
+    return Settings(**{name: value for name, value in told.items() if name in Settings.model_fields})
+
+
+def test_a_containers_default_keeps_all_that_was_answered_in_its_volume(compose: dict[str, Any]) -> None:
+    image = Settings(
+        state_dir=environment_of({"environment": {}})["GRADWIRE_STATE_DIR"],
+        durability=environment_of({"environment": {}})["GRADWIRE_DURABILITY"],
+    )
+    (volume,) = json.loads(arguments_of("VOLUME"))
+    assert re.search(rf"useradd .*--uid 10001 --home-dir {volume} --create-home", (ROOT / "Dockerfile").read_text())
+    for service in compose["services"].values():
+        settings = settings_of(service)
+        (mounted,) = (each.partition(":")[2] for each in service["volumes"])
+        assert mounted == volume
+        for each in (settings, image):
+            assert each.state_dir.startswith(f"{volume}/") and each.durability == "log"
+        # The drain lets calls end, then stores sessions, then ends workers: each within the grace.
+        assert seconds(service["stop_grace_period"]) >= 3 * settings.grace_seconds + 10
+        assert seconds(service["healthcheck"]["start_period"]) > shelf._LOCK_SECONDS
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)
+@pytest.mark.parametrize("name", ["cpu", "gpu"])
+def test_a_session_goes_on_after_a_container_was_stopped_or_killed(
+    compose: dict[str, Any], tmp_path: Path, launch: Callable[..., Any], name: str, number: signal.Signals
+) -> None:
+    service = compose["services"][name]
+    for local in IMAGE_PATHS.values():
+        (tmp_path / local).mkdir()
+    told = {key: localised(value, tmp_path) for key, value in environment_of(service).items() if key != "PATH"}
+    env = {key: value for key, value in os.environ.items() if not key.startswith("GRADWIRE_")}
+    env |= told | {"GRADWIRE_PORT": "0", "GRADWIRE_WORKERS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    program, *flags = json.loads(arguments_of("CMD"))
+    assert program == "gradwire" and flags[0] == "serve"
+    line = [sys.executable, "-m", "gradwire_server", *flags[1:]]
+
+    def connected(server: Any) -> Any:
+        return grpc.insecure_channel(f"127.0.0.1:{server.address.rpartition(':')[2]}")
+
+    server = launch(line, env=env, cwd=tmp_path / "state")
+    with connected(server) as channel:
+        stub = service_pb2_grpc.AutogradServiceStub(channel)
+        session = stub.OpenSession(service_pb2.OpenSessionRequest(), wait_for_ready=True).session_id
+        stub.Op(op("full", [3], 2.0, session_id=session, outputs=[1]))
+        stub.Op(op("mul_", Id(1), 21.0, session_id=session))
+    server.process.send_signal(number)
+    assert server.process.wait(60) == (0 if number == signal.SIGTERM else -signal.SIGKILL)
+    again = launch(line, env=env, cwd=tmp_path / "state")
+    with connected(again) as channel:
+        stub = service_pb2_grpc.AutogradServiceStub(channel)
+        read = commands_pb2.ReadRequest(session_id=session, tensor=1)
+        data = stub.Read(read, wait_for_ready=True).payload.data
+        assert np.frombuffer(data, np.float32).tolist() == [42.0] * 3
+    assert again.stop() == 0

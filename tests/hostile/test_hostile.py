@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
+from tests.hostile import unharmed
 from tests.hostile.damage import changed, cut, missing, store, suffer
 from tests.hostile.dispatch import drawn
 from tests.hostile.following import follow
@@ -56,3 +57,7 @@ def test_sessions_one_after_the_other_leave_no_memory_behind() -> None:
 def test_backwards_are_cancelled_at_any_moment_and_leave_no_gradient() -> None:
     took, _ = stopping(5000, times=5, seed=1)
     assert len(took) == 5
+
+
+def test_a_refused_command_leaves_the_session_as_it_was() -> None:
+    assert unharmed.draw(1, 450).total() == 450

@@ -1,11 +1,12 @@
 """Hooks as any client meets them: over unary calls, and what is refused."""
 
 import grpc
+import numpy as np
 import pytest
 
 from gradwire.v1 import commands_pb2, hooks_pb2, types_pb2
 from gradwire_server import hooks
-from tests.server.harness import Id, Remote, running
+from tests.server.harness import Id, Remote, Running, refused, running
 
 
 def _hooked(session: Remote) -> tuple[int, int]:
@@ -55,7 +56,7 @@ def test_a_backward_that_is_given_up_is_gone():
         resume = hooks_pb2.ResumeBackwardRequest(session_id=session.id, backward=answer.due.backward, abandon=True)
         session.stub.ResumeBackward(resume)
         resume.abandon = False
-        with pytest.raises(grpc.RpcError, match="no backward"):
+        with pytest.raises(grpc.RpcError, match="waits no more"):
             session.stub.ResumeBackward(resume)
         assert session.grad(leaf) is None
 
@@ -92,7 +93,7 @@ def test_a_backward_that_nobody_goes_on_with_is_dropped_after_its_time(monkeypat
         if kept:
             assert list(session.stub.ResumeBackward(resume).accumulated) == [leaf]
             return
-        with pytest.raises(grpc.RpcError, match="no backward"):
+        with pytest.raises(grpc.RpcError, match="waits no more"):
             session.stub.ResumeBackward(resume)
         assert session.grad(leaf) is None
 
@@ -109,3 +110,24 @@ def test_a_place_of_the_graph_is_named_once_and_not_of_a_leaf():
         request.tensor, request.edge = leaf, 502
         with pytest.raises(grpc.RpcError, match="a leaf has no place"):
             session.stub.NameEdge(request)
+
+
+@pytest.mark.parametrize("kind", ["hook", "unused"])
+def test_a_refused_differentiation_has_freed_nothing_and_retains_nothing(server: Running, kind: str) -> None:
+    """Whether it is refused is known before it begins, so it does not begin."""
+    session = server.open()
+    leaf, other = session.create([1.0, 2.0], requires_grad=True), session.create([1.0], requires_grad=True)
+    middle = session.op("exp", Id(leaf)).id
+    loss = session.op("sum", Id(session.op("mul", Id(middle), Id(middle)).id)).id
+    if kind == "hook":
+        session.stub.RegisterHook(
+            hooks_pb2.RegisterHookRequest(session_id=session.id, tensor=leaf, kind=types_pb2.HOOK_KIND_TENSOR, hook=7)
+        )
+        request = commands_pb2.BackwardRequest(session_id=session.id, tensors=[loss], inputs=[middle, leaf])
+        assert refused(session.stub.Backward, request)[1] == "NOT_SUPPORTED"
+        session.stub.RemoveHook(hooks_pb2.RemoveHookRequest(session_id=session.id, hook=7))
+    else:
+        asked = commands_pb2.GradientsRequest(session_id=session.id, outputs=[loss], inputs=[leaf, other])
+        assert refused(session.stub.Gradients, asked)[1] == "UNUSED_INPUT"
+    assert session.backward(loss) == [leaf]  # not `middle`, which retains nothing
+    assert np.allclose(session.grad(leaf), 2 * np.exp([2.0, 4.0]))

@@ -20,7 +20,6 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import service_pb2_grpc
-from gradwire_server import tokens as module
 from gradwire_server.limits import MIB
 from gradwire_server.tokens import TokenFileError, Tokens, append, make
 from tests.server.harness import Running, command, op, refusal, refused, running, until, upload_parts
@@ -233,34 +232,6 @@ def test_only_an_administrator_lists_and_ends_sessions(guarded: Running, house: 
 def test_without_authentication_nobody_is_an_administrator() -> None:
     with running() as server:
         assert refused(server.stub.ListSessions, s.ListSessionsRequest())[1] == "PERMISSION_DENIED"
-
-
-def test_a_revoked_token_ends_also_the_stream_that_it_opened(
-    guarded: Running, house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.0)
-    alice, bob = house.metadata("alice"), house.metadata("bob")
-    session = opened(guarded, alice).session_id
-    attach = s.StreamRequest(attach=s.StreamAttach(session_id=session, writer=1))
-    revoked: list[bool] = []
-
-    def requests() -> Iterator[s.StreamRequest]:
-        yield attach
-        while not revoked:
-            time.sleep(0.01)
-        release = command(c.ReleaseRequest(tensors=[1]))
-        yield s.StreamRequest(batch=s.RunRequest(first_seq=1, commands=[release]))
-
-    stream = guarded.stub.Stream(requests(), metadata=alice, timeout=WAIT)
-    next(stream)
-    del house.lines["alice"]
-    house.write()
-    assert refused(guarded.stub.ServerInfo, s.ServerInfoRequest(), metadata=alice)[1] == "UNAUTHENTICATED"
-    guarded.stub.ServerInfo(s.ServerInfoRequest(), metadata=bob)
-    revoked.append(True)
-    with pytest.raises(grpc.RpcError) as caught:
-        next(stream)
-    assert refusal(caught.value)[1] == "UNAUTHENTICATED"
 
 
 def test_an_expired_token_is_refused_and_says_so(guarded: Running, house: House) -> None:

@@ -1,8 +1,11 @@
 """The stream: batches in, answers out in their order, credit, and who a writer's stream belongs to."""
 
+import asyncio
+import gc
 import queue
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -13,6 +16,7 @@ from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2
 from gradwire_server import batch, commands
 from gradwire_server import stream as stream_module
+from gradwire_server.stream import Stream, Streams
 from tests.server.by_socket import SocketCall
 from tests.server.harness import (
     WAIT,
@@ -357,3 +361,21 @@ def test_ending_the_server_ends_its_streams(session: Remote) -> None:
             next(stream.call)
         assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
         stream.close()
+
+
+def test_a_stream_that_is_taken_over_while_it_attaches_logs_no_exception() -> None:
+    told: list[object] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+        backend = SimpleNamespace(limits=SimpleNamespace(max_message_bytes=1 << 20))
+        front: Any = SimpleNamespace(backend=backend, parent_of=lambda context: None)
+        context: Any = SimpleNamespace()
+        streams = Streams()
+        for _ in range(2):
+            streams.add(Stream(front, context))
+        gc.collect()
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert not told

@@ -1,14 +1,107 @@
-"""The turnstile: who has thousands of calls open waits by himself, and every call is begun in the end."""
+"""The turnstile: who has thousands of calls open waits by himself, and every call is begun in the end.
+
+Who has few open hardly ever waits, however quickly he calls; and users of one connection are told apart.
+"""
 
 import asyncio
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from gradwire.v1 import service_pb2
 from gradwire_server import turnstile as module
-from gradwire_server.turnstile import BURST, Turnstile
-from tests.server.harness import Running
+from gradwire_server.turnstile import BURST, FEW, TRUSTED, Turnstile
+from tests.server.harness import Running, running
+from tests.server.test_principals import House
 
 COUNT = 500
+
+
+async def waits(turnstile: Turnstile, caller: str, calls: int) -> int:
+    """How many of so many calls, each begun when the one before was, had to wait."""
+    count = 0
+    for _ in range(calls):
+        turn = turnstile.enter(caller)
+        if turn is not None:
+            count += 1
+            await asyncio.wait_for(turn, 60)
+    return count
+
+
+def test_who_has_few_calls_open_hardly_ever_waits_however_many_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RATE", 1.0)  # all that follows is beyond it
+
+    async def play() -> None:
+        turnstile = Turnstile()
+        assert await waits(turnstile, "one", 50 * TRUSTED) <= 51
+        few = await asyncio.gather(*(waits(turnstile, "few", 5 * TRUSTED) for _ in range(FEW - 1)))
+        assert sum(few) <= 5 * FEW * FEW
+
+    asyncio.run(play())
+
+
+def test_who_has_many_open_is_trusted_no_more_and_again_when_he_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RATE", 1.0)
+
+    async def play() -> None:
+        turnstile = Turnstile()
+        await waits(turnstile, "one", 2 * BURST)
+        flood = [turn for turn in (turnstile.enter("one") for _ in range(COUNT)) if turn is not None]
+        assert len(flood) >= COUNT - TRUSTED
+        await asyncio.wait_for(flood[0], 60)
+        assert "one" not in turnstile._trusted
+        await asyncio.wait_for(asyncio.gather(*flood), 60)
+        assert await waits(turnstile, "one", TRUSTED) <= 2
+
+    asyncio.run(play())
+
+
+def entered(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[bool]]:
+    """By caller, whether each call was to wait."""
+    told: dict[str, list[bool]] = defaultdict(list)
+    enter = Turnstile.enter
+
+    def noting(self: Turnstile, caller: str) -> Any:
+        turn = enter(self, caller)
+        told[caller].append(turn is not None)
+        return turn
+
+    monkeypatch.setattr(Turnstile, "enter", noting)
+    return told
+
+
+def test_a_caller_that_waits_for_its_answers_is_hardly_ever_delayed(
+    server: Running, in_process: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = server.open()
+    told = entered(monkeypatch)
+    monkeypatch.setattr(module, "RATE", 1.0)
+    for _ in range(5 * TRUSTED):
+        session.stub.KeepAlive(service_pb2.KeepAliveRequest(session_id=session.id))
+    (calls,) = told.values()
+    assert len(calls) == 5 * TRUSTED and sum(calls) <= 5
+    session.close()
+
+
+def test_two_principals_on_one_connection_do_not_delay_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = House(tmp_path)
+    alice, bob = house.metadata("alice"), house.metadata("bob")
+    monkeypatch.setattr(module, "RATE", 1.0)  # so that what is beyond the allowance does not depend on the clock
+    with running(0, tokens=house.known) as server:
+        told = entered(monkeypatch)
+        stub, request = server.stub, service_pb2.ServerInfoRequest()
+        flood = [stub.ServerInfo.future(request, metadata=alice, timeout=60) for _ in range(200)]
+        for _ in range(BURST):
+            stub.ServerInfo(request, metadata=bob, timeout=60)
+        for call in flood:
+            call.result()
+    assert told["bob"] == [False] * BURST
+    assert len(told["alice"]) == 200 and set(told) == {"alice", "bob"}
 
 
 def test_a_connections_calls_beyond_some_wait_and_no_others() -> None:

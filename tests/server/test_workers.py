@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ import pytest
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2, types_pb2
+from gradwire_server import workers
 from gradwire_server.errors import Refusal
 from gradwire_server.host import METHODS, NUMBER, OPENED, Host
 from gradwire_server.ledger import Ledger
@@ -53,6 +55,25 @@ def test_sessions_are_spread_over_the_workers(server: Running, pair: tuple[Remot
     info = server.stub.ServerInfo(service_pb2.ServerInfoRequest())
     assert (info.build["workers"], info.sessions) == ("2", 2)
     assert info.bytes == pair[0].describe().bytes == 4
+
+
+def test_a_killed_worker_is_missed_though_another_process_holds_its_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, kept = workers._pair, list[socket.socket]()
+
+    def held() -> tuple[socket.socket, socket.socket]:
+        ours, theirs = pair()
+        kept.append(theirs.dup())  # as a child would that the worker has started
+        return ours, theirs
+
+    monkeypatch.setattr(workers, "_pair", held)
+    with running(1) as server:
+        session = server.open()
+        worker_of(server, session).kill()
+        until(lambda: session.id not in server.backend.directory.entries)
+        wait_for(server)
+        server.open().close()
+        for each in kept:
+            each.close()
 
 
 def test_a_killed_worker_takes_its_own_sessions_and_is_started_again(

@@ -11,6 +11,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from gradwire import _commands
@@ -18,7 +19,7 @@ from gradwire._errors import GradwireNotImplementedError, GradwireTypeError, ref
 from gradwire._handle import Handle
 from gradwire._in_place import check_in_place
 from gradwire._memo import Spec, read_spec
-from gradwire._modes import is_grad_enabled, no_grad
+from gradwire._modes import is_grad_enabled, is_inference_mode_enabled, no_grad
 from gradwire._packing import packing
 from gradwire._results import change
 from gradwire._running import Asked
@@ -140,7 +141,7 @@ class Function:
                 each.is_leaf  # type: ignore[attr-defined] # noqa: B018 brings it up to date, or refuses a stale view
         needs = tuple(each is not None and each._spec.requires_grad for each in tensors)
         ctx.needs_input_grad = needs
-        with no_grad():
+        with _unrecorded():
             if in_two:
                 result = cls.forward(*args)
                 cls.setup_context(ctx, args, result)
@@ -149,7 +150,11 @@ class Function:
         several = isinstance(result, tuple)
         results = list(result) if several else [result]
         if not (is_grad_enabled() and any(needs)):
-            if any(isinstance(each, Handle) and each._spec.is_view for each in results):
+            # An input returned as it is: PyTorch answers a view of it, or if it requires grad what is detached from it.
+            given = {id(each) for each in tensors if each is not None} - {id(each) for each in ctx._dirty}
+            returned = any(id(each) in given for each in results)
+            results = [each.detach() if id(each) in given and each._spec.requires_grad else each for each in results]
+            if returned or any(isinstance(each, Handle) and each._spec.is_view for each in results):
                 results = _separate(results, tensors, ctx)
                 record(f"{cls.__name__}Backward", 0, (), _tensors_of(results), dirty=ctx._dirty)
                 return tuple(results) if several else results[0]
@@ -163,11 +168,16 @@ class Function:
 def _separate(results: list[Any], tensors: Sequence[Any], ctx: FunctionCtx) -> list[Any]:
     """The results. A view takes the place of an input that is returned as it is: it can have a history of its own."""
     inputs = {id(each) for each in tensors if each is not None} - {id(each) for each in ctx._dirty}
-    with no_grad():
+    with _unrecorded():
         made = [each.view_as(each) if id(each) in inputs else each for each in results]
     replaced = {id(old): new for old, new in zip(results, made, strict=True) if old is not new}
     ctx._constant = tuple(replaced.get(id(each), each) for each in ctx._constant)
     return made
+
+
+def _unrecorded() -> Any:
+    """No grad mode; in inference mode that mode, so that results are its tensors."""
+    return nullcontext() if is_inference_mode_enabled() else no_grad()
 
 
 def _tensors_of(values: Sequence[Any]) -> list[Any]:

@@ -76,7 +76,7 @@ def vjp(func: _Function, *primals: Any, has_aux: bool = False) -> Any:
     with _Level() as level:
         inputs, structure = level.enter("vjp", primals)
         value, aux = _split_aux("vjp", func(*rebuild(structure, inputs)), has_aux)
-        outputs, form = _tensors("vjp", "answer of the function", value)
+        outputs, form = _differentiable("vjp", value)
         keep = level.keeps(outputs)
 
     def product(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
@@ -124,9 +124,11 @@ def jacrev(
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
+        _check_real("jacrev", "inputs", args)
         with _Level() as level:
             inputs, structure, value, aux = _called("jacrev", func, argnums, has_aux, level, args, kwargs)
-            outputs, form = _tensors("jacrev", "answer of the function", value)
+            outputs, form = _differentiable("jacrev", value)
+            _check_real("jacrev", "outputs", outputs)
             keep = level.keeps(outputs)
             rows = [rebuild(structure, _rows(output, inputs, keep)) for output in outputs]
         answer = rebuild(form, rows)
@@ -152,9 +154,11 @@ def jacfwd(
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
+        _check_real("jacfwd", "inputs", args)
         with _Level() as level:
             inputs, structure, value, aux = _called("jacfwd", func, argnums, has_aux, level, args, kwargs)
             outputs, form = _tensors("jacfwd", "answer of the function", value)
+            _check_real("jacfwd", "outputs", outputs)
             keep = level.keeps(outputs)
             forward = _Forward(outputs, inputs)
             columns = [_columns(forward, place, keep) for place in range(len(inputs))]
@@ -248,6 +252,27 @@ def _tensors(name: str, what: str, value: Any) -> tuple[list[Tensor], Structure]
     return leaves, structure
 
 
+def _differentiable(name: str, value: Any) -> tuple[list[Tensor], Structure]:
+    """The tensors of an answer that is to be differentiated. Raises RuntimeError for one of an integer dtype."""
+    leaves, structure = _tensors(name, "answer of the function", value)
+    for leaf in leaves:
+        if not (leaf.is_floating_point() or leaf.is_complex()):
+            raise refuse(
+                f"{name}(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype "
+                f"{leaf.dtype}"
+            )
+    return leaves, structure
+
+
+def _check_real(name: str, what: str, value: Any) -> None:
+    """Raise RuntimeError for complex tensors: a Jacobian tells derivatives of real numbers by real numbers."""
+    for place, leaf in enumerate(flatten(value)[0]):
+        if isinstance(leaf, Tensor) and leaf.is_complex():
+            raise refuse(
+                f"{name}: Expected all {what} to be real but received complex tensor at flattened input idx: {place}"
+            )
+
+
 def _called(
     name: str,
     func: _Function,
@@ -281,6 +306,8 @@ def _value_and_grad(
                 f"{name}(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with {value.dim()} dims. "
                 "Maybe you wanted to use the vjp or jacrev APIs instead?"
             )
+        if value.is_complex():
+            raise refuse(f"grad can be implicitly created only for real scalar outputs but got {value.dtype}")
         keep = level.keeps([value])
         found = _filled(_gradients([value], inputs, [ones_like(value)], keep, retain=keep), inputs)
     return rebuild(structure, found), _leave(value, keep), _leave(aux, keep)
@@ -347,7 +374,10 @@ class _Forward:
     def __init__(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
         self.outputs = outputs
         self.inputs = inputs
-        self.dummies = [zeros_like(output).requires_grad_() for output in outputs]
+        # An integer output has no derivative: nothing asks for its dummy, and its tangent is zero.
+        self.dummies = [
+            zeros_like(output, requires_grad=output.is_floating_point() or output.is_complex()) for output in outputs
+        ]
         self.products = _gradients(outputs, inputs, self.dummies, True)
 
     def times(self, tangents: Sequence[Tensor | None], create_graph: bool) -> list[Tensor | None]:
@@ -357,7 +387,9 @@ class _Forward:
             for product, tangent in zip(self.products, tangents, strict=True)
             if product is not None and tangent is not None
         ]
-        return _gradients([one for one, _ in pairs], self.dummies, [other for _, other in pairs], create_graph)
+        asked = [dummy for dummy in self.dummies if dummy.requires_grad]
+        found = iter(_gradients([one for one, _ in pairs], asked, [other for _, other in pairs], create_graph))
+        return [next(found) if dummy.requires_grad else None for dummy in self.dummies]
 
 
 def _linearized(

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradwire import _commands
-from gradwire._compile import RECORDING, Gradients, run_program, run_recorded
 from gradwire._handle import UNKNOWN, Handle
+from gradwire._noting import RECORDING, Gradients, run_recorded
 from gradwire._recorder import Recorder, Trace
+from gradwire._recordings import run_program
 from gradwire._session import Session
 from gradwire._wire import Value
 from gradwire.v1 import programs_pb2, service_pb2

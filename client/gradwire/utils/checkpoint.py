@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from gradwire import _commands
+from gradwire._backward import grad
+from gradwire._create import zeros
 from gradwire._handle import Handle
 from gradwire._modes import enable_grad, is_grad_enabled
 from gradwire._packing import check_enabled, in_force
@@ -51,7 +53,7 @@ def checkpoint(
 
     It works as PyTorch's with `use_reentrant=False`, whatever `use_reentrant` says, and never stops early. `context_fn`
     makes a context for each of the two calls. Raises RuntimeError in backward if the second call does not make the same
-    nodes.
+    nodes, or a tensor among the arguments was changed in place since.
     """
     if use_reentrant is None:
         warnings.warn(_EXPLICITLY, UserWarning, stacklevel=2)
@@ -76,9 +78,12 @@ def checkpoint(
 
     def run(asked: Asked) -> None:
         with enable_grad():
+            if watch is not None:
+                watch.check()
             call(again, hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN, hooks_pb2.CHECKPOINT_MARK_END_AGAIN)
 
     session.hooks[number] = run
+    watch = _Watch.of([each for each in _handles((args, kwargs)) if each._session is session])
     try:
         return call(first, hooks_pb2.CHECKPOINT_MARK_BEGIN, hooks_pb2.CHECKPOINT_MARK_END)
     except BaseException:
@@ -111,6 +116,35 @@ def checkpoint_sequential(
         part = steps[place * size : (place + 1) * size]
         input = checkpoint(run, part, input, use_reentrant=use_reentrant, **kwargs)
     return run(steps[(segments - 1) * size :], input)
+
+
+class _Watch:
+    """Whether a part's inputs still hold what they held: computed again from others it would have other gradients.
+
+    A node saves an empty view of each, which shares its version, so that a gradient through the node is refused once
+    one was changed in place. Nothing waits for a version.
+    """
+
+    def __init__(self, total: Any, probe: Any) -> None:
+        self.total = total
+        self.probe = probe
+
+    @classmethod
+    def of(cls, inputs: Sequence[Any]) -> _Watch | None:
+        """Watch inputs from now on; None for no inputs."""
+        seen = [each for each in inputs if not each.is_inference()]
+        if not seen:
+            return None
+        with enable_grad(), in_force(None):
+            probe = zeros((), device=seen[0].device, requires_grad=True)
+            total = probe
+            for each in seen:
+                total = total + (each.detach().unsqueeze(0)[:0] * probe).sum().to(probe)
+        return cls(total, probe)
+
+    def check(self) -> None:
+        """Raise RuntimeError if an input was changed in place since."""
+        grad([self.total], [self.probe], retain_graph=True)
 
 
 def _handles(value: Any) -> Iterator[Handle]:

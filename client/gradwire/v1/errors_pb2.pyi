@@ -56,6 +56,7 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_PROGRAM_LIMIT: _ClassVar[Reason]
     REASON_COMPUTE_LIMIT: _ClassVar[Reason]
     REASON_TRAFFIC_LIMIT: _ClassVar[Reason]
+    REASON_OP_LIMIT: _ClassVar[Reason]
     REASON_SNAPSHOT_NOT_FOUND: _ClassVar[Reason]
     REASON_SNAPSHOT_LIMIT: _ClassVar[Reason]
     REASON_SNAPSHOT_DAMAGED: _ClassVar[Reason]
@@ -107,6 +108,7 @@ REASON_PROGRAM_UNKNOWN: Reason
 REASON_PROGRAM_LIMIT: Reason
 REASON_COMPUTE_LIMIT: Reason
 REASON_TRAFFIC_LIMIT: Reason
+REASON_OP_LIMIT: Reason
 REASON_SNAPSHOT_NOT_FOUND: Reason
 REASON_SNAPSHOT_LIMIT: Reason
 REASON_SNAPSHOT_DAMAGED: Reason

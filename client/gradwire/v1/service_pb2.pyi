@@ -96,7 +96,7 @@ class RestoreSessionResponse(_message.Message):
     def __init__(self, session: _Optional[_Union[OpenSessionResponse, _Mapping]] = ..., tensors: _Optional[_Iterable[_Union[_snapshots_pb2.RestoredTensor, _Mapping]]] = ..., client_nodes: _Optional[int] = ...) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ("max_message_bytes", "max_inline_bytes", "max_tensor_bytes", "max_session_bytes", "max_session_tensors", "max_sessions", "max_batch_commands", "chunk_bytes", "max_prepared", "max_programs", "max_program_bytes", "max_program_steps", "max_principal_sessions", "max_principal_bytes", "max_principal_tensors", "max_principal_programs", "max_session_compute_seconds", "max_principal_compute_seconds", "max_session_inflight_bytes", "max_principal_inflight_bytes")
+    __slots__ = ("max_message_bytes", "max_inline_bytes", "max_tensor_bytes", "max_session_bytes", "max_session_tensors", "max_sessions", "max_batch_commands", "chunk_bytes", "max_prepared", "max_programs", "max_program_bytes", "max_program_steps", "max_principal_sessions", "max_principal_bytes", "max_principal_tensors", "max_principal_programs", "max_session_compute_seconds", "max_principal_compute_seconds", "max_session_inflight_bytes", "max_principal_inflight_bytes", "max_op_operations")
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_INLINE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_TENSOR_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -117,6 +117,7 @@ class Limits(_message.Message):
     MAX_PRINCIPAL_COMPUTE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     MAX_SESSION_INFLIGHT_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_PRINCIPAL_INFLIGHT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_OP_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     max_message_bytes: int
     max_inline_bytes: int
     max_tensor_bytes: int
@@ -137,7 +138,8 @@ class Limits(_message.Message):
     max_principal_compute_seconds: float
     max_session_inflight_bytes: int
     max_principal_inflight_bytes: int
-    def __init__(self, max_message_bytes: _Optional[int] = ..., max_inline_bytes: _Optional[int] = ..., max_tensor_bytes: _Optional[int] = ..., max_session_bytes: _Optional[int] = ..., max_session_tensors: _Optional[int] = ..., max_sessions: _Optional[int] = ..., max_batch_commands: _Optional[int] = ..., chunk_bytes: _Optional[int] = ..., max_prepared: _Optional[int] = ..., max_programs: _Optional[int] = ..., max_program_bytes: _Optional[int] = ..., max_program_steps: _Optional[int] = ..., max_principal_sessions: _Optional[int] = ..., max_principal_bytes: _Optional[int] = ..., max_principal_tensors: _Optional[int] = ..., max_principal_programs: _Optional[int] = ..., max_session_compute_seconds: _Optional[float] = ..., max_principal_compute_seconds: _Optional[float] = ..., max_session_inflight_bytes: _Optional[int] = ..., max_principal_inflight_bytes: _Optional[int] = ...) -> None: ...
+    max_op_operations: int
+    def __init__(self, max_message_bytes: _Optional[int] = ..., max_inline_bytes: _Optional[int] = ..., max_tensor_bytes: _Optional[int] = ..., max_session_bytes: _Optional[int] = ..., max_session_tensors: _Optional[int] = ..., max_sessions: _Optional[int] = ..., max_batch_commands: _Optional[int] = ..., chunk_bytes: _Optional[int] = ..., max_prepared: _Optional[int] = ..., max_programs: _Optional[int] = ..., max_program_bytes: _Optional[int] = ..., max_program_steps: _Optional[int] = ..., max_principal_sessions: _Optional[int] = ..., max_principal_bytes: _Optional[int] = ..., max_principal_tensors: _Optional[int] = ..., max_principal_programs: _Optional[int] = ..., max_session_compute_seconds: _Optional[float] = ..., max_principal_compute_seconds: _Optional[float] = ..., max_session_inflight_bytes: _Optional[int] = ..., max_principal_inflight_bytes: _Optional[int] = ..., max_op_operations: _Optional[int] = ...) -> None: ...
 
 class KeepAliveRequest(_message.Message):
     __slots__ = ("session_id",)
@@ -563,7 +565,7 @@ class ListSessionsResponse(_message.Message):
     def __init__(self, sessions: _Optional[_Iterable[_Union[SessionSummary, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class SessionSummary(_message.Message):
-    __slots__ = ("number", "principal", "client", "age_ms", "lease_left_ms", "writers", "pending", "worker", "bytes", "tensors", "commands", "compute_us", "stored")
+    __slots__ = ("number", "principal", "client", "age_ms", "lease_left_ms", "writers", "pending", "worker", "bytes", "tensors", "commands", "compute_us", "stored", "unstored")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
@@ -577,6 +579,7 @@ class SessionSummary(_message.Message):
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_US_FIELD_NUMBER: _ClassVar[int]
     STORED_FIELD_NUMBER: _ClassVar[int]
+    UNSTORED_FIELD_NUMBER: _ClassVar[int]
     number: int
     principal: str
     client: str
@@ -590,7 +593,8 @@ class SessionSummary(_message.Message):
     commands: int
     compute_us: int
     stored: StoredSession
-    def __init__(self, number: _Optional[int] = ..., principal: _Optional[str] = ..., client: _Optional[str] = ..., age_ms: _Optional[int] = ..., lease_left_ms: _Optional[int] = ..., writers: _Optional[int] = ..., pending: _Optional[int] = ..., worker: _Optional[int] = ..., bytes: _Optional[int] = ..., tensors: _Optional[int] = ..., commands: _Optional[int] = ..., compute_us: _Optional[int] = ..., stored: _Optional[_Union[StoredSession, _Mapping]] = ...) -> None: ...
+    unstored: str
+    def __init__(self, number: _Optional[int] = ..., principal: _Optional[str] = ..., client: _Optional[str] = ..., age_ms: _Optional[int] = ..., lease_left_ms: _Optional[int] = ..., writers: _Optional[int] = ..., pending: _Optional[int] = ..., worker: _Optional[int] = ..., bytes: _Optional[int] = ..., tensors: _Optional[int] = ..., commands: _Optional[int] = ..., compute_us: _Optional[int] = ..., stored: _Optional[_Union[StoredSession, _Mapping]] = ..., unstored: _Optional[str] = ...) -> None: ...
 
 class StoredSession(_message.Message):
     __slots__ = ("saved_unix_ms", "left_ms", "damage")

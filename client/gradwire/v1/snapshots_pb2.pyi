@@ -302,7 +302,7 @@ class StoredTensor(_message.Message):
     def __init__(self, array: _Optional[int] = ..., storage: _Optional[int] = ..., requires_grad: bool = ..., node: _Optional[int] = ..., output: _Optional[int] = ..., view: _Optional[_Union[StoredView, _Mapping]] = ..., grad: _Optional[int] = ..., accumulator: _Optional[int] = ..., retains_grad: bool = ..., hooks: _Optional[_Union[StoredHooks, _Mapping]] = ..., has_state: bool = ..., edge: bool = ...) -> None: ...
 
 class StoredView(_message.Message):
-    __slots__ = ("base", "step", "origin", "flagged", "version", "seen", "written")
+    __slots__ = ("base", "step", "origin", "flagged", "version", "seen", "written", "left_behind")
     BASE_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
@@ -310,6 +310,7 @@ class StoredView(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SEEN_FIELD_NUMBER: _ClassVar[int]
     WRITTEN_FIELD_NUMBER: _ClassVar[int]
+    LEFT_BEHIND_FIELD_NUMBER: _ClassVar[int]
     base: int
     step: int
     origin: str
@@ -317,7 +318,8 @@ class StoredView(_message.Message):
     version: int
     seen: int
     written: bool
-    def __init__(self, base: _Optional[int] = ..., step: _Optional[int] = ..., origin: _Optional[str] = ..., flagged: bool = ..., version: _Optional[int] = ..., seen: _Optional[int] = ..., written: bool = ...) -> None: ...
+    left_behind: bool
+    def __init__(self, base: _Optional[int] = ..., step: _Optional[int] = ..., origin: _Optional[str] = ..., flagged: bool = ..., version: _Optional[int] = ..., seen: _Optional[int] = ..., written: bool = ..., left_behind: bool = ...) -> None: ...
 
 class StoredStep(_message.Message):
     __slots__ = ("before", "op", "args", "input")
@@ -332,7 +334,7 @@ class StoredStep(_message.Message):
     def __init__(self, before: _Optional[int] = ..., op: _Optional[str] = ..., args: _Optional[_Iterable[_Union[StoredValue, _Mapping]]] = ..., input: _Optional[_Union[StoredMeta, _Mapping]] = ...) -> None: ...
 
 class StoredNode(_message.Message):
-    __slots__ = ("op", "name", "needed", "saved_names", "saved", "edges", "seq", "freed", "command", "outputs", "has_outputs", "retained", "hooks", "leaf", "function")
+    __slots__ = ("op", "name", "needed", "saved_names", "saved", "edges", "seq", "freed", "command", "outputs", "has_outputs", "retained", "hooks", "leaf", "function", "work")
     OP_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     NEEDED_FIELD_NUMBER: _ClassVar[int]
@@ -348,6 +350,7 @@ class StoredNode(_message.Message):
     HOOKS_FIELD_NUMBER: _ClassVar[int]
     LEAF_FIELD_NUMBER: _ClassVar[int]
     FUNCTION_FIELD_NUMBER: _ClassVar[int]
+    WORK_FIELD_NUMBER: _ClassVar[int]
     op: str
     name: str
     needed: int
@@ -363,7 +366,8 @@ class StoredNode(_message.Message):
     hooks: StoredHooks
     leaf: int
     function: StoredFunction
-    def __init__(self, op: _Optional[str] = ..., name: _Optional[str] = ..., needed: _Optional[int] = ..., saved_names: _Optional[_Iterable[str]] = ..., saved: _Optional[_Iterable[_Union[StoredValue, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[StoredEdge, _Mapping]]] = ..., seq: _Optional[int] = ..., freed: bool = ..., command: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[StoredMeta, _Mapping]]] = ..., has_outputs: bool = ..., retained: _Optional[_Iterable[_Union[StoredRetained, _Mapping]]] = ..., hooks: _Optional[_Union[StoredHooks, _Mapping]] = ..., leaf: _Optional[int] = ..., function: _Optional[_Union[StoredFunction, _Mapping]] = ...) -> None: ...
+    work: float
+    def __init__(self, op: _Optional[str] = ..., name: _Optional[str] = ..., needed: _Optional[int] = ..., saved_names: _Optional[_Iterable[str]] = ..., saved: _Optional[_Iterable[_Union[StoredValue, _Mapping]]] = ..., edges: _Optional[_Iterable[_Union[StoredEdge, _Mapping]]] = ..., seq: _Optional[int] = ..., freed: bool = ..., command: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[StoredMeta, _Mapping]]] = ..., has_outputs: bool = ..., retained: _Optional[_Iterable[_Union[StoredRetained, _Mapping]]] = ..., hooks: _Optional[_Union[StoredHooks, _Mapping]] = ..., leaf: _Optional[int] = ..., function: _Optional[_Union[StoredFunction, _Mapping]] = ..., work: _Optional[float] = ...) -> None: ...
 
 class StoredFunction(_message.Message):
     __slots__ = ("differentiable", "materializes")

@@ -66,7 +66,11 @@ from gradwire_engine.ops import (
     systems,
     unary,
     unpool,
+    working,
 )
+
+# Last, since it speaks of ops of all the others.
+from gradwire_engine.ops import lacking  # isort: skip
 
 __all__ = [
     "activation",
@@ -101,6 +105,7 @@ __all__ = [
     "instance_norm",
     "join",
     "labels",
+    "lacking",
     "likelihood",
     "linalg",
     "lines",
@@ -134,4 +139,5 @@ __all__ = [
     "systems",
     "unary",
     "unpool",
+    "working",
 ]

@@ -104,7 +104,7 @@ def combinations(input: Array, r: int = 2, with_replacement: bool = False) -> An
         return zeros(input, (0,))
     count = input.shape[0]
     ways = math.comb(count + r - 1 if with_replacement else count, r)
-    admit((r, ways), dtypes.int64)
+    admit((r, ways), dtypes.int64, 8)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     places = np.fromiter(itertools.chain.from_iterable(choose(range(count), r)), np.int64, ways * r).reshape(ways, r)
     columns = [index_select(input, 0, _like(input, places[:, column])) for column in range(r)]

@@ -12,6 +12,7 @@ from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
 from gradwire_engine.ops.basic import cast, expand
 from gradwire_engine.ops.binary import clamp
+from gradwire_engine.ops.checks import broadcast_shape
 from gradwire_engine.ops.dropout import dropout
 from gradwire_engine.ops.fill import masked_fill, where, zeros
 from gradwire_engine.ops.join import cat
@@ -48,7 +49,9 @@ def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> 
     x1, x2: shapes that broadcast; lengths count as eps at least. Raises EngineError: SHAPE.
     """
     dtype = dtypes.result_type(*(getattr(x, "array", x) for x in (x1, x2)))
+    shape = broadcast_shape(tuple(x1.shape), tuple(x2.shape))
     x1, x2 = (x if x.dtype == dtype else cast(x, dtype) for x in (x1, x2))
+    x1, x2 = (x if tuple(x.shape) == shape else expand(x, shape) for x in (x1, x2))  # lengths are of what is compared
     first = x1 / _held_above(vector_norm(x1, 2, dim, True), eps)
     second = x2 / _held_above(vector_norm(x2, 2, dim, True), eps)
     return total(first * second, dim)

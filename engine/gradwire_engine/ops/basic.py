@@ -14,6 +14,7 @@ from gradwire_engine.dtypes import DType, Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
 from gradwire_engine.ops.checks import fit_number
+from gradwire_engine.refusals import is_dense
 
 Ints = tuple[int, ...]
 Device = str
@@ -36,7 +37,7 @@ def _conj(xp: Any, input: Array) -> Array:
 _conj.grad(input=lambda g: conj(g))
 
 
-def _check_alpha(input: Array, alpha: Number) -> None:
+def _check_alpha(input: Array, alpha: Number) -> Number:
     if isinstance(alpha, bool) and input.dtype != dtypes.bool_:
         raise EngineError(Reason.RUNTIME, "Boolean alpha only supported for Boolean results.")
     if isinstance(alpha, int) and hasattr(input, "dtype"):
@@ -47,13 +48,15 @@ def _check_alpha(input: Array, alpha: Number) -> None:
         )
     if isinstance(alpha, complex) and dtypes.category(input.dtype) < dtypes.COMPLEX:
         raise EngineError(Reason.RUNTIME, "For non-complex input tensors, argument alpha must not be a complex number.")
+    whole = isinstance(alpha, int) and hasattr(input, "dtype") and dtypes.category(input.dtype) == dtypes.INT
+    return fit_number(alpha, input.dtype) if whole else alpha
 
 
 @op(promote="same", of_numbers=True)
 def add(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number = 1) -> Array:
     """input + alpha * other (torch.add)."""
     if alpha != 1 or alpha is True:
-        _check_alpha(input, alpha)
+        alpha = _check_alpha(input, alpha)
         other = other * alpha
     return xp.add(input, other)
 
@@ -102,7 +105,7 @@ def sub(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number 
     ):
         _refuse_bools(input, other)
     if alpha != 1 or alpha is True:
-        _check_alpha(input, alpha)
+        alpha = _check_alpha(input, alpha)
         other = other * alpha
     return xp.subtract(input, other)
 
@@ -127,7 +130,8 @@ def cast(xp: Any, input: Array, dtype: DType) -> Array:
     """The values in another dtype, always a copy. Complex to real drops the imaginary part."""
     if input.dtype.kind == "c" and dtype.kind != "c" and dtype != dtypes.bool_:
         input = input.real
-    return input.astype(dtype)
+    # As PyTorch has it, the strides are kept where elements lie without gaps or overlaps, in whatever order.
+    return input.astype(dtype, order="K" if input.flags.c_contiguous or is_dense(input) else "C")
 
 
 cast.sized_by(lambda input, dtype: input.size * dtype.itemsize, bounded=True)
@@ -152,9 +156,9 @@ def to_device(xp: Any, input: Array, device: Device) -> Array:
 to_device.grad(input=lambda g, input_meta: to_device(g, input_meta.device))
 
 
-@op(name="real", view=True, node="SelectBackward0")
-def _real_view(xp: Any, input: Array) -> Array:
-    """The real part (torch.real), a view; a real tensor itself."""
+@op(name="_real", view=True, node="SelectBackward0")
+def real_view(xp: Any, input: Array) -> Array:
+    """The real part of complex numbers, a view."""
     return input.real
 
 
@@ -168,7 +172,7 @@ def _as_complex(value: Any) -> Any:
     return cast(value, dtypes.to_complex(value.dtype))
 
 
-_real_view.grad(input=lambda g: _as_complex(g))
+real_view.grad(input=lambda g: _as_complex(g))
 real.grad(input=lambda g: _as_complex(g))
 
 
@@ -194,8 +198,20 @@ def expand(xp: Any, input: Array, size: Ints) -> Array:
     shown = xp.broadcast_to(input, target)
     if isinstance(shown, np.ndarray) and isinstance(input, np.ndarray) and input.flags.writeable:
         # broadcast_to answers read-only; whether writing is safe is decided by the strides, where it is tried.
-        shown = np.lib.stride_tricks.as_strided(input, shown.shape, shown.strides)
+        shown = np.lib.stride_tricks.as_strided(input, shown.shape, _expanded_strides(input, target))
     return shown
+
+
+def _expanded_strides(input: Array, target: Ints) -> Ints:
+    """PyTorch's strides of an expanded array: 0 only where a dimension is stretched."""
+    lead = len(target) - input.ndim
+    strides: list[int] = []
+    after = input.itemsize
+    for axis in reversed(range(len(target))):
+        size, stride = (input.shape[axis - lead], input.strides[axis - lead]) if axis >= lead else (1, after)
+        strides.append(stride if size == target[axis] else 0)
+        after = target[axis] * strides[-1]
+    return tuple(reversed(strides))
 
 
 expand.grad(input=lambda g: g)  # fit() sums it back
@@ -212,6 +228,8 @@ def sum_to_size(xp: Any, input: Array, size: Ints) -> Array:
         raise EngineError(Reason.SHAPE, f"size {list(size)} is not expandable to size {list(input.shape)}.")
     if not axes:
         return input.copy()
+    if dtypes.category(input.dtype) < dtypes.FLOAT:
+        input = input.astype(dtypes.int64)
     return sum_axes(xp, input, axes, keepdims=True).reshape(size)
 
 

@@ -12,7 +12,7 @@ from gradwire_engine.ops.contract import einsum
 from gradwire_engine.ops.shape import reshape
 
 
-@composite
+@composite(complex_grad=False)
 def bilinear(input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Any:
     """input1 A input2 + bias, for each of the weight's matrices A (torch.nn.functional.bilinear).
 

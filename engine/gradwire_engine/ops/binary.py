@@ -14,7 +14,7 @@ from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
 from gradwire_engine.ops.basic import _refuse_bools, conj, div, neg, real, sub
-from gradwire_engine.ops.checks import needs_tensor
+from gradwire_engine.ops.checks import fit_number, needs_tensor
 from gradwire_engine.ops.compare import eq, ge, gt, le, logical_and, logical_or, lt
 from gradwire_engine.ops.fill import where, zeros
 from gradwire_engine.ops.precision import through_float32
@@ -59,6 +59,8 @@ def _refuse_negative(input: Any, exponent: Any) -> None:
     """A tensor of whole numbers to a negative whole number."""
     if type(exponent) is int and exponent < 0 and dtypes.category(dtypes.result_type(input)) < dtypes.FLOAT:
         raise EngineError(Reason.RUNTIME, "Integers to negative integer powers are not allowed.")
+    if type(exponent) is int and hasattr(input, "dtype") and dtypes.category(input.dtype) == dtypes.INT:
+        fit_number(exponent, input.dtype)
 
 
 pow.checked_by(_refuse_negative)
@@ -312,8 +314,8 @@ lerp.grad(
 def addcmul(xp: Any, input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """input + value * tensor1 * tensor2 (torch.addcmul)."""
     product = xp.multiply(tensor1, tensor2)
-    if isinstance(value, float) and dtypes.category(product.dtype) < dtypes.FLOAT:
-        value = int(value)
+    if dtypes.category(product.dtype) == dtypes.INT:
+        value = fit_number(value, product.dtype)
     return xp.add(input, product if value == 1 else product * value)
 
 

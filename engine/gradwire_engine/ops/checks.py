@@ -72,7 +72,7 @@ def check_index(index: int, dim: int, size: int) -> int:
 
 
 def fit_number(value: Any, dtype: DType) -> Any:
-    """A number that an element of this dtype can take; floats are cut for ints, negative ones wrap where unsigned.
+    """A number that an element of this dtype can take: floats are cut for ints, ints below 0 wrap where unsigned.
 
     Raises EngineError: RUNTIME for one that is out of range or, for a real dtype, has an imaginary part.
     """
@@ -84,7 +84,8 @@ def fit_number(value: Any, dtype: DType) -> Any:
         value = value.real
     if dtypes.category(dtype) == dtypes.INT:
         limits = np.iinfo(dtype)
-        if not math.isfinite(value) or not (limits.min or -limits.max) <= value <= limits.max:
+        wraps = not limits.min and not isinstance(value, float | np.floating)
+        if not math.isfinite(value) or not (-limits.max if wraps else limits.min) <= value <= limits.max:
             raise _overflow(value, dtype)
         return int(value) % (limits.max + 1) if not limits.min else int(value)
     most = float(ml_dtypes.finfo(dtypes.real_part(dtype)).max)  # type: ignore[no-untyped-call]
@@ -115,6 +116,11 @@ def needs_order(kernel: str, dtype: DType) -> None:
     """Refuse complex numbers, which have no order though NumPy gives them one. Raises EngineError: NOT_SUPPORTED."""
     if dtype.kind == "c":
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{TITLES[dtype]}'", op=kernel)
+
+
+def ordered(array: Any) -> Any:
+    """The array as NumPy can put it in order: of bfloat16 it puts nan anywhere, of float32 last."""
+    return array.astype(dtypes.float32) if array.dtype == dtypes.bfloat16 else array
 
 
 def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -168,9 +174,10 @@ def reshaped(array: Any, shape: tuple[int, ...]) -> Any:
     return view
 
 
-def admit(shape: Sequence[int], dtype: DType) -> None:
+def admit(shape: Sequence[int], dtype: DType, beside: int = 0) -> None:
     """Refuse an array that would not fit the account, before it is allocated. Raises EngineError: MEMORY_LIMIT.
 
+    beside: bytes for each element that are taken while it is made, and given back.
     An empty one is asked for by its other sizes: what is done along them would take as long.
     """
     for size in shape:
@@ -186,4 +193,4 @@ def admit(shape: Sequence[int], dtype: DType) -> None:
         raise EngineError(
             Reason.MEMORY_LIMIT, f"{list(shape)} is too large: {count} elements overflow what can be addressed"
         )
-    CURRENT.get().account.admit(count * dtype.itemsize)
+    CURRENT.get().account.admit(count * (dtype.itemsize + beside))

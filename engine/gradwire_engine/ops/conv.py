@@ -318,6 +318,18 @@ def _check(
             f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of "
             f"size [{list(weight.shape)}] instead"
         )
+    if 0 in weight.shape[2:]:
+        _refuse(f"kernel size should be greater than zero, but got {list(weight.shape[2:])}", weight)
+    if weight.shape[0] < groups:
+        _refuse(
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size "
+            f"{list(weight.shape)} instead",
+            weight,
+        )
+    if transposed and 0 in input.shape[2:]:
+        _refuse(
+            f"Only zero batch or zero channel inputs are supported, but got input shape: {list(input.shape)}", input
+        )
     expected = weight.shape[0] if transposed else weight.shape[1] * groups
     if input.shape[1] != expected:
         given = "transposed=1" if transposed else f"groups={groups}"

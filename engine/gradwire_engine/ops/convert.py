@@ -11,7 +11,7 @@ from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
-from gradwire_engine.ops.basic import cast, conj, real, to_device
+from gradwire_engine.ops.basic import cast, conj, real, real_view, to_device
 from gradwire_engine.ops.compare import eq
 from gradwire_engine.ops.fill import where, zeros
 from gradwire_engine.ops.unary import abs as modulus
@@ -44,6 +44,12 @@ def to(
 def type_as(input: Array, other: Array) -> Array:
     """The values in other's dtype (torch.Tensor.type_as)."""
     return to(input, other.dtype)
+
+
+@composite(name="real")
+def real_(input: Array) -> Array:
+    """The real part, a view; a real tensor itself (torch.real)."""
+    return real_view(input) if dtypes.category(input.dtype) == dtypes.COMPLEX else input
 
 
 @composite(name="conj")

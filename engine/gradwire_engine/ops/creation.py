@@ -10,7 +10,9 @@ from typing import Any
 
 from gradwire_engine import device as devices
 from gradwire_engine import dtypes
+from gradwire_engine.admission import WIDEST
 from gradwire_engine.composite import composite
+from gradwire_engine.cost import beside, pause
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType, Number
 from gradwire_engine.errors import EngineError, Reason
@@ -20,19 +22,26 @@ from gradwire_engine.tensor import tensor
 Ints = Any
 Device = str
 
+_MANY = 1 << 16  # elements from which on it is asked what they take
 factory = composite(differentiable=False)
 
 
-def place(device: str | None, shape: tuple[int, ...], dtype: DType) -> Any:
-    """The array module of a device, once the size asked for is admitted."""
-    admit(shape, dtype)
+def place(device: str | None, shape: tuple[int, ...], dtype: DType, more: int = 0) -> Any:
+    """The array module of a device, once the size asked for is admitted; more: `beside` of `admit`."""
+    admit(shape, dtype, more)
     return devices.module_for(devices.canonical(device))
 
 
-def made(device: str | None, build: Any, requires_grad: bool) -> Any:
-    """A leaf around what `build` returns, built on the device."""
+def made(device: str | None, build: Any, requires_grad: bool, shape: tuple[int, ...] = (), each: float = 1.0) -> Any:
+    """A leaf around what `build` returns, built on the device; `each` element of the shape takes so many operations.
+
+    Raises EngineError: CANCELLED, OP_LIMIT.
+    """
+    pause()
+    count = math.prod(shape)
     with devices.selected(devices.canonical(device)):
-        return tensor(build(), requires_grad)
+        array = build() if count < _MANY else beside("creation", count * each, build, count * WIDEST)
+        return tensor(array, requires_grad)
 
 
 @factory
@@ -50,7 +59,7 @@ def ones(size: Ints, *, dtype: DType | None = None, device: Device | None = None
     """Ones (torch.ones)."""
     shape, dtype = ints(size), dtype or dtypes.default()
     xp = place(device, shape, dtype)
-    return made(device, lambda: xp.ones(shape, dtype), requires_grad)
+    return made(device, lambda: xp.ones(shape, dtype), requires_grad, shape)
 
 
 @factory
@@ -74,7 +83,7 @@ def full(
     shape, dtype = ints(size), dtype or dtypes.of_number(fill_value)
     value = fit_number(fill_value, dtype)
     xp = place(device, shape, dtype)
-    return made(device, lambda: xp.full(shape, value, dtype), requires_grad)
+    return made(device, lambda: xp.full(shape, value, dtype), requires_grad, shape)
 
 
 @factory
@@ -99,7 +108,7 @@ def eye(
     if n < 0 or columns < 0:
         raise EngineError(Reason.RUNTIME, f"n must be greater or equal to 0, got {min(n, columns)}")
     xp = place(device, (n, columns), dtype)
-    return made(device, lambda: xp.eye(n, columns, dtype=dtype), requires_grad)
+    return made(device, lambda: xp.eye(n, columns, dtype=dtype), requires_grad, (n, columns))
 
 
 @factory
@@ -116,14 +125,22 @@ def arange(
     first, last, by = (0, start, step) if end is None else (start, end, step)
     for value in (first, last, by):
         fit_number(value, dtypes.float64)
-    if dtype == dtypes.bool_:
-        raise EngineError(Reason.NOT_SUPPORTED, "\"arange_cpu\" not implemented for 'Bool'", op="arange")
+    if dtype is not None and (dtype == dtypes.bool_ or dtype.kind == "c"):
+        raise EngineError(
+            Reason.NOT_SUPPORTED, f"\"arange_cpu\" not implemented for '{dtypes.TITLES[dtype]}'", op="arange"
+        )
     whole = all(isinstance(value, int) for value in (first, last, by))
     dtype = dtype or (dtypes.int64 if whole else dtypes.default())
     count = _steps(first, last, by)
-    xp = place(device, (count,), dtype)
+    xp = place(device, (count,), dtype, 8)
     exact = dtypes.int64 if whole else dtypes.float64
-    return made(device, lambda: (first + xp.arange(count, dtype=exact) * by).astype(dtype), requires_grad)
+    return made(
+        device,
+        lambda: (first + xp.arange(count, dtype=exact) * by).astype(dtype, copy=False),
+        requires_grad,
+        (count,),
+        5.0,
+    )
 
 
 def _steps(first: Any, last: Any, by: Any) -> Any:
@@ -153,8 +170,8 @@ def linspace(
     if steps < 0:
         raise EngineError(Reason.RUNTIME, "number of steps must be non-negative", steps=steps)
     dtype = dtype or (dtypes.complex64 if isinstance(start, complex) or isinstance(end, complex) else dtypes.float32)
-    xp = place(device, (steps,), dtype)
-    return made(device, lambda: _spaced(xp, start, end, steps, dtype), requires_grad)
+    xp = place(device, (steps,), dtype, 4 * (dtype.itemsize if dtypes.category(dtype) >= dtypes.FLOAT else 8))
+    return made(device, lambda: _spaced(xp, start, end, steps, dtype), requires_grad, (steps,), 10.0)
 
 
 def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
@@ -185,9 +202,13 @@ def logspace(
     if steps < 0:
         raise EngineError(Reason.RUNTIME, "number of steps must be non-negative", steps=steps)
     dtype = dtype or dtypes.default()
-    xp = place(device, (steps,), dtype)
+    xp = place(device, (steps,), dtype, 32)
     return made(
-        device, lambda: xp.power(base, _spaced(xp, start, end, steps, dtypes.float64)).astype(dtype), requires_grad
+        device,
+        lambda: xp.power(base, _spaced(xp, start, end, steps, dtypes.float64)).astype(dtype),
+        requires_grad,
+        (steps,),
+        40.0,
     )
 
 
@@ -198,7 +219,7 @@ def _like(input: Any, value: Any, dtype: DType | None, device: str | None, requi
     dtype, device = dtype or input.dtype, device or input.device
     value = fit_number(value, dtype)
     xp = place(device, input.shape, dtype)
-    return made(device, lambda: xp.full(input.shape, value, dtype), requires_grad)
+    return made(device, lambda: xp.full(input.shape, value, dtype), requires_grad, input.shape)
 
 
 @factory
@@ -284,13 +305,15 @@ def tril_indices(
 ) -> Array:
     """The positions on and below a diagonal, rows above columns (torch.tril_indices)."""
     rows, columns = max(row, 0), max(col, 0)
-    xp = place(device, (2, rows, columns), dtype or dtypes.int64)
+    xp = place(device, (2, rows, columns), dtype or dtypes.int64, 9)
     if not rows * columns:  # one of them may be as large as it likes
         return made(device, lambda: xp.zeros((2, 0), dtype or dtypes.int64), False)
     return made(
         device,
         lambda: xp.stack(xp.nonzero(xp.tri(rows, columns, offset, dtype=bool))).astype(dtype or dtypes.int64),
         False,
+        (rows, columns),
+        12.0,
     )
 
 
@@ -300,11 +323,13 @@ def triu_indices(
 ) -> Array:
     """The positions on and above a diagonal, rows above columns (torch.triu_indices)."""
     rows, columns = max(row, 0), max(col, 0)
-    xp = place(device, (2, rows, columns), dtype or dtypes.int64)
+    xp = place(device, (2, rows, columns), dtype or dtypes.int64, 9)
     if not rows * columns:  # one of them may be as large as it likes
         return made(device, lambda: xp.zeros((2, 0), dtype or dtypes.int64), False)
     return made(
         device,
         lambda: xp.stack(xp.nonzero(~xp.tri(rows, columns, offset - 1, dtype=bool))).astype(dtype or dtypes.int64),
         False,
+        (rows, columns),
+        12.0,
     )

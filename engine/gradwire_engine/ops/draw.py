@@ -5,6 +5,7 @@ The numbers are the generator's own, not PyTorch's for that seed. Half types are
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,13 @@ from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType, Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
-from gradwire_engine.ops.checks import admit, ints
+from gradwire_engine.ops.checks import ints
 from gradwire_engine.ops.creation import factory, made, place
 from gradwire_engine.ops.fill import zeros
 
 Ints = Any
 Device = str
+_UNIFORM, _NORMAL, _SHUFFLED = 6.0, 15.0, 150.0  # operations to draw one
 
 
 def uniform_array(xp: Any, shape: tuple[int, ...], dtype: DType) -> Array:
@@ -51,12 +53,19 @@ def _floating(name: str, dtype: DType | None) -> DType:
     return chosen
 
 
+def _drawing(dtype: DType) -> int:
+    """Bytes for each element that drawing takes beside the result: of half types float32, of complex ones the parts."""
+    if dtypes.category(dtype) == dtypes.COMPLEX:
+        return 2 * dtype.itemsize
+    return 8 if dtype.itemsize == 2 else 0
+
+
 @factory
 def rand(size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False) -> Array:
     """Uniform numbers in [0, 1) (torch.rand)."""
     shape, dtype = ints(size), _floating("rand", dtype)
-    xp = place(device, shape, dtype)
-    return made(device, lambda: uniform_array(xp, shape, dtype), requires_grad)
+    xp = place(device, shape, dtype, _drawing(dtype))
+    return made(device, lambda: uniform_array(xp, shape, dtype), requires_grad, shape, _UNIFORM)
 
 
 @factory
@@ -65,8 +74,8 @@ def randn(
 ) -> Array:
     """Normal numbers of mean 0 and variance 1 (torch.randn)."""
     shape, dtype = ints(size), _floating("normal_kernel_cpu", dtype)
-    xp = place(device, shape, dtype)
-    return made(device, lambda: normal_array(xp, shape, dtype), requires_grad)
+    xp = place(device, shape, dtype, _drawing(dtype))
+    return made(device, lambda: normal_array(xp, shape, dtype), requires_grad, shape, _NORMAL)
 
 
 @factory
@@ -101,11 +110,13 @@ def randint(
             Reason.RUNTIME, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
     shape, dtype = ints(size), dtype or dtypes.int64
-    xp = place(device, shape, dtype)
+    xp = place(device, shape, dtype, 0 if dtype == dtypes.int64 else 8)
     return made(
         device,
-        lambda: xp.asarray(generator_for(xp).integers(low, high, shape, dtype=np.int64)).astype(dtype),
+        lambda: xp.asarray(generator_for(xp).integers(low, high, shape, dtype=np.int64)).astype(dtype, copy=False),
         requires_grad,
+        shape,
+        _UNIFORM,
     )
 
 
@@ -129,8 +140,14 @@ def randint_like(
 def randperm(n: int, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False) -> Array:
     """0 to n - 1 in random order (torch.randperm)."""
     dtype = dtype or dtypes.int64
-    xp = place(device, (n,), dtype)
-    return made(device, lambda: xp.argsort(xp.asarray(generator_for(xp).random(n))).astype(dtype), requires_grad)
+    xp = place(device, (n,), dtype, 16)
+    return made(
+        device,
+        lambda: xp.argsort(xp.asarray(generator_for(xp).random(n))).astype(dtype, copy=False),
+        requires_grad,
+        (n,),
+        _SHUFFLED,
+    )
 
 
 @op(in_place=True)
@@ -168,8 +185,31 @@ def normal(
     device = device or (given[0].device if given else None)
     xp = place(device, shape, dtype)
     return made(
-        device, lambda: (normal_array(xp, shape, dtype) * spread + centre).astype(dtype, copy=False), requires_grad
+        device,
+        lambda: (normal_array(xp, shape, dtype) * spread + centre).astype(dtype, copy=False),
+        requires_grad,
+        shape,
+        2 * _NORMAL,
     )
+
+
+_COMPARED = 1 << 16  # pairs of an edge and a number that are looked at together, for each row
+
+
+def _first_above(xp: Any, edges: Array, drawn: Array) -> Array:
+    """How many of a row's ascending edges are at most each of the row's numbers."""
+    rows, values = edges.reshape(-1, edges.shape[-1]), drawn.reshape(-1, drawn.shape[-1])
+    found = xp.empty(values.shape, dtypes.int64)
+    pairs = rows.shape[1] * values.shape[1]
+    if pairs > _COMPARED:
+        for place, (row, value) in enumerate(zip(rows, values, strict=True)):
+            found[place] = xp.searchsorted(row, value, side="right")
+        return found.reshape(drawn.shape)
+    step = max(1, _COMPARED * 16 // max(pairs, 1))
+    for first in range(0, len(rows), step):
+        part = slice(first, first + step)
+        found[part] = (values[part, :, None] >= rows[part, None, :]).sum(-1)
+    return found.reshape(drawn.shape)
 
 
 @op(data_dependent=False)
@@ -186,14 +226,22 @@ def multinomial(xp: Any, input: Array, num_samples: int, replacement: bool = Fal
         raise EngineError(Reason.RUNTIME, "probability tensor contains either `inf`, `nan` or element < 0")
     if bool((weights.sum(-1) <= 0).any()):
         raise EngineError(Reason.RUNTIME, "invalid multinomial distribution (sum of probabilities <= 0)")
-    admit((*input.shape[:-1], num_samples, input.shape[-1] if replacement else 1), dtypes.float64)
     if replacement:
-        edges = (weights.cumsum(-1) / weights.sum(-1, keepdims=True))[..., None, :]
-        drawn = xp.asarray(generator_for(xp).random((*input.shape[:-1], num_samples, 1)))
-        return xp.minimum((drawn >= edges).sum(-1), input.shape[-1] - 1).astype(dtypes.int64)
+        edges = weights.cumsum(-1)
+        edges /= weights.sum(-1, keepdims=True)
+        drawn = xp.asarray(generator_for(xp).random((*input.shape[:-1], num_samples)))
+        return xp.minimum(_first_above(xp, edges, drawn), input.shape[-1] - 1)
     # The smallest of exponential waiting times: a weight's share is its chance to be first.
     waits = -xp.log1p(-xp.asarray(generator_for(xp).random(input.shape))) / weights
     return xp.argsort(waits, -1)[..., :num_samples].astype(dtypes.int64)
+
+
+def _drawn(input: Any, num_samples: int, *rest: Any) -> int:
+    return int(math.prod(input.shape[:-1]) * num_samples)
+
+
+multinomial.sized_by(lambda *args: 8 * _drawn(*args))
+multinomial.works_in(lambda *args: 16 * _drawn(*args) + 24 * args[0].size)
 
 
 # In place: `uniform_` and `normal_`. No gradient flows through what is overwritten.

@@ -76,7 +76,7 @@ _embedding_backward.grad(
 )
 
 
-@composite
+@composite(complex_grad=False)
 def embedding(
     input: Array,
     weight: Array,

@@ -2,7 +2,7 @@
 
 The adjoint of an unscaled transform is the unscaled transform the other way, whatever the scale in front, so each
 primitive's formula is made of the others and derivatives of any order follow. SciPy's pocketfft computes on the
-CPU and keeps single precision; CuPy's namesake computes on a GPU.
+CPU and keeps single precision; CuPy's namesake computes on a GPU. What pocketfft keeps: see plans.py.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from gradwire_engine.op import op
 from gradwire_engine.ops.basic import cast, conj
 from gradwire_engine.ops.checks import admit, ints, normalize_dim
 from gradwire_engine.ops.join import cat, roll
+from gradwire_engine.ops.plans import transformed, working_bytes
 from gradwire_engine.ops.shape import narrow
 
 Ints = Any
@@ -44,11 +45,13 @@ def c2c(xp: Any, input: Array, dim: Ints, scale: int, forward: bool) -> Array:
     module = _transforms(xp)
     if not input.size:
         return input.copy()
-    if forward:
-        return module.fftn(input, axes=dim, norm=_FORWARD[scale])
-    return module.ifftn(input, axes=dim, norm=_BACKWARD[scale])
+    transform, norm = (module.fftn, _FORWARD[scale]) if forward else (module.ifftn, _BACKWARD[scale])
+    if xp is not np:
+        return transform(input, axes=dim, norm=norm)
+    return transformed(transform, input, dim, [input.shape[axis] for axis in dim], False, norm=norm)
 
 
+c2c.works_in(lambda input, dim, *rest: working_bytes(input.dtype, input.shape, dim, False))
 c2c.grad(input=lambda g, dim, scale, forward: c2c(g, dim, scale, not forward))
 
 
@@ -60,10 +63,14 @@ def r2c(xp: Any, input: Array, dim: Ints, scale: int, onesided: bool) -> Array:
         shape = list(input.shape)
         shape[dim[-1]] = shape[dim[-1]] // 2 + 1 if onesided else shape[dim[-1]]
         return xp.zeros(shape, dtypes.to_complex(input.dtype))
-    return (module.rfftn if onesided else module.fftn)(input, axes=dim, norm=_FORWARD[scale])
+    transform = module.rfftn if onesided else module.fftn
+    if xp is not np:
+        return transform(input, axes=dim, norm=_FORWARD[scale])
+    return transformed(transform, input, dim, [input.shape[axis] for axis in dim], True, norm=_FORWARD[scale])
 
 
 r2c.sized_by(lambda input, *rest: 2 * input.nbytes)
+r2c.works_in(lambda input, dim, *rest: working_bytes(input.dtype, input.shape, dim, True))
 
 
 @op(name="_fft_c2r", node="FftC2RBackward0")
@@ -74,7 +81,21 @@ def c2r(xp: Any, input: Array, dim: Ints, scale: int, last: int) -> Array:
         shape[dim[-1]] = last
         return xp.zeros(shape, dtypes.real_part(input.dtype))
     sizes = [*(input.shape[axis] for axis in dim[:-1]), last]
-    return _transforms(xp).irfftn(input, s=sizes, axes=dim, norm=_BACKWARD[scale])
+    transform = _transforms(xp).irfftn
+    if xp is not np:
+        return transform(input, s=sizes, axes=dim, norm=_BACKWARD[scale])
+    return transformed(transform, input, dim, sizes, True, s=sizes, norm=_BACKWARD[scale])
+
+
+def _c2r_bytes(input: Any, dim: Any, last: int) -> int:
+    """Beside the result: the copy that the transforms along all but the last dimension are made in."""
+    shape = list(input.shape)
+    shape[dim[-1]] = last
+    return int(working_bytes(input.dtype, shape, dim, True) + (input.nbytes if len(dim) > 1 else 0))
+
+
+c2r.sized_by(lambda input, dim, scale, last: input.nbytes // max(input.shape[dim[-1]], 1) * last // 2)
+c2r.works_in(lambda input, dim, scale, last: _c2r_bytes(input, dim, last))
 
 
 def _r2c_input(g: Any, input_meta: Any, dim: Any, scale: int, onesided: bool) -> Any:

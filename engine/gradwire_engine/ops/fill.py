@@ -124,7 +124,7 @@ zero.into(lambda xp, input: input.fill(0), always=True)
 zero.grad(input=lambda g: zeros(g))
 
 
-@op(in_place=True, node="CopyBackwards")
+@op(in_place=True, node="CopyBackwards", drops_grad=True)
 def copy(xp: Any, input: Array, src: Array, non_blocking: bool = False) -> Array:
     """src broadcast to the input's shape, in its dtype, on its device (torch.Tensor.copy_)."""
     return _source(input, src).copy()

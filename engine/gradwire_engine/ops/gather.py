@@ -20,7 +20,7 @@ from gradwire_engine.ops.compare import eq
 from gradwire_engine.ops.fill import where, zeros
 from gradwire_engine.ops.index import checked, getitem
 from gradwire_engine.ops.precision import is_half
-from gradwire_engine.ops.shape import flatten, reshape
+from gradwire_engine.ops.shape import flatten, narrow, reshape
 from gradwire_engine.tensor import Tensor
 
 Ints = Any
@@ -85,13 +85,14 @@ index_select.grad(input=lambda g, dim, index, input_meta: _index_select_backward
 _index_select_backward.grad(g=lambda g, dim, index: index_select(g, dim, index))
 
 
-@op(in_place=True)
+@op(in_place=True, apart=True)
 def index_add(xp: Any, input: Array, dim: int, index: Array, source: Array, *, alpha: Number = 1) -> Array:
     """The input with source's slices added at the positions of index along dim (torch.index_add)."""
     dim = normalize_dim(dim, input.ndim)
     _match(input, dim, index, source, "index_add")
     places = _line(xp, "index_add", index, dim, input.shape[dim] if input.ndim else 1)
-    source = source if alpha == 1 else source * alpha
+    if alpha != 1:
+        source = source * alpha
     return input + _index_select_backward(source.astype(input.dtype, copy=False), dim, places, input.shape)
 
 
@@ -106,6 +107,16 @@ def _match(input: Array, dim: int, index: Array, source: Array, name: str) -> No
             Reason.RUNTIME,
             f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): ({size}), for dim: {dim}",
         )
+    slices, parts = (shape[:dim] + shape[dim + 1 :] for shape in (tuple(input.shape), tuple(source.shape)))
+    if slices != parts:
+        says = (
+            f"index_copy_(): Source/destination tensor must have same slice shapes. Destination slice shape: "
+            f"{list(slices)} at dimension {dim} and source slice shape: {list(parts)} at dimension {dim}."
+            if name == "index_copy"
+            else "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape "
+            f"= {list(input.shape)} source.shape = {list(source.shape)}"
+        )
+        raise EngineError(Reason.RUNTIME, says, op=name)
 
 
 def positions_along(input: Any, dim: int, index: Any, source: Any, name: str) -> Any:
@@ -122,7 +133,7 @@ index_add.grad(
 )
 
 
-@op(in_place=True)
+@op(in_place=True, apart=True)
 def index_copy(xp: Any, input: Array, dim: int, index: Array, source: Array) -> Array:
     """The input with source's slices put at the positions of index along dim (torch.index_copy)."""
     dim = normalize_dim(dim, input.ndim)
@@ -136,6 +147,15 @@ def index_copy(xp: Any, input: Array, dim: int, index: Array, source: Array) -> 
 @op(in_place=True, node=lambda input, dim, index, value: f"IndexFillBackward{int(type(value) is Tensor)}")
 def index_fill(xp: Any, input: Array, dim: int, index: Array, value: Array | Number) -> Array:
     """The input with a value in the slices that index names along dim (torch.index_fill)."""
+    if index.ndim > 1:
+        raise EngineError(Reason.RUNTIME, "index_fill_(): Index has to be a vector/scalar", op="index_fill")
+    extent = getattr(value, "ndim", 0)
+    if extent:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {extent} dimension(s).",
+            op="index_fill",
+        )
     dim = normalize_dim(dim, input.ndim)
     size = input.shape[dim] if input.ndim else 1
     places = checked(xp, _whole_number("index_fill", index).reshape(-1), size, dim)
@@ -235,8 +255,17 @@ put_along.grad(g=lambda g, dim, index: gather(g, dim, index))
 
 def source_part(src: Any, index: Any) -> Any:
     """The part of a scatter's source that the index covers, which is all of it as a rule."""
-    if not hasattr(src, "shape") or src.shape == index.shape or src.ndim != index.ndim:
+    if not hasattr(src, "shape") or src.shape == index.shape or 0 in index.shape:
         return src
+    if (src.ndim or 1) != (index.ndim or 1):
+        raise EngineError(Reason.RUNTIME, "Index tensor must have the same number of dimensions as src tensor")
+    if not (src.ndim and index.ndim):
+        if math.prod(index.shape) > math.prod(src.shape):
+            raise EngineError(
+                Reason.RUNTIME,
+                f"Expected index {list(index.shape)} to be no larger size than src {list(src.shape)}",
+            )
+        return reshape(narrow(src, 0, 0, 1), ()) if src.ndim else src
     if any(n > m for n, m in zip(index.shape, src.shape, strict=True)):
         raise EngineError(
             Reason.RUNTIME,
@@ -274,7 +303,7 @@ _scatter.grad(
 _scatter_add.grad(input=lambda g: g, src=lambda g, dim, index: gather(g, dim, index))
 
 
-@composite(in_place=True)
+@composite(in_place=True, apart=True)
 def scatter(
     input: Array, dim: int, index: Array, src: Array | Number | None = None, *, value: Number | None = None
 ) -> Array:
@@ -285,7 +314,7 @@ def scatter(
     return _scatter(input, dim, index, source_part(given, index))
 
 
-@composite(in_place=True)
+@composite(in_place=True, apart=True)
 def scatter_add(input: Array, dim: int, index: Array, src: Array) -> Array:
     """The input with src's elements added at the places of index along dim (torch.scatter_add)."""
     return _scatter_add(input, dim, index, source_part(src, index))
@@ -362,7 +391,13 @@ _masked_select_backward.grad(g=lambda g, mask: masked_select(g, mask))
 def _nonzero(xp: Any, input: Array) -> Array:
     if not input.ndim:
         return xp.zeros((int(bool(input)), 0), dtypes.int64)
-    return xp.stack(xp.nonzero(input), axis=1).astype(dtypes.int64, copy=False)
+    found = xp.nonzero(input)
+    if input.ndim == 1:
+        return found[0].reshape(-1, 1).astype(dtypes.int64, copy=False)
+    together = getattr(found[0], "base", None)  # NumPy's are the columns of one array
+    if xp is np and together is not None and together.shape == (found[0].size, input.ndim):
+        return together.astype(dtypes.int64, copy=False)
+    return xp.stack(found, axis=1).astype(dtypes.int64, copy=False)
 
 
 _nonzero.sized_by(lambda input: input.size * max(1, input.ndim) * 8)

@@ -17,7 +17,7 @@ from gradwire_engine.composite import composite
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
-from gradwire_engine.ops.basic import expand, neg
+from gradwire_engine.ops.basic import cast, expand, neg
 from gradwire_engine.ops.binary import clamp
 from gradwire_engine.ops.fill import where, zeros
 from gradwire_engine.ops.gather import gather
@@ -175,7 +175,7 @@ def grid_sample(
         _taps(select(rows, 2, len(sizes) - 1 - axis), size, mode, padding_mode, align)
         for axis, size in enumerate(sizes)
     ]
-    result = None
+    result: Any = None
     for chosen in itertools.product(*axes):
         part = _gathered(input, [position for position, _ in chosen], sizes)
         for _, weight in chosen:
@@ -184,4 +184,6 @@ def grid_sample(
         result = part if result is None else result + part
     if mode == "nearest":
         result = _beside(result, grid)
+    if result.dtype != input.dtype:  # positions of bfloat16 are found in float32
+        result = cast(result, input.dtype)
     return reshape(result, (samples, input.shape[1], *made))

@@ -23,7 +23,7 @@ from gradwire_engine.ops.checks import check_index, fit_number
 from gradwire_engine.ops.collide import add_rows, combine_at
 from gradwire_engine.ops.fill import copy, fill
 from gradwire_engine.ops.shape import alias, reshape, select, slice_, unsqueeze
-from gradwire_engine.refusals import check_writable, shares_elements
+from gradwire_engine.refusals import check_apart, check_overlap, check_writable, shares_elements
 from gradwire_engine.tensor import Tensor
 
 Index = Any
@@ -155,7 +155,12 @@ index_.grad(input=lambda g, input_meta, indices: _index_backward(g, indices, inp
 _index_backward.grad(g=lambda g, indices: index_(g, indices))
 
 
-@op(in_place=True)
+def _fills(indices: list[Any], values: Any) -> bool:
+    """Whether one value goes where one mask holds, as masked_fill has it: of any dtype, and from any memory."""
+    return len(indices) == 1 and getattr(indices[0], "dtype", None) == dtypes.bool_ and getattr(values, "size", 1) == 1
+
+
+@op(in_place=True, apart=lambda input, indices, values, accumulate: accumulate or not _fills(indices, values))
 def index_put(xp: Any, input: Array, indices: list[Array], values: Array | Number, accumulate: bool = False) -> Array:
     """The input with values at the places that index arrays choose, put or added (torch.index_put)."""
     result = input.copy()
@@ -164,16 +169,16 @@ def index_put(xp: Any, input: Array, indices: list[Array], values: Array | Numbe
 
 
 def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: bool) -> None:
-    fills = len(indices) == 1 and getattr(indices[0], "dtype", None) == dtypes.bool_ and getattr(values, "size", 1) == 1
-    if hasattr(values, "dtype") and values.dtype != input.dtype and not fills:
+    key = _key(xp, input.shape, indices) if any(map(_is_mask, indices)) else None  # a mask's shape is looked at first
+    if hasattr(values, "dtype") and values.dtype != input.dtype and not _fills(indices, values):
         raise EngineError(
-            Reason.INDEX_OUT_OF_RANGE,
+            Reason.RUNTIME,
             "Index put requires the source and destination dtypes match, got "
             f"{dtypes.TITLES[input.dtype]} for the destination and {dtypes.TITLES[values.dtype]} for the source.",
         )
     check_writable(input)
-    key = _key(xp, input.shape, indices)
-    values = cast_array(values, input.dtype)
+    key = key or _key(xp, input.shape, indices)
+    values = cast_array(values if hasattr(values, "dtype") else fit_number(values, input.dtype), input.dtype)
     try:
         if not accumulate:
             input[key] = values
@@ -264,8 +269,11 @@ def _has_mask(input: Any, index: Any, *rest: Any) -> bool:
     return any(getattr(item, "dtype", None) in (dtypes.bool_, dtypes.uint8) or isinstance(item, bool) for item in items)
 
 
-def _is_whole(item: Any) -> bool:
-    return isinstance(item, slice) and item == slice(None)
+def _is_whole(item: Any, size: int) -> bool:
+    """Whether it is a slice that takes all of a dimension."""
+    if not isinstance(item, slice) or item.step not in (None, 1):
+        return False
+    return item.start in (None, 0) and (item.stop is None or item.stop >= size)
 
 
 def _shown(input: Any, basic: tuple[Any, ...]) -> Any:
@@ -277,7 +285,7 @@ def _shown(input: Any, basic: tuple[Any, ...]) -> Any:
             continue
         if item is None:
             input = unsqueeze(input, dim)
-        elif not _is_whole(item):
+        elif not _is_whole(item, input.shape[dim]):
             input = _sliced(input, dim, item)
         dim += 1
     return input
@@ -289,13 +297,9 @@ def _sliced(input: Any, dim: int, item: slice) -> Any:
 
 
 def _arrays(input: Any, indices: list[Any]) -> list[Any]:
-    """Truth values as masks of one element."""
+    """Truth values as what PyTorch makes of them: the number 0 for true, none for false, and so no mask."""
     xp = module_behind(input)
-    return [_mask(xp, item) if _is_flag(item) else item for item in indices]
-
-
-def _mask(xp: Any, flag: Any) -> Array:
-    return xp.asarray(look(flag)).reshape(1)
+    return [xp.zeros(1 if look(item) else 0, dtypes.int64) if _is_flag(item) else item for item in indices]
 
 
 @composite(data_dependent=_has_mask)
@@ -305,6 +309,8 @@ def getitem(input: Array, index: Index) -> Array:
         if not input.ndim:
             _parse((), index)
         return select(input, 0, index)
+    if type(index) is tuple and len(index) == 1:
+        index = index[0]
     if isinstance(index, slice) and input.ndim:
         return _sliced(input, 0, index)
     basic, indices = _parse(input.shape, index)
@@ -314,7 +320,7 @@ def getitem(input: Array, index: Index) -> Array:
     return alias(shown) if shown is input else shown
 
 
-@op(name="_set_index", node="CopySlices", in_place=True)
+@op(name="_set_index", node="CopySlices", in_place=True, drops_grad=True)
 def _set_index(xp: Any, input: Array, index: Index, indices: list[Array], value: Array | Number) -> Array:
     """The input with a value in the part that a key chooses, the key as `_parse` gives it."""
     result = input.copy()
@@ -337,8 +343,7 @@ def _write_index(xp: Any, input: Array, basic: Any, indices: list[Any], value: A
             f"The expanded size of the tensor must match the existing size at non-singleton dimension: shape mismatch: "
             f"value tensor of shape {list(shape)} cannot be broadcast to indexing result of shape {list(part.shape)}",
         )
-    if shape:
-        check_writable(part)
+    check_writable(part)
     part[...] = cast_array(value, input.dtype)
 
 
@@ -365,20 +370,46 @@ class _SetItem(Composite):
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         target: Tensor = args[0]
-        _, key, value = args
-        basic, indices = _parse(target.shape, key)
-        indices, value = _arrays(target, indices), _trimmed(value)
+        _, index, value = args
+        basic, indices = _parse(target.shape, index)
+        indices, given = _arrays(target, indices), value
+        value = _trimmed(value)
         value = value if hasattr(value, "dtype") else fit_number(value, target.dtype)
-        if all(_is_whole(item) for item in basic):
+        if len(basic) <= len(target.shape) and all(map(_is_whole, basic, target.shape)):
+            if not indices:
+                _check_source(target, target.array, given)
             _put_in_place(target, indices, value)
         elif shares_elements(target.array):
             # What is written shows elsewhere in the target, too: the part is to be changed as the view that it is.
             _put_in_place(_shown(target, basic), indices, value)
         else:
+            key = (*basic, Ellipsis)
+            part = target.array[key]
+            if indices and not _fills(indices, value):
+                check_apart(part, (indices, value))
+            elif not indices:
+                _check_source(target, part, given)
             _set_index.in_place((target, basic, indices, value))
             if target.view is not None:
-                target.view.written, target.view.seen = True, -1
+                target.view.written = True
+                target.storage.history += 1  # so that it looks again, too
         return target
+
+
+def _check_source(target: Tensor, part: Array, given: Any) -> None:
+    """Refuse a value that lies in the written memory in another way, as PyTorch tells it of dense ones.
+
+    A value of other sizes is expanded first: one element then has strides of 0, which are others than the part's.
+    """
+    if type(given) is not Tensor or given.storage is not target.storage:
+        return
+    if given.shape == part.shape:
+        check_overlap(part, given.array)
+    elif given.ndim and given.size == part.size == 1:
+        if part.ndim:
+            check_apart(part, (given,))
+    elif given.ndim and given.shape[-part.ndim :] == part.shape[-given.ndim :] and given.size == part.size:
+        check_overlap(part.squeeze(), given.array.squeeze())
 
 
 def _put_in_place(target: Tensor, indices: list[Any], value: Any) -> None:
@@ -387,6 +418,7 @@ def _put_in_place(target: Tensor, indices: list[Any], value: Any) -> None:
     elif getattr(value, "ndim", 0):
         copy.in_place((target, value if value.shape == target.shape else expand(value, target.shape), False))
     else:
+        check_writable(target.array)  # fill_ itself may write to elements that share memory
         fill.in_place((target, value))
 
 

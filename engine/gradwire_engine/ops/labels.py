@@ -29,7 +29,7 @@ def _refuse(message: str, reason: Reason = Reason.RUNTIME) -> None:
     raise EngineError(reason, message)
 
 
-@composite
+@composite(complex_grad=False)
 def soft_margin_loss(
     input: Array,
     target: Array,

@@ -31,6 +31,7 @@ from gradwire_engine.ops.fill import where
 from gradwire_engine.ops.join import tril, triu
 from gradwire_engine.ops.matrix import fold, matrix_t
 from gradwire_engine.ops.reduce import sum as total
+from gradwire_engine.ops.shape import clone as copied
 from gradwire_engine.ops.unary import log
 
 Shape = tuple[int, ...]
@@ -218,7 +219,15 @@ def pinv_backward(g: Any, A: Any, out: Any) -> Any:
     return through - adjoint(k @ out) + (turned - A @ k) @ out @ back - (through @ out) @ A
 
 
-pinv.grad(A=pinv_backward)
+def _refuse_rank(g: Any) -> Any:
+    raise EngineError(
+        Reason.RUNTIME,
+        "The function 'linalg_pinv' is not differentiable with respect to argument 'rtol', or 'atol'. This input "
+        "cannot have requires_grad True.",
+    )
+
+
+pinv.grad(A=pinv_backward, atol=_refuse_rank, rtol=_refuse_rank)
 
 
 # Determinants.
@@ -239,11 +248,12 @@ def _cofactors(xp: Any, A: Array) -> Array:
     """
     if not A.size:
         return A.copy()
-    left, values, right = xp.linalg.svd(A)
+    finite = xp.isfinite(A).all((-2, -1), keepdims=True)
+    left, values, right = xp.linalg.svd(xp.where(finite, A, 0))
     count = values.shape[-1]
     others = xp.stack([xp.delete(values, place, -1).prod(-1) for place in range(count)], -1)
     phase = (xp.linalg.det(left) * xp.linalg.det(right)).conj()[..., None, None]
-    return (phase * (left * others[..., None, :]) @ right).astype(A.dtype, copy=False)
+    return xp.where(finite, phase * (left * others[..., None, :]) @ right, xp.nan).astype(A.dtype, copy=False)
 
 
 def _cofactors_A(g: Any, A: Any, out: Any) -> Any:
@@ -477,7 +487,7 @@ def matrix_power(A: Array, n: int) -> Any:
             result = power if result is None else result @ power
         count >>= 1
         power = power @ power if count else power
-    return power * 1 if result is A else result
+    return copied(A) if result is A else result
 
 
 @op(name="_identity_like")

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradwire_engine import dtypes
+from gradwire_engine.context import CURRENT
+from gradwire_engine.cost import beside
 from gradwire_engine.device import Array
 from gradwire_engine.op import op
 from gradwire_engine.ops.checks import admit
@@ -19,6 +22,20 @@ from gradwire_engine.ops.precision import through_float32
 
 # One tuple of positions for each of the last dimensions.
 Ints = Any
+
+
+_PYTHON_INT = 48  # bytes of a number and its place in a tuple
+_EACH = 500.0  # operations to make one
+
+
+def made_lines(name: str, counts: Sequence[int], make: Callable[[], Ints]) -> Ints:
+    """Positions, so many of each dimension, once they are known to be affordable.
+
+    Raises EngineError: MEMORY_LIMIT, OP_LIMIT.
+    """
+    count = sum(max(0, each) for each in counts)
+    CURRENT.get().account.admit(count * _PYTHON_INT)
+    return beside(name, count * _EACH, make)
 
 
 @op(name="_take_lines", node=lambda input, lines, node: node)

@@ -251,11 +251,12 @@ def huber_loss(
 @op(name="_binary_cross_entropy", node="BinaryCrossEntropyBackward0")
 def _binary_cross_entropy(xp: Any, input: Array, target: Array, weight: Array | None, reduction: str) -> Array:
     _floating("binary_cross_entropy", input)
-    if bool(((input < 0) | (input > 1)).any()):
-        raise EngineError(Reason.RUNTIME, "all elements of input should be between 0 and 1")
     if target.dtype != input.dtype:
         names = dtypes.TITLES
         raise EngineError(Reason.DTYPE, f"Found dtype {names[target.dtype]} but expected {names[input.dtype]}")
+    for name, values in (("input", input), ("target", target)):
+        if not bool(((values >= 0) & (values <= 1)).all()):  # nan is refused, too
+            raise EngineError(Reason.RUNTIME, f"all elements of {name} should be between 0 and 1")
     certain, against = xp.maximum(xp.log(input), -100), xp.maximum(xp.log1p(-input), -100)
     values = (target - 1) * against - target * certain
     return reduced(xp, values if weight is None else values * weight, reduction)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradwire_engine import dtypes
 from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.ops.basic import neg
 from gradwire_engine.ops.binary import clamp_min, minimum
+from gradwire_engine.ops.checks import fit_number
 from gradwire_engine.ops.compare import ne
 from gradwire_engine.ops.fill import where
 from gradwire_engine.ops.loss import reduce_op, reduction_of
@@ -29,6 +31,8 @@ def hinge_embedding_loss(
     Raises EngineError: ARGUMENT_VALUE for another reduction.
     """
     wanted = reduction_of(size_average, reduce, reduction)
+    if dtypes.category(input.dtype) == dtypes.INT:
+        margin = fit_number(margin, input.dtype)
     apart = where(ne(target, 1), clamp_min(margin - input, 0), 0)
     return reduce_op(apart + where(ne(target, -1), input, 0), wanted)
 

@@ -223,6 +223,11 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Any:
 
     input: (..., k); weight: (m, k) or (k,); bias: (m,). Raises EngineError: SHAPE, DTYPE.
     """
+    if not (input.ndim and weight.ndim):
+        raise EngineError(
+            Reason.RUNTIME,
+            f"both arguments to linear need to be at least 1D, but they are {input.ndim}D and {weight.ndim}D",
+        )
     if weight.ndim == 1:
         applied = matmul(input, weight)
         return applied if bias is None else applied + bias

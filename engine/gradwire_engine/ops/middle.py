@@ -10,7 +10,7 @@ from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
-from gradwire_engine.ops.checks import needs_order, normalize_dim
+from gradwire_engine.ops.checks import needs_order, normalize_dim, ordered
 from gradwire_engine.ops.cumulative import accumulated, nansum
 from gradwire_engine.ops.reduce import shared_by_all
 from gradwire_engine.ops.reduce import sum as total
@@ -44,7 +44,7 @@ def _not(value: Any) -> Any:
 
 def _middle(xp: Any, input: Array) -> Array:
     """Where the lower of the two middle values that are not nan is, along the last dimension; 0 where all are nan."""
-    order = xp.argsort(input, -1, kind="stable")
+    order = xp.argsort(ordered(input), -1, kind="stable")
     counts = xp.full((*input.shape[:-1], 1), input.shape[-1])
     if dtypes.category(input.dtype) == dtypes.FLOAT:
         counts = counts - xp.isnan(input).sum(-1, keepdims=True)
@@ -104,7 +104,7 @@ def mode(xp: Any, input: Array, dim: int = -1, keepdim: bool = False) -> Array:
     if not input.ndim:
         return input.copy(), xp.zeros((), dtypes.int64)
     lines = xp.moveaxis(input, dim, -1)
-    order = xp.argsort(lines, -1, kind="stable")
+    order = xp.argsort(ordered(lines), -1, kind="stable")
     values = xp.take_along_axis(lines, order, -1)
     places = xp.arange(length)
     starts = xp.zeros(values.shape, dtypes.int64)

@@ -422,12 +422,12 @@ def group_norm(
 def rms_norm(input: Array, normalized_shape: Ints, weight: Array | None = None, eps: float | None = None) -> Any:
     """The last dimensions over the root of their mean square (torch.nn.functional.rms_norm).
 
-    eps: the dtype's machine epsilon unless given. Raises EngineError: RUNTIME.
+    eps: the machine epsilon unless given: of float32 for half types, too. Raises EngineError: RUNTIME.
     """
     shape = _checked_shape(input, normalized_shape, weight=weight)
     wide = _wide_tensor(input)
     limits: Any = ml_dtypes.finfo
-    added = float(limits(input.dtype).eps) if eps is None else eps
+    added = float(limits(wide.dtype).eps) if eps is None else eps
     scaled = wide * rsqrt(mean(wide * wide, tuple(range(-len(shape), 0)), True) + added)
     scaled = cast(scaled, input.dtype) if wide is not input else scaled
     return scaled if weight is None else scaled * weight

@@ -56,8 +56,8 @@ def entr(xp: Any, input: Array) -> Array:
 
 ndtri.grad(input=lambda g, out: g * math.sqrt(2 * math.pi) * exp(out * out * 0.5))
 erfcx.grad(input=lambda g, input, out: g * (input * out * 2 - 2 / math.sqrt(math.pi)))
-log_ndtr.grad(input=lambda g, input: g / erfcx(input * -math.sqrt(0.5)) * math.sqrt(2 / math.pi))
-entr.grad(input=lambda g, input: g * where(input < 0, math.nan, neg(log(where(input < 0, 1, input))) - 1))
+log_ndtr.grad(input=lambda g, input, out: g / erfcx(input * -math.sqrt(0.5)) * math.sqrt(2 / math.pi))
+entr.grad(input=lambda g, input: g * (neg(log(input)) - 1))
 
 
 @op(

@@ -13,7 +13,7 @@ from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
 from gradwire_engine.ops.checks import admit
-from gradwire_engine.ops.lines import take_lines
+from gradwire_engine.ops.lines import made_lines, take_lines
 
 Ints = tuple[int, ...]
 
@@ -76,10 +76,9 @@ def pad(input: Array, pad: Ints, mode: str = "constant", value: float | None = N
         )
     if mode not in _NODES:
         raise EngineError(Reason.NOT_SUPPORTED, f"Unrecognised padding mode {mode}")
-    lines = tuple(
-        _line(mode, input.shape, input.ndim - 1 - axis, pad[2 * axis], pad[2 * axis + 1])
-        for axis in reversed(range(spatial))
-    )
+    sides = [(input.ndim - 1 - axis, pad[2 * axis], pad[2 * axis + 1]) for axis in reversed(range(spatial))]
+    counts = [input.shape[dim] + left + right for dim, left, right in sides]
+    lines = made_lines("pad", counts, lambda: tuple(_line(mode, input.shape, *side) for side in sides))
     return take_lines(input, lines, f"{_NODES[mode]}{spatial}DBackward0")
 
 

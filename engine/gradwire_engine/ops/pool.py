@@ -14,6 +14,7 @@ import numpy as np
 
 from gradwire_engine import dtypes
 from gradwire_engine.composite import composite
+from gradwire_engine.costs import doubles
 from gradwire_engine.device import Array
 from gradwire_engine.dtypes import DType
 from gradwire_engine.errors import EngineError, Reason
@@ -23,9 +24,11 @@ from gradwire_engine.ops.basic import expand
 from gradwire_engine.ops.checks import admit
 from gradwire_engine.ops.precision import through_float32
 from gradwire_engine.ops.shape import at, squeeze, unsqueeze
+from gradwire_engine.ops.wide_pool import picked, spread, wide_max
 from gradwire_engine.ops.windows import Window, per_dim
 
 Ints = Any  # an int or several
+_PLACES = 8  # bytes for each element of what says where something lies
 
 
 def _bytes_over(input: Array, size: Ints) -> int:
@@ -52,6 +55,9 @@ def _max_pool(
     padded = window.pad(xp, input, _lowest(input.dtype))
     # -inf in the input still wins over padding, so where there is padding it is kept in mind which elements are real.
     real = None if padded is input else window.pad(xp, xp.ones(window.size, bool), False)
+    if _is_wide(xp, window):
+        admit(padded.shape, padded.dtype, 2 * padded.itemsize + _PLACES)
+        return wide_max(xp, padded, real, window)
     values: Any = None
     which: Any = None
     seen: Any = None
@@ -72,6 +78,11 @@ def _max_pool(
     return values, which
 
 
+def _is_wide(xp: Any, window: Window) -> bool:
+    """Whether to go through large windows by doubling; CuPy, whose loops are short, takes them as any."""
+    return xp is np and doubles(window.kernel, window.padded, window.output)
+
+
 def _small_int(count: int) -> DType:
     return np.dtype(np.uint8 if count <= 256 else np.int32)
 
@@ -90,6 +101,9 @@ def _max_unpool(
     window = _window_of(size, kernel, stride, padding, dilation, grad.shape[-len(kernel) :])
     shape = (*grad.shape[: -len(kernel)], *window.padded)
     admit(shape, grad.dtype)
+    if _is_wide(xp, window):
+        admit(grad.shape, grad.dtype, 4 * _PLACES)
+        return spread(xp, grad, which, window)[window.inner]
     target = xp.zeros(shape, grad.dtype)
     for number, (_, index) in enumerate(window.offsets()):
         share = keep(xp, grad, which == number)
@@ -105,10 +119,13 @@ def _max_pick(xp: Any, input: Array, which: Array, kernel: Ints, stride: Ints, p
     """The element of each window that won."""
     window = _window_of(input.shape[-len(kernel) :], kernel, stride, padding, dilation, which.shape[-len(kernel) :])
     padded = window.pad(xp, input)
-    picked = xp.zeros(which.shape, input.dtype)
+    if _is_wide(xp, window):
+        admit(which.shape, input.dtype, 4 * _PLACES)
+        return picked(xp, padded, which, window)
+    found = xp.zeros(which.shape, input.dtype)
     for number, (_, index) in enumerate(window.offsets()):
-        xp.copyto(picked, padded[index], where=which == number)
-    return picked
+        xp.copyto(found, padded[index], where=which == number)
+    return found
 
 
 _max_pool.grad(
@@ -272,7 +289,7 @@ def _adaptive_avg_pool(xp: Any, input: Array, output_size: Ints) -> Array:
         rows = input.reshape(*lead, math.prod(sizes))
         means = rows @ xp.full(rows.shape[-1], 1 / rows.shape[-1], input.dtype)
         return means.reshape(*lead, *output_size)
-    if input.dtype.kind == "f" and not bool(xp.isfinite(input.sum())):  # 0 times inf would be nan
+    if dtypes.category(input.dtype) == dtypes.FLOAT and not bool(xp.isfinite(input.sum())):  # 0 times inf would be nan
         return _adaptive_means(xp, input, sizes, output_size)
     return apply_weights(
         xp, input, [_adaptive_weights(xp, *pair, input.dtype) for pair in zip(sizes, output_size, strict=True)]
@@ -467,6 +484,8 @@ def _avg(
         kernel, steps, pads = (1, *kernel), (1, *steps), (0, *pads)
         _check_output(flat, Window(tuple(flat.shape[-2:]), kernel, steps, pads, (1, 1), ceil_mode))
         return squeeze(_avg_pool(flat, kernel, steps, pads, ceil_mode, include_pad, divisor), -2)
+    if spatial == 3 and any(n + 2 * pad < k for n, pad, k in zip(input.shape[-3:], pads, kernel, strict=True)):
+        _refuse(f"input image {list(input.shape[-3:])} smaller than kernel size {list(kernel)}")
     _check_output(input, Window(tuple(input.shape[-spatial:]), kernel, steps, pads, (1,) * spatial, ceil_mode))
     return _avg_pool(input, kernel, steps, pads, ceil_mode, include_pad, divisor)
 
@@ -524,12 +543,22 @@ def _adaptive(spatial: int, input: Any, output_size: Any) -> Any:
     )
     if min(sizes) < 0:
         _refuse(f"{name}: elements of output_size must be greater than or equal to 0 but received {list(sizes)}")
+    if max(sizes) != 1 or min(sizes) != 1:  # of one place it is a mean, which takes any shape
+        if input.ndim > spatial + 2:
+            _refuse(f"{name}(): Expected {spatial + 1}D or {spatial + 2}D tensor, but got {list(input.shape)}")
+        if 0 in input.shape[-spatial if spatial < 3 else 1 :]:
+            _refuse(
+                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
+                f"{list(input.shape)}"
+            )
     return _adaptive_avg_pool(input, sizes)
 
 
 @composite
 def adaptive_avg_pool1d(input: Array, output_size: Ints) -> Any:
     """Means over as many windows as the output has elements (torch.nn.functional.adaptive_avg_pool1d)."""
+    if input.ndim > 3:
+        _refuse(f"Expected 2 to 3 dimensions, but got {input.ndim}-dimensional tensor for argument #1 'self'")
     pooled = _adaptive(2, unsqueeze(input, -2), (1, *(per_dim(output_size, 1, "output_size must be one int"))))
     return squeeze(pooled, -2)
 

@@ -12,12 +12,8 @@ import numpy as np
 
 from gradwire_engine import dtypes
 from gradwire_engine.dtypes import DType
+from gradwire_engine.dtypes import is_half as is_half
 from gradwire_engine.errors import EngineError, Reason
-
-
-def is_half(dtype: DType) -> bool:
-    """Whether a dtype is float16 or bfloat16."""
-    return dtype.itemsize == 2 and dtypes.category(dtype) == dtypes.FLOAT
 
 
 def through_float32(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,6 +27,7 @@ def through_float32(function: Callable[..., Any]) -> Callable[..., Any]:
         wide = [value.astype(dtypes.float32) if getattr(value, "dtype", None) == dtype else value for value in args]
         return xp.asarray(function(xp, *wide, **kwargs)).astype(dtype)
 
+    widened.widens = True  # type: ignore[attr-defined]
     return widened
 
 

@@ -6,14 +6,18 @@ import itertools
 import math
 from typing import Any
 
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
 from gradwire_engine import dtypes
 from gradwire_engine.composite import composite
+from gradwire_engine.cost import foresee, pause
 from gradwire_engine.device import Array, module_of
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
 from gradwire_engine.ops.basic import conj, expand
-from gradwire_engine.ops.checks import broadcast_shape, fit_number, normalize_dim
+from gradwire_engine.ops.checks import admit, broadcast_shape, fit_number, normalize_dim
 from gradwire_engine.ops.compare import eq
 from gradwire_engine.ops.contract import tensordot
 from gradwire_engine.ops.fill import where
@@ -95,7 +99,13 @@ def vecdot(x: Array, y: Array, *, dim: int = -1) -> Any:
         title = dtypes.TITLES[x.dtype]
         raise EngineError(Reason.RUNTIME, f"{name}: Expected a floating point or complex tensor as input. Got {title}")
     check_same_dtype(name, x, y, ("x", "y"))
-    if x.ndim == y.ndim == 1 and x.shape == y.shape and x.dtype.kind == "c":
+    if x.ndim == y.ndim == 1 and x.shape != y.shape:
+        raise EngineError(
+            Reason.SHAPE,
+            f"inconsistent tensor size, expected tensor {list(x.shape)} and src {list(y.shape)} to have the same "
+            f"number of elements, but got {x.shape[0]} and {y.shape[0]}",
+        )
+    if x.ndim == y.ndim == 1 and x.dtype.kind == "c":
         normalize_dim(dim, 1)
         return vdot(x, y)
     return total(conj(x) * y, dim)
@@ -166,10 +176,21 @@ def _added(xp: Any, input: Array, product: Array, beta: Number, alpha: Number) -
 _added.grad(input=lambda g, beta: g * conj(beta), product=lambda g, alpha: g * conj(alpha))
 
 
+def _below(name: str, input: Any, ndim: int) -> Any:
+    """What a product of so many dimensions is added to. Raises EngineError: SHAPE for one of more."""
+    if input.ndim > ndim:
+        raise EngineError(
+            Reason.SHAPE,
+            f"{name}: expand(torch.Tensor{list(input.shape)}): the number of sizes provided ({ndim}) must be greater "
+            f"or equal to the number of dimensions in the tensor ({input.ndim})",
+        )
+    return input
+
+
 @composite(in_place=True)
 def addmv(input: Array, mat: Array, vec: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
     """beta * input + alpha * (mat @ vec) (torch.addmv). input: broadcasts to (n,); mat: (n, k); vec: (k,)."""
-    return _added(input, mv(mat, vec), beta, alpha)
+    return _added(_below("addmv", input, 1), mv(mat, vec), beta, alpha)
 
 
 @composite(in_place=True)
@@ -185,7 +206,7 @@ def addr(input: Array, vec1: Array, vec2: Array, *, beta: Number = 1, alpha: Num
                 Reason.RUNTIME,
                 f"addr: For integral input tensors, argument {name} must not be a floating point number.",
             )
-    return _added(input, fold(vec1, (-1, 1)) * vec2, beta, alpha)
+    return _added(_below("addr", input, 2), fold(vec1, (-1, 1)) * vec2, beta, alpha)
 
 
 @composite(in_place=True)
@@ -195,7 +216,7 @@ def addbmm(input: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alph
     input: broadcasts to (n, m); batch1: (b, n, k); batch2: (b, k, m).
     """
     products = bmm(batch1, batch2)
-    return _added(input, total(products, 0, dtype=products.dtype), beta, alpha)
+    return _added(_below("addbmm", input, 2), total(products, 0, dtype=products.dtype), beta, alpha)
 
 
 @composite(name="linalg.multi_dot")
@@ -227,31 +248,53 @@ def multi_dot(tensors: list[Array]) -> Any:
                 f"multi_dot(): tensors {place} and {place + 1} with shapes {list(a.shape)} and {list(b.shape)} cannot "
                 "be multiplied",
             )
-    made = _chained(chain, _best_cuts([*(value.shape[0] for value in chain), chain[-1].shape[1]]), 0, count - 1)
+    made = _chained(chain, _best_cuts([*(value.shape[0] for value in chain), chain[-1].shape[1]]))
     shape = (*(() if row else made.shape[:1]), *(() if column else made.shape[1:]))
     return made if len(shape) == 2 else fold(made, shape)
 
 
-def _best_cuts(sizes: list[int]) -> dict[tuple[int, int], int]:
-    """Where each run of matrices is best cut in two, by the cost of all its products (Cormen et al., 15.2)."""
+def _best_cuts(sizes: list[int]) -> Any:
+    """[first, last]: where each run of matrices is best cut in two, by the cost of all its products.
+
+    Cormen et al., 15.2, all runs of one length at once. Raises EngineError: OP_LIMIT, MEMORY_LIMIT, CANCELLED.
+    """
     count = len(sizes) - 1
-    cost: dict[tuple[int, int], int] = {(place, place): 0 for place in range(count)}
-    cuts: dict[tuple[int, int], int] = {}
+    foresee("linalg.multi_dot", float(count) ** 3)
+    admit((2, count, count), dtypes.float64)
+    size = np.asarray(sizes, np.float64)
+    # `left` has the runs by where they begin, `right` by where they end, so that both are read along rows.
+    left, right = np.zeros((count, count)), np.zeros((count, count))
+    cuts = np.zeros((count, count), np.int32)
     for length in range(1, count):
-        for first in range(count - length):
-            last = first + length
-            cost[first, last], cuts[first, last] = min(
-                (cost[first, cut] + cost[cut + 1, last] + sizes[first] * sizes[cut + 1] * sizes[last + 1], cut)
-                for cut in range(first, last)
-            )
+        pause()
+        first = np.arange(count - length)
+        last = first + length
+        # Of the run from f to l: cut after f + 0, 1, ... length - 1.
+        before = as_strided(left, (len(first), length), (left.strides[0] + left.strides[1], left.strides[1]))
+        after = as_strided(right[length:, 1:], before.shape, before.strides)
+        inner = as_strided(size[1:], before.shape, (size.strides[0], size.strides[0]))
+        total = before + after + inner * (size[first] * size[last + 1])[:, None]
+        best = total.argmin(1)
+        left[first, last] = right[last, first] = total[first, best]
+        cuts[first, last] = first + best
     return cuts
 
 
-def _chained(chain: list[Any], cuts: dict[tuple[int, int], int], first: int, last: int) -> Any:
-    if first == last:
-        return chain[first]
-    cut = cuts[first, last]
-    return _chained(chain, cuts, first, cut) @ _chained(chain, cuts, cut + 1, last)
+def _chained(chain: list[Any], cuts: Any) -> Any:
+    """The product of all, cut as told; without recursion, since a chain may be long."""
+    made: list[Any] = []
+    stack = [(0, len(chain) - 1, False)]
+    while stack:
+        first, last, ready = stack.pop()
+        if first == last:
+            made.append(chain[first])
+        elif ready:
+            other = made.pop()
+            made.append(made.pop() @ other)
+        else:
+            cut = int(cuts[first, last])
+            stack += [(first, last, True), (cut + 1, last, False), (first, cut, False)]
+    return made[0]
 
 
 # Distances.

@@ -14,7 +14,7 @@ from gradwire_engine.ops.checks import normalize_dim
 from gradwire_engine.ops.fill import where
 from gradwire_engine.ops.gather import gather
 from gradwire_engine.ops.reduce import any as any_of
-from gradwire_engine.ops.shape import movedim, narrow, reshape
+from gradwire_engine.ops.shape import movedim, reshape
 from gradwire_engine.ops.sort import sort
 from gradwire_engine.ops.unary import isnan
 from gradwire_engine.tensor import Tensor
@@ -73,9 +73,9 @@ def _quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation:
     missing = isnan(flat)
     last = _last(missing, flat, ignore_nan)
     ranks = reshape(q, (-1,)) * last if hasattr(q, "dtype") else last * q
-    found = _interpolated(ordered, ranks, interpolation)
     if not ignore_nan:
-        found = where(any_of(missing, -1, True), narrow(ordered, -1, flat.shape[-1] - 1, 1), found)
+        ranks = where(any_of(missing, -1, True), last, ranks)  # of a line with nan its last one, which is nan
+    found = _interpolated(ordered, ranks, interpolation)
     found = movedim(found, -1, 0)
     kept = _kept(input.shape, None if dim is None else place)
     shape = kept if keepdim else flat.shape[:-1]

@@ -493,7 +493,7 @@ def _norm_x(g: Any, x: Any, out: Any, ord: Any, dim: Any, keepdim: bool) -> Any:
     if ord == 1:
         return g * unary.sgn(x)
     if ord == 2:
-        return where(at_zero, 0, x * (g / out))
+        return g * where(at_zero, 0, x / out)  # in this order, so that at zero it is differentiated by g
     if ord in (math.inf, -math.inf):
         winners = eq(unary.abs(x), out)
         ties = sum(winners, normalize_dims(dim, x.ndim), True)

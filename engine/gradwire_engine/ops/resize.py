@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from gradwire_engine import dtypes
 from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
 from gradwire_engine.ops.checks import admit
-from gradwire_engine.ops.lines import take_lines
+from gradwire_engine.ops.lines import made_lines, take_lines
 from gradwire_engine.ops.pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, apply_weights
 from gradwire_engine.ops.precision import through_float32
 
@@ -66,10 +67,28 @@ def _matrices(xp: Any, dtype: Any, sizes: Ints, made: Ints, mode: str, align: bo
     ]
 
 
+def _resampled_bytes(xp: Any, input: Array, size: Ints, mode: str, align: bool, scales: Ints) -> Array:
+    """Bytes at another size: as PyTorch has it, rounded after each dimension, by weights that are whole numbers."""
+    spatial = len(size)
+    for axis in range(spatial - 1, -1, -1):
+        place = input.ndim - spatial + axis
+        weights = _weights(input.shape[place], size[axis], mode, align, scales[axis])
+        bits = 0
+        while bits < 22 and int(0.5 + weights.max() * (1 << (bits + 1))) < 1 << 15:
+            bits += 1
+        whole = np.trunc(weights * (1 << bits) + np.copysign(0.5, weights)).astype(np.int64)
+        lines = xp.moveaxis(input, place, -1).astype(np.int64) @ xp.asarray(whole.T)
+        rounded = xp.clip((lines + ((1 << bits) >> 1)) >> bits, 0, 255).astype(dtypes.uint8)
+        input = xp.moveaxis(rounded, -1, place)
+    return xp.ascontiguousarray(input)
+
+
 @op(name="_resample", node=lambda input, size, mode, align, scales: f"Upsample{_NODES[mode]}Backward0")
 @through_float32
 def _resample(xp: Any, input: Array, size: Ints, mode: str, align: bool, scales: Ints) -> Array:
     admit((*input.shape[: -len(size)], *size), input.dtype)
+    if input.dtype == dtypes.uint8:
+        return _resampled_bytes(xp, input, size, mode, align, scales)
     matrices = _matrices(xp, input.dtype, input.shape[-len(size) :], size, mode, align, scales)
     return apply_weights(xp, xp.ascontiguousarray(input), matrices)
 
@@ -82,6 +101,7 @@ def _resample_adjoint(xp: Any, g: Array, size: Ints, mode: str, align: bool, sca
     return apply_weights(xp, xp.ascontiguousarray(g), [matrix.T for matrix in matrices])
 
 
+_resample.sized_by(lambda input, size, *rest: math.prod(input.shape[: -len(size)]) * math.prod(size) * input.itemsize)
 _resample_adjoint.sized_by(lambda g, size, *rest: math.prod(g.shape[: -len(size)]) * math.prod(size) * g.itemsize)
 _resample.grad(
     input=lambda g, input_meta, size, mode, align, scales: _resample_adjoint(
@@ -169,9 +189,8 @@ def interpolate(
         return pool(input, sizes)
     if mode.startswith("nearest"):
         exact = mode == "nearest-exact"
-        lines = tuple(
-            _nearest(n, made, scale, exact) for n, made, scale in zip(input.shape[2:], sizes, scales, strict=True)
-        )
+        each = zip(input.shape[2:], sizes, scales, strict=True)
+        lines = made_lines("interpolate", sizes, lambda: tuple(_nearest(*one, exact) for one in each))
         return take_lines(input, lines, f"UpsampleNearest{'Exact' if exact else ''}{spatial}DBackward0")
     if _RANKS[mode] != spatial:
         raise EngineError(

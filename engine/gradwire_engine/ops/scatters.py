@@ -49,13 +49,13 @@ def _replaced(xp: Any, input: Array, view: Any, src: Array, *args: Any) -> Array
     return result
 
 
-@op
+@op(complex_grad=False)
 def select_scatter(xp: Any, input: Array, src: Array, dim: int, index: int) -> Array:
     """The input with src at one position along dim (torch.select_scatter)."""
     return _replaced(xp, input, select, src, dim, index)
 
 
-@op
+@op(complex_grad=False)
 def slice_scatter(
     xp: Any, input: Array, src: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Array:
@@ -156,7 +156,7 @@ def _neutral(xp: Any, dtype: Any, reduce: str) -> Any:
     return limits.min if reduce == "amax" else limits.max
 
 
-@op(name="_scatter_reduce", node="ScatterReduceBackward0", in_place=True)
+@op(name="_scatter_reduce", node="ScatterReduceBackward0", in_place=True, complex_grad=False)
 def _scatter_reduce(
     xp: Any, input: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool
 ) -> Array:
@@ -255,7 +255,7 @@ _scatter_reduce.grad(
 )
 
 
-@composite(in_place=True)
+@composite(in_place=True, apart=True)
 def scatter_reduce(
     input: Array, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True
 ) -> Array:
@@ -271,7 +271,7 @@ def scatter_reduce(
     return _scatter_reduce(input, dim, index, source_part(src, index), reduce, include_self)
 
 
-@composite(in_place=True)
+@composite(in_place=True, apart=True)
 def index_reduce(
     input: Array, dim: int, index: Array, source: Array, reduce: str, *, include_self: bool = True
 ) -> Array:
@@ -294,7 +294,7 @@ def index_reduce(
     return made if input.ndim else reshape(made, ())
 
 
-@composite(in_place=True)
+@composite(in_place=True, apart=True)
 def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
     """The input with source's elements at these places of the flattened tensor, added if told (torch.put).
 

@@ -12,12 +12,26 @@ from gradwire_engine.device import Array
 from gradwire_engine.dtypes import Number
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
-from gradwire_engine.ops.checks import admit, normalize_dim
+from gradwire_engine.ops.checks import admit, normalize_dim, ordered
 
 
-@op(name="_unique", data_dependent=True, outputs=("output", "inverse", "counts"))
+def not_derived(name: str) -> Any:
+    """What the gradient of an op without one comes to. Raises EngineError: NOT_SUPPORTED."""
+    raise EngineError(Reason.NOT_SUPPORTED, f"the derivative for '{name}' is not implemented.", op=name)
+
+
+@op(
+    name="_unique",
+    data_dependent=True,
+    outputs=("output", "inverse", "counts"),
+    differentiable_outputs=(0,),
+    node=lambda input, dim: "Unique2Backward0" if dim is None else "UniqueDimBackward0",
+)
 def _unique(xp: Any, input: Array, dim: int | None) -> Any:
     """The distinct elements, or slices along dim, in order; which of them each one is; how often each comes."""
+    if input.dtype == dtypes.bfloat16:  # which NumPy does not put in order where there is nan
+        values, inverse, counts = _unique.forward(xp, input.astype(dtypes.float32), dim)
+        return values.astype(dtypes.bfloat16), inverse, counts
     if dim is None:
         values, inverse, counts = xp.unique(input.reshape(-1), return_inverse=True, return_counts=True, equal_nan=False)
         inverse = inverse.reshape(input.shape)
@@ -26,6 +40,9 @@ def _unique(xp: Any, input: Array, dim: int | None) -> Any:
         values, inverse, counts = xp.unique(input, return_inverse=True, return_counts=True, axis=dim)
         inverse = inverse.reshape(-1)
     return values, inverse.astype(dtypes.int64, copy=False), counts.astype(dtypes.int64, copy=False)
+
+
+_unique.grad(input=lambda g, dim: not_derived("_unique2" if dim is None else "unique_dim"))
 
 
 @composite(data_dependent=True, differentiable=False, outputs=("output", "inverse_indices", "counts"))
@@ -43,12 +60,24 @@ def unique(
     """
     if dtypes.category(input.dtype) == dtypes.COMPLEX:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"unique\" not implemented for '{dtypes.TITLES[input.dtype]}'")
+    if dim is not None:
+        dim = normalize_dim(dim, input.ndim)
+        if any(not size for axis, size in enumerate(input.shape) if axis != dim):
+            raise EngineError(
+                Reason.RUNTIME, "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+            )
     values, inverse, counts = _unique(input, dim)
     wanted = [values, *([inverse] if return_inverse else []), *([counts] if return_counts else [])]
     return tuple(wanted) if len(wanted) > 1 else values
 
 
-@op(name="_unique_consecutive", data_dependent=True, outputs=("output", "inverse", "counts"))
+@op(
+    name="_unique_consecutive",
+    data_dependent=True,
+    outputs=("output", "inverse", "counts"),
+    differentiable_outputs=(0,),
+    node="UniqueConsecutiveBackward0",
+)
 def _unique_consecutive(xp: Any, input: Array, dim: int | None) -> Any:
     """The first of each run of equal elements, or slices along dim; which run each is in; how long each is."""
     lines = input.reshape(-1) if dim is None else xp.moveaxis(input, dim, 0)
@@ -63,6 +92,9 @@ def _unique_consecutive(xp: Any, input: Array, dim: int | None) -> Any:
     if dim is None:
         return kept, inverse.reshape(input.shape), counts
     return xp.moveaxis(kept, 0, dim), inverse, counts
+
+
+_unique_consecutive.grad(input=lambda g: not_derived("unique_consecutive"))
 
 
 @composite(data_dependent=True, differentiable=False, outputs=("output", "inverse_indices", "counts"))
@@ -108,7 +140,7 @@ def isin(
     return xp.isin(elements, test_elements, assume_unique=assume_unique, invert=invert)
 
 
-@op(data_dependent=True)
+@op(data_dependent=True, drops_grad=True)
 def bincount(xp: Any, input: Array, weights: Array | None = None, minlength: int = 0) -> Array:
     """How often each whole number from 0 comes, or the sums of its weights (torch.bincount).
 
@@ -128,6 +160,9 @@ def bincount(xp: Any, input: Array, weights: Array | None = None, minlength: int
         return xp.bincount(input, minlength=length).astype(dtypes.int64, copy=False)[:length]
     added = xp.bincount(input, weights.astype(dtypes.float64), minlength=length)[:length]
     return added.astype(dtypes.float32 if weights.dtype == dtypes.float32 else dtypes.float64, copy=False)
+
+
+bincount.grad(weights=lambda g: not_derived("bincount"))
 
 
 def _check_side(right: bool, side: str | None) -> bool:
@@ -158,7 +193,13 @@ def searchsorted(
     sorted_sequence: (n,), or (..., n) with input (..., m); sorter: what sorts it. Raises EngineError: RUNTIME.
     """
     behind = "right" if _check_side(right, side) else "left"
-    values = xp.asarray(input)
+    if not sorted_sequence.ndim:
+        raise EngineError(
+            Reason.RUNTIME,
+            "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension",
+        )
+    values = ordered(xp.asarray(input))
+    sorted_sequence = ordered(sorted_sequence)
     dtype = dtypes.int32 if out_int32 else dtypes.int64
     if sorted_sequence.ndim > 1 and (sorted_sequence.shape[:-1] != values.shape[:-1] or not values.ndim):
         raise EngineError(

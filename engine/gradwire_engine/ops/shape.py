@@ -151,6 +151,8 @@ def unflatten(input: Array, dim: int, sizes: Ints) -> Array:
     given = ints(sizes)
     if not given:
         raise EngineError(Reason.RUNTIME, "unflatten: sizes must be non-empty")
+    if not input.ndim:
+        raise EngineError(Reason.RUNTIME, "unflatten: a tensor of 0 dimensions has none to unflatten")
     try:
         parts = infer_size(given, input.shape[dim])
     except EngineError as error:

@@ -12,7 +12,7 @@ from gradwire_engine.composite import composite
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
-from gradwire_engine.ops.checks import needs_order, normalize_dim
+from gradwire_engine.ops.checks import needs_order, normalize_dim, ordered
 from gradwire_engine.ops.gather import put_along
 from gradwire_engine.ops.shape import at, unsqueeze
 
@@ -31,6 +31,7 @@ def _order(xp: Any, input: Array, dim: int, descending: bool) -> Array:
         raise EngineError(Reason.RUNTIME, "Sort does not support complex dtypes on CPU")
     if not input.ndim:
         return xp.zeros((), dtypes.int64)
+    input = ordered(input)
     if not descending:
         return xp.argsort(input, dim, kind="stable")
     backward = xp.argsort(xp.flip(input, dim), dim, kind="stable")
@@ -114,7 +115,7 @@ def _ranked(xp: Any, input: Array, rank: int, dim: int, keepdim: bool) -> tuple[
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
 
-@op(outputs=("values", "indices"), differentiable_outputs=(0,))
+@op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False)
 def kthvalue(xp: Any, input: Array, k: int, dim: int = -1, keepdim: bool = False) -> Array:
     """The k-th smallest value along dim, and where it is (torch.kthvalue)."""
     dim = normalize_dim(dim, input.ndim)
@@ -155,7 +156,7 @@ def median_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
         )
     _needs_values("median_out", input.dtype)
     values, indices = _ranked(xp, input, (length - 1) // 2, dim, True)
-    if input.dtype.kind == "f" and input.ndim:
+    if dtypes.category(input.dtype) == dtypes.FLOAT and input.ndim:
         missing = xp.isnan(input)
         if bool(missing.any()):
             first = xp.expand_dims(missing.argmax(dim), dim)

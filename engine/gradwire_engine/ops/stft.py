@@ -135,6 +135,8 @@ def istft(
     _check_inverse(input, n_fft, hop, win, onesided, is_complex or return_complex)
     spectra = transpose(unsqueeze(input, 0) if input.ndim == 2 else input, 1, 2)
     whole = _whole_window(name, input, window, n_fft, win)
+    if whole.dtype.itemsize < 4:  # its squares are added up
+        whole = cast(whole, dtypes.real_part(input.dtype))
     frames = _frames(spectra, n_fft, ROOT_SCALE if normalized else FULL_SCALE, one, return_complex)
     frames = frames * whole
     batch, count = frames.shape[:2]

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.composite import composite
+from gradwire_engine.composite import Composite, composite
+from gradwire_engine.context import CURRENT
 from gradwire_engine.device import Array
 from gradwire_engine.errors import EngineError, Reason
 from gradwire_engine.op import op
@@ -15,7 +16,8 @@ from gradwire_engine.ops.checks import normalize_dim
 from gradwire_engine.ops.collide import add_flat
 from gradwire_engine.ops.precision import through_float32
 from gradwire_engine.ops.shape import at
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.refusals import check_in_place, check_inference
+from gradwire_engine.tensor import Tensor, edge_of, take_geometry
 
 Ints = Any
 
@@ -140,6 +142,26 @@ def laid_out(xp: Any, values: Array, geometry: tuple[Ints, int]) -> Array:
     laid = xp.lib.stride_tricks.as_strided(memory[offset:], shape, steps)
     laid[...] = values
     return laid
+
+
+class _InPlace(Composite):
+    def in_place(self, args: tuple[Any, ...]) -> Tensor:
+        target, view = args
+        context = CURRENT.get()
+        if context.grad_enabled and edge_of(target) is not None:
+            check_in_place(target)
+        if target.storage.inference:
+            check_inference(context)
+        take_geometry(target, view)
+        return target  # type: ignore[no-any-return]
+
+
+def _take_geometry(input: Array, view: Array) -> Array:
+    """The view. In place the input has its sizes and strides from then on, and the view's node."""
+    return view
+
+
+_InPlace(_take_geometry, name="take_geometry", in_place=True, differentiable=False)
 
 
 @composite

@@ -450,13 +450,13 @@ _sigmoid_backward.grad(
 # Degrees.
 
 
-@op(promote="float", node="MulBackward0")
+@op(promote="float", node="Deg2RadBackward0")
 def deg2rad(xp: Any, input: Array) -> Array:
     """Degrees as radians (torch.deg2rad)."""
     return xp.multiply(input, math.pi / 180)
 
 
-@op(promote="float", node="MulBackward0")
+@op(promote="float", node="Rad2DegBackward0")
 def rad2deg(xp: Any, input: Array) -> Array:
     """Radians as degrees (torch.rad2deg)."""
     return xp.multiply(input, 180 / math.pi)

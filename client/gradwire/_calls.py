@@ -1,0 +1,167 @@
+"""A call of a compiled function: its tensors, which become inputs, and what else tells it from other calls."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradwire import _ops, _packing
+from gradwire._anomaly import _STATE as ANOMALY
+from gradwire._answers import map_tensors
+from gradwire._dtypes import get_default_dtype
+from gradwire._errors import GradwireValueError
+from gradwire._handle import Handle
+from gradwire._looks import PLAIN, plain
+from gradwire._memo import Spec
+from gradwire._modes import GRAD_ENABLED
+
+# Attributes that this package sets on tensors.
+OURS = frozenset(("_view", "_owner"))
+
+
+class Call:
+    """One call. `key` is what to find recordings by, `roots` what else they depend on, `feeds` the tensors."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        batch: int | None,
+        sliced: Sequence[int | str] | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.feeds: list[Handle] = []
+        self.batch = batch
+        self.sliced: list[int] = []
+        self.roots: list[Any] = [function]
+        #: The containers among the arguments, which are others in each call.
+        self.containers: list[Any] = []
+        self._parts: list[Any] = []
+        for place, value in enumerate(args):
+            self._add(value, batch is not None and _is_named(function, sliced, place))
+        for name, value in kwargs.items():
+            self._parts.append(name)
+            self._add(value, batch is not None and _is_named(function, sliced, name))
+        if batch is not None and not self.sliced:
+            raise GradwireValueError("compile(batch_size=…): the call has no tensor argument that is sliced")
+        self.key = self._make_key()
+
+    def _add(self, value: Any, sliced: bool) -> None:
+        kind = type(value)
+        if isinstance(value, Handle):
+            self._add_tensor(value, sliced)
+        elif kind in PLAIN:
+            self._parts.append(plain(value))
+        elif kind is list or kind is tuple:
+            self._parts.append((kind, len(value)))
+            self.containers.append(value)
+            for item in value:
+                self._add(item, sliced)
+        elif kind is dict:
+            self._parts.append((kind, len(value)))
+            self.containers.append(value)
+            for name, item in value.items():
+                self._add(name, False)
+                self._add(item, sliced)
+        else:
+            self._parts.append(kind)
+            self.roots.append(value)
+
+    def _add_tensor(self, value: Any, sliced: bool) -> None:
+        spec: Spec = value._fresh()
+        if sliced:
+            self._check_sliced(spec)
+            self.sliced.append(len(self.feeds))
+        self.feeds.append(value)
+        self._parts.append(type(value))
+        if len(value.__dict__) > ("_view" in value.__dict__) and value.__dict__.keys() - OURS:
+            self.roots.append(attributes_of(value))
+
+    def _check_sliced(self, spec: Spec) -> None:
+        assert self.batch is not None
+        if not spec.shape or spec.shape[0] < self.batch:
+            raise GradwireValueError(
+                f"compile(batch_size={self.batch}): a sliced argument of shape {tuple(spec.shape)} has fewer rows"
+            )
+        if spec.requires_grad:
+            raise GradwireValueError("compile(batch_size=…): a sliced argument may not require a gradient")
+
+    def _make_key(self) -> tuple[Any, ...]:
+        feeds, parts = self.feeds, self._parts
+        for place, feed in enumerate(feeds):
+            spec = feed._spec
+            if place in self.sliced:
+                parts.extend((spec.dtype, (self.batch, *spec.shape[1:]), spec.device_name, place))
+            else:
+                parts.extend((spec, feed._retained is None))
+            if len(feeds) > 1 or "_view" in feed.__dict__:
+                parts.append(self._relation(place, feed))
+        return (tuple(parts), tuple(self.sliced), surroundings())
+
+    def _relation(self, place: int, feed: Handle) -> tuple[Any, ...]:
+        """Which other argument it is, is a view of, or shares its bytes with."""
+        feeds, family = self.feeds, feed._family
+        view = feed.__dict__.get("_view")
+        same = next(number for number, other in enumerate(feeds) if other._id == feed._id)
+        base = None if view is None else next((n for n, other in enumerate(feeds) if other is view.base), -1)
+        kin = None if family is None else next(n for n, other in enumerate(feeds) if other._family is family)
+        return (same, base, None if kin == place else kin)
+
+    def slices(self) -> int:
+        """How many slices all sliced arguments have."""
+        return min(self.feeds[place]._spec.shape[0] // (self.batch or 1) for place in self.sliced)
+
+    def arguments(self, repetition: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of one repetition."""
+        if not self.sliced:
+            return self.args, self.kwargs
+        places = iter(range(len(self.feeds)))
+
+        def cut(tensor: Any) -> Any:
+            place = next(places)
+            if place not in self.sliced:
+                return tensor
+            assert self.batch is not None
+            return _ops.narrow(tensor, 0, repetition * self.batch, self.batch)
+
+        args, kwargs = map_tensors((self.args, self.kwargs), cut)
+        return args, kwargs
+
+
+def attributes_of(tensor: Handle) -> dict[str, Any]:
+    """What the user has set on a tensor."""
+    return {name: held for name, held in tensor.__dict__.items() if name not in OURS}
+
+
+def surroundings() -> tuple[Any, ...]:
+    """The modes and defaults that decide what commands do."""
+    return (
+        GRAD_ENABLED.get(),
+        get_default_dtype(),
+        ANOMALY.enabled,
+        ANOMALY.check_nan,
+        _packing.CURRENT.get(),
+        _packing.DISABLED.get(),
+    )
+
+
+def is_transformed() -> bool:
+    """Whether a transform of gradwire.func, which gives functions other tensors, is at work."""
+    batched = sys.modules.get("gradwire.func._batched")
+    derivatives = sys.modules.get("gradwire.func._derivatives")
+    return (batched is not None and bool(batched.LEVELS.get())) or (
+        derivatives is not None and derivatives._CURRENT.get() is not None
+    )
+
+
+def _is_named(function: Any, sliced: Sequence[int | str] | None, name: Any) -> bool:
+    if sliced is None or name in sliced:
+        return True
+    code = getattr(function, "__code__", None)
+    return (
+        isinstance(name, int) and code is not None and code.co_varnames[name : name + 1] in [(one,) for one in sliced]
+    )

@@ -1,0 +1,147 @@
+"""Kinds of values: which cannot change, how each of the others is looked at, and who may read its attributes."""
+
+from __future__ import annotations
+
+import array
+import contextvars
+import functools
+import re
+import sys
+import threading
+import types
+import typing
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from gradwire import _dtypes, _looks
+from gradwire._handle import Handle
+from gradwire._pure import TRUSTED, is_a, module_of, per_class
+
+# What functions and classes say of themselves, and what may be set of it.
+OF_FUNCTIONS = (
+    "__name__",
+    "__qualname__",
+    "__doc__",
+    "__module__",
+    "__annotations__",
+    "__defaults__",
+    "__kwdefaults__",
+)
+OF_CLASSES = ("__name__", "__qualname__")
+PASSIVE = frozenset(("__dict__", "__weakref__", "_abc_impl", "__abstractmethods__"))
+_FIXED: tuple[type[Any], ...] = (
+    types.CodeType, types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType,
+    types.MethodDescriptorType, types.ClassMethodDescriptorType, types.GenericAlias,
+    types.UnionType, type(NotImplemented), range, slice, np.dtype, np.ufunc, re.Pattern, typing.TypeVar,
+    _dtypes.dtype, _dtypes.device, type(typing.Any), type(typing.List[int]),  # noqa: UP006
+)  # fmt: skip
+_FIXED_MODULES = ("datetime", "uuid", "fractions", "pathlib", "zoneinfo", "ipaddress", "typing")
+
+
+def is_special(name: str, held: Any) -> bool:
+    """Whether an attribute of a class is one that Python calls by itself, as `len` does `__len__`."""
+    return name.startswith("__") and (callable(held) or hasattr(type(held), "__get__")) and name not in PASSIVE
+
+
+def dict_of(value: Any) -> Any:
+    """An object's attributes, whatever its class makes of looking them up."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether a value cannot change, so that which one it is tells all."""
+    kind = type(value)
+    if kind.__name__ == "_ArrayFunctionDispatcher" and not str(value.__module__).startswith("numpy.random"):
+        return True
+    if is_a(value, _FIXED) or module_of(kind) in _FIXED_MODULES:
+        return True
+    return module_of(kind).partition(".")[0] == "_collections" and kind.__name__ == "_tuplegetter"
+
+
+def fetch_of(value: Any) -> _looks.Fetch | None:
+    """How to look at a value of a type of Python's own."""
+    return _FETCHES.get(type(value)) or (_looks.of_array if is_a(value, np.generic) else None)
+
+
+def content_of(value: Any) -> _looks.Fetch | None:
+    """How to look at what an object of a subclass of a container, number or text holds."""
+    if is_a(value, Handle):
+        return None
+    for kind, fetch in _CONTENTS.items():
+        if is_a(value, kind):
+            return fetch
+    return None
+
+
+_CONTENTS: dict[Any, _looks.Fetch] = {
+    list: _looks.of_list, tuple: _looks.of_tuple, dict: _looks.of_dict, set: _looks.of_set,
+    frozenset: _looks.of_set, deque: _looks.of_deque, bytearray: _looks.of_bytes, np.ndarray: _looks.of_array,
+    int: _looks.of_text, float: _looks.of_text, complex: _looks.of_text, str: _looks.of_text, bytes: _looks.of_text,
+}  # fmt: skip
+_FETCHES: dict[type[Any], _looks.Fetch] = {
+    **{kind: fetch for kind, fetch in _CONTENTS.items() if fetch is not _looks.of_text},
+    types.MethodType: _looks.of_method,
+    functools.partial: _looks.of_partial,
+    functools.partialmethod: _looks.of_partial,
+    staticmethod: _looks.of_wrapped,
+    classmethod: _looks.of_wrapped,
+    property: _looks.of_property,
+    types.MappingProxyType: _looks.of_proxy,
+    contextvars.ContextVar: _looks.of_context,
+    threading.local: _looks.of_local,
+    array.array: _looks.of_bytes,
+}
+
+
+def title_of(kind: type[Any]) -> str:
+    return kind.__name__ if module_of(kind) == "builtins" else f"{module_of(kind)}.{kind.__name__}"
+
+
+@functools.cache
+def tensor_names() -> frozenset[str]:
+    """The attributes of tensors that are the same object each time one asks their class."""
+    from gradwire._tensor import Tensor
+
+    return frozenset(name for name in dir(Tensor) if getattr(Tensor, name, 0) is getattr(Tensor, name, 1))
+
+
+@functools.cache
+def operators() -> frozenset[str]:
+    """Those of them that no instruction names, since Python calls them by itself."""
+    from gradwire._tensor import Tensor
+
+    return frozenset(
+        name
+        for name in tensor_names()
+        if name.startswith("__") and is_a(getattr(Tensor, name), types.FunctionType) and name != "__init_subclass__"
+    )
+
+
+@per_class
+def is_ours(kind: type[Any]) -> bool:
+    return module_of(kind).partition(".")[0] == "gradwire"
+
+
+@per_class
+def is_trusted_class(kind: type[Any]) -> bool:
+    module = sys.modules.get(module_of(kind))
+    return is_ours(kind) or TRUSTED[getattr(module, "__file__", None) or "<frozen"]
+
+
+@per_class
+def foreign_bases(kind: type[Any]) -> str:
+    """Whether trusted code reads attributes of such objects: "all", those of a "module", or "none"."""
+    found = "none"
+    for base in kind.__mro__:
+        if module_of(base) == "builtins" or base in (typing.Generic, typing.Protocol):
+            continue
+        if module_of(base) == "gradwire.nn._module":
+            found = "module"
+        elif base.__name__ != "ABC" and is_trusted_class(base):
+            return "all"
+    return found

@@ -1,0 +1,115 @@
+"""What to do where a server cannot be reached, or will not have the caller: the usual mistakes, told by name.
+
+gRPC's texts say what failed in its own terms. What is not certain from them is found by looking at the port once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+from gradwire._errors import GradwireError, make_error
+from gradwire.v1 import errors_pb2 as pb
+
+if TYPE_CHECKING:
+    from gradwire._credentials import Credentials
+
+_LOOK_SECONDS = 0.7
+_SCHEMES = ("unix:", "unix-abstract:", "vsock:", "dns:", "ipv4:", "ipv6:")
+_HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]/\s]+):(?P<port>[0-9]{1,5})")
+
+
+def checked(address: str, source: str = "the address") -> str:
+    """An address that says where to connect. Raises ValueError: without a port gRPC would take 443."""
+    found = _HOST_AND_PORT.fullmatch(address)
+    if address.startswith(_SCHEMES) or (found and 0 < int(found["port"]) < 65_536):
+        return address
+    host = address.rpartition("://")[2].partition("/")[0].partition(":")[0] or "localhost"
+    what = "has no port" if found is None and ":" not in address else "names no server"
+    raise ValueError(f"{source} {address!r} {what}: give HOST:PORT, as {host}:50051, or unix:/path")
+
+
+def explained(error: GradwireError, address: str, credentials: Credentials | None) -> GradwireError:
+    """The error of a first call to a server, with what to do about it if that is known."""
+    if error.reason == "UNAUTHENTICATED":
+        hint = _about_token(credentials)
+    elif error.reason == "UNAVAILABLE":
+        hint = _about_connection(str(error), address, credentials)
+    elif error.reason == "NOT_SUPPORTED" or error.code in (2, 12):  # UNKNOWN, UNIMPLEMENTED
+        hint = _NOT_OURS if "REASON" not in error.metadata and "http" in str(error).lower() else ""
+    else:
+        hint = ""
+    if not hint:
+        return error
+    reason = pb.Reason.Value(f"REASON_{error.reason}")
+    return make_error(reason, f"{error}\n  {hint}", error.code, error.metadata)
+
+
+_NOT_OURS = (
+    "Something else than gRPC answers at that port, perhaps a web server: is the port the one of `gradwire serve`?"
+)
+_NOBODY = "Nobody listens there: start `gradwire serve`, or check the host and the port."
+_NO_HOST = "The host's name cannot be resolved: check its spelling, or give its IP address."
+_SPEAKS_TLS = (
+    "The server seems to speak TLS: name the authority that signed its certificate by ca= or GRADWIRE_CA, or for one "
+    "that is generally believed pass tls=True or GRADWIRE_TLS=1."
+)
+_NO_TLS = (
+    "The server seems to speak no TLS: leave away ca=, cert=, key= and tls=, and GRADWIRE_CA, _CERT, _KEY and _TLS."
+)
+_DISTRUSTED = (
+    "The server's certificate is not believed: name the authority that signed it by ca= or GRADWIRE_CA, and the server "
+    "by a name that its certificate has."
+)
+_WANTS_CERTIFICATE = "The server wants a certificate of its clients: pass cert= and key=, or GRADWIRE_CERT and _KEY."
+
+
+def _about_token(credentials: Credentials | None) -> str:
+    if credentials is None or not credentials.metadata:
+        return "No token was given: pass token=, or set GRADWIRE_TOKEN. `gradwire token NAME` makes one."
+    return "The token that was given, by token= or GRADWIRE_TOKEN, is none of this server's, or has expired."
+
+
+def _about_connection(text: str, address: str, credentials: Credentials | None) -> str:
+    encrypts = credentials is not None and credentials.tls
+    low = text.lower()
+    if "name not found" in low or "errors resolving" in low or "dns" in low:
+        return _NO_HOST
+    if "connection refused" in low or "no such file" in low:
+        return _NOBODY
+    if "certificate_verify_failed" in low or "hostname" in low:
+        return _DISTRUSTED
+    if "certificate_required" in low or "handshake_failure" in low:
+        return _WANTS_CERTIFICATE
+    speaks = _speaks_tls(address)
+    if encrypts:
+        return _NO_TLS if speaks is False else _WANTS_CERTIFICATE if credentials and not credentials.shows else ""
+    if speaks:
+        return _SPEAKS_TLS
+    return _NOT_OURS if "settings" in low or "parsing http" in low else ""
+
+
+def _speaks_tls(address: str) -> bool | None:
+    """Whether whoever listens answers TLS's greeting with its own; None if nobody answers."""
+    found = _HOST_AND_PORT.fullmatch(address)
+    if found is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is told or believed
+    with contextlib.suppress(ValueError, NotImplementedError):
+        context.set_alpn_protocols(["h2"])
+    host = found["host"].strip("[]")
+    try:
+        with socket.create_connection((host, int(found["port"])), _LOOK_SECONDS) as plain:
+            try:
+                with context.wrap_socket(plain, server_hostname=host):
+                    return True
+            except ssl.SSLError as error:
+                return "alert" in str(error).lower()  # in TLS's own words
+            except (OSError, ValueError):
+                return False
+    except OSError:
+        return None

@@ -1,0 +1,69 @@
+"""Running a function while its commands are noted, with its leaves' gradients as no one has asked for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from typing import Any
+
+from gradwire._handle import PRESENT, UNKNOWN, Handle
+from gradwire._recorder import Recorder
+from gradwire._session import Session
+
+_here = threading.local()
+#: Held while a function is recorded: one at a time.
+RECORDING = threading.RLock()
+
+
+def is_recording() -> bool:
+    """Whether this thread is recording a function."""
+    return getattr(_here, "recording", False)
+
+
+def run_recorded(function: Callable[..., Any], args: Any, kwargs: Any, session: Session, recorder: Recorder) -> Any:
+    """Call the function with every command waiting and noted."""
+    memo, waits = session.memo, session.every_call_waits
+    session.memo, session.every_call_waits = {}, True
+    session.recorder = recorder
+    _here.recording = True
+    try:
+        with session:
+            return function(*args, **kwargs)
+    finally:
+        _here.recording = False
+        session.recorder = None
+        session.every_call_waits = waits
+        if session._unusable is None:
+            session.memo = memo
+
+
+class Gradients:
+    """The gradients of a session's leaves around a recorded call.
+
+    Inside it nobody has asked for them by name yet, so that the program asks for those it uses itself; afterwards
+    those that are still the same tensors have their proxies back. `known` are the ids of tensors that it may hold.
+    """
+
+    def __init__(self, session: Session, known: Collection[int] = ()) -> None:
+        self.before: dict[int, tuple[Handle, Any]] = {}
+        #: Gradients that a function may come by otherwise than by their tensors: their ids.
+        self.shared: set[int] = set()
+        for leaf in list(session.watched.values()):
+            if leaf._grad is UNKNOWN:
+                _ = leaf.grad
+            self.before[leaf._id] = (leaf, leaf._grad)
+            if not isinstance(leaf._grad, Handle):
+                continue
+            if leaf._grad._id in known:  # then it must be the same object, whichever way it is asked for
+                self.shared.add(leaf._grad._id)
+            else:
+                leaf._grad = PRESENT
+
+    def leave(self, recorder: Recorder) -> None:
+        """Put proxies back."""
+        replaced = {
+            command.set_grad.tensor for command, _ in recorder.steps if command.WhichOneof("command") == "set_grad"
+        }
+        for tensor_id, (leaf, grad) in self.before.items():
+            if isinstance(grad, Handle) and tensor_id not in replaced and leaf._grad is not None:
+                leaf._grad = grad if leaf._grad is not UNKNOWN else UNKNOWN

@@ -1,0 +1,469 @@
+"""What a function's call can read: from its arguments and the names it looked up on through all that these hold.
+
+Everything mutable that is found is looked at (_looks.py). What cannot be looked into (an iterator, a file, a clock) is
+`opaque`, and makes the call no subject for repetition: what is not known to be seen counts as unseen.
+"""
+
+from __future__ import annotations
+
+import abc
+import decimal
+import sys
+import types
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from gradwire import _looks
+from gradwire._handle import Handle
+from gradwire._kinds import (
+    OF_CLASSES,
+    OF_FUNCTIONS,
+    PASSIVE,
+    content_of,
+    dict_of,
+    fetch_of,
+    foreign_bases,
+    is_fixed,
+    is_ours,
+    is_special,
+    is_trusted_class,
+    operators,
+    tensor_names,
+    title_of,
+)
+from gradwire._looks import MISSING, PLAIN, Look, Same, plain
+from gradwire._pure import LIBRARY, TRUSTED, has_plain_layout, is_a, is_pure, module_of, reads_all
+from gradwire._watching import Used
+
+#: More than this is not looked at.
+_MOST = 50_000
+# What this package holds that does not change what a call computes.
+_UNSEEN = frozenset(("_owner", "_steps", "_stepping", "_opt_called"))
+_WALKED_PACKAGES = ("gradwire.nn", "gradwire.optim", "gradwire.distributions", "gradwire.amp", "gradwire.func")
+_ALWAYS = ("forward", "__call__", "__getattr__", "__getattribute__", "__setattr__")
+
+
+class Reach:
+    """One look at all that can be read.
+
+    With `used`, what a call has used decides which names count. Without it, all names count that appear in the code of
+    functions that are found: more than any call can read, but with installed code left out.
+    """
+
+    def __init__(self, used: Used | None = None, learned: Iterable[Used] = ()) -> None:
+        self.used = used
+        self.looks: list[Look] = []
+        self.handles: dict[int, Handle] = {}
+        #: The optimizers' learning rates, which may vary between calls but not within one.
+        self.rates: dict[int, Any] = {}
+        self.opaque: str | None = None
+        self.codes: set[types.CodeType] = set()
+        #: Numbers of the values, in the order in which they were found.
+        self.numbers: dict[int, int] = {}
+        #: Values without a look of their own: one cannot stand for another.
+        self._unseen: set[int] = set()
+        self._roots: list[Any] = []
+        self._learned = list(learned)
+        self._strict = used is None or used.reads_rates
+        self._names: tuple[str, ...] = tuple(sorted(used.attributes)) if used is not None else ()
+        self._reads_all = any(each.reads_all for each in ([used] if used is not None else self._learned))
+        self._finds_reader = False
+        self._has_numpy = False
+        self._found_names: set[str] = set()
+        self._has_layers = False
+        self._queue: deque[tuple[Any, str]] = deque()
+
+    def walk(self, roots: Iterable[Any]) -> Reach:
+        """Look at the roots and what they hold."""
+        self._roots = list(roots)
+        while True:
+            self._pass()
+            if self.used is not None:
+                if not self._finds_reader or self._reads_all:
+                    return self
+                self.used.reads_all = self._reads_all = self._strict = self.used.reads_rates = True
+                continue
+            if self._found_names <= set(self._names):
+                return self
+            self._names = tuple(sorted(self._found_names | set(self._names)))
+
+    def _pass(self) -> None:
+        self.looks.clear()
+        self.numbers.clear()
+        self.handles.clear()
+        self.rates.clear()
+        self.codes.clear()
+        self._unseen.clear()
+        for root in self._roots:
+            self._meet(root, "an argument or the function")
+        for used in self._learned if self.used is None else [self.used]:
+            self._add_used(used)
+        while self._queue and len(self.looks) < _MOST:
+            value, name = self._queue.popleft()
+            count = len(self.looks)
+            self._look_into(value, name)
+            if len(self.looks) == count:
+                self._unseen.add(id(value))
+        self._add_ours()
+        if self._queue:
+            self._refuse(f"more than {_MOST} objects can be read by it")
+            self._queue.clear()
+
+    def _add_used(self, used: Used) -> None:
+        import builtins
+
+        if self.used is None:
+            self._found_names |= used.attributes
+        for held, names in used.globals.values():
+            labels = tuple(sorted(names))
+            self._add(held, _looks.of_names, labels)
+            self._add(builtins.__dict__, _looks.of_names, tuple(name for name in labels if name not in held))
+        if used.modules:
+            self._add(sys.modules, _looks.of_names, tuple(sorted(used.modules)))
+
+    def _add_ours(self) -> None:
+        """What of this package's own may be exchanged by assignment: methods of tensors, functions of layers."""
+        from gradwire._tensor import Tensor
+
+        names = {name for name in self._names if name in tensor_names()}.union(operators())
+        self.looks.append(Look(Tensor, _looks.of_attributes, tuple(sorted(names))))
+        functional = sys.modules.get("gradwire.nn.functional")
+        if functional is not None and self._has_layers:
+            held = functional.__dict__
+            functions = tuple(name for name in held if is_a(held[name], types.FunctionType))
+            self.looks.append(Look(held, _looks.of_names, functions))
+        # Before a call it is not known whether it asks for these.
+        if self.used is None or self.used.reads_abstract:
+            self.looks.append(Look(abc, _looks.of_abstract))
+        if self.used is None or self._has_numpy:
+            self.looks.append(Look(np, _looks.of_numpy))
+
+    # Meeting a value.
+
+    def _meet(self, value: Any, name: str) -> None:
+        """Number a value and look into it later, if there is anything to see."""
+        if type(value) in PLAIN or value is MISSING or id(value) in self.numbers:
+            return
+        self._finds_reader = self._finds_reader or reads_all(value)
+        self._has_numpy = self._has_numpy or value is np or module_of(type(value)).startswith("numpy")
+        if value is np.datetime64:
+            self._refuse("it uses numpy.datetime64, which may read the clock")
+        if is_fixed(value):
+            return
+        self.numbers[id(value)] = len(self.numbers)
+        self._queue.append((value, name))
+
+    def _add(self, value: Any, fetch: _looks.Fetch, labels: Any = None, name: str = "") -> Look:
+        look = Look(value, fetch, labels)
+        self.looks.append(look)
+        names = labels if is_a(labels, tuple) and len(labels) == len(look.items) else ()
+        for place, item in enumerate(look.items):
+            named = names[place] if names and is_a(names[place], str) else name
+            self._meet(item, named)
+        return look
+
+    def _refuse(self, why: str) -> None:
+        if self.opaque is None:
+            self.opaque = why
+
+    def _look_into(self, value: Any, name: str) -> None:
+        if is_a(value, Handle):
+            self._add_tensor(value)
+        elif is_a(value, types.FunctionType):
+            self._add_function(value, name)
+        elif module_of(type(value)) == "decimal" or value is decimal.Decimal:
+            self._add(value, _looks.of_decimal)
+        elif is_a(value, type):
+            self._add_class(value, name)
+        elif is_a(value, types.ModuleType) and type(value) is types.ModuleType:
+            self._add_module(value)
+        elif hasattr(type(value), "__guard__"):
+            self._add(value, _looks.of_guard, name=name)
+        else:
+            fetch = fetch_of(value)
+            if fetch is not None:
+                self._add(value, fetch, name=name)
+            elif is_a(value, (types.BuiltinFunctionType, types.MethodWrapperType)):
+                self._add_builtin(value, name)
+            elif value is sys.modules or not has_plain_layout(type(value)):
+                self._add_opaque(value, name)
+            else:
+                self._add_instance(value, name)
+
+    def _add_opaque(self, value: Any, name: str) -> None:
+        where = self.used.where(name) if self.used is not None else ""
+        self._refuse(f"it uses {name!r} ({title_of(type(value))}), which cannot be compared{where}")
+
+    def _add_builtin(self, value: Any, name: str) -> None:
+        owner = getattr(value, "__self__", None)
+        if is_a(value, types.BuiltinFunctionType) and not is_pure(value):
+            where = self.used.where(name) if self.used is not None else ""
+            self._refuse(f"it uses {name!r}, which depends on or changes more than its arguments{where}")
+        elif owner is not None and not is_a(owner, (types.ModuleType, type)):
+            self._add(value, _looks.of_builtin, name=name)
+
+    def _add_tensor(self, value: Handle) -> None:
+        self.handles[value._id] = value
+        held: Any = value.__dict__
+        labels = self._names
+        if self.used is None or self._reads_all:
+            labels = tuple(sorted({*labels, *held} - {"_view"} - _UNSEEN))
+        self._add(value, _looks.of_tensor, labels)
+        if not is_ours(type(value)):
+            self._meet(type(value), type(value).__name__)
+
+    # Functions.
+
+    def _add_function(self, value: types.FunctionType, name: str) -> None:
+        code = value.__code__
+        internal = TRUSTED[code.co_filename]
+        runs = self._runs(code)
+        deep = runs or (internal and value.__closure__ is not None)
+        self._add(value, _looks.of_function if deep else _looks.of_code, name=code.co_name)
+        if self._names and value.__dict__ and not internal:
+            if self._reads_all:
+                self._add(value.__dict__, _looks.of_dict)
+            else:
+                self._add(value.__dict__, _looks.of_names, self._names)
+        if not LIBRARY[code.co_filename]:
+            self._add_shown(value, OF_FUNCTIONS)
+        if not deep:
+            return
+        self.codes.add(code)
+        free = code.co_freevars
+        if self.used is not None and not internal:
+            free = tuple(each for each in free if each in self.used.cells)
+        self._add(value, _looks.of_cells, free)
+        if self.used is None and not internal:
+            self._add_static(code, value.__globals__)
+
+    def _add_shown(self, value: Any, shown: tuple[str, ...]) -> None:
+        """What is not among a function's or class's attributes, but can be read as one, and changed."""
+        labels = tuple(name for name in shown if self._reads_all or name in self._names)
+        if labels:
+            self._add(value, _looks.of_shown, labels)
+
+    def _runs(self, code: types.CodeType) -> bool:
+        if self.used is not None:
+            return code in self.used.codes
+        return not LIBRARY[code.co_filename] or any(code in used.codes for used in self._learned)
+
+    def _add_static(self, code: types.CodeType, held: dict[str, Any]) -> None:
+        names, inner = set(code.co_names), [code]
+        while inner:
+            for constant in inner.pop().co_consts:
+                if is_a(constant, types.CodeType):
+                    names.update(constant.co_names)
+                    inner.append(constant)
+                elif is_a(constant, str):
+                    names.add(constant)
+        self._found_names |= names
+        labels = tuple(sorted(names))
+        self._add(held, _looks.of_names, labels)
+        import builtins
+
+        self._add(builtins.__dict__, _looks.of_names, tuple(each for each in labels if each not in held))
+
+    # Classes, modules, objects.
+
+    def _add_class(self, value: type[Any], name: str) -> None:
+        if not value.__flags__ & (1 << 9) or not has_plain_layout(value):
+            self._add(value, _looks.of_kind)
+            return
+        self._add(value, _looks.of_bases)
+        if not is_ours(value) and is_trusted_class(value):
+            self._add(value, _looks.of_class, tuple(each for each in self._names if each in value.__dict__))
+            return
+        labels = {each for each in (*self._names, *_ALWAYS) if each in value.__dict__ or not is_ours(value)}
+        if not is_ours(value):
+            self._add(value, _looks.of_class_names)
+            for each, held in value.__dict__.items():
+                if self.used is None or self._reads_all or self._is_used(held) or is_special(each, held):
+                    labels.add(each)
+            labels -= PASSIVE
+            self._add_shown(value, OF_CLASSES)
+            if type(value) not in (type, abc.ABCMeta) and is_trusted_class(type(value)):
+                labels = {*value.__dict__} - PASSIVE  # which its own class reads
+        elif "forward" in value.__dict__ or "step" in value.__dict__:
+            labels |= {"forward", "step", "_update"}
+        self._add(value, _looks.of_class, tuple(sorted(labels)))
+        if type(value) is not type and not is_trusted_class(type(value)):
+            self._meet(type(value), type(value).__name__)
+
+    def _is_used(self, held: Any) -> bool:
+        """Whether a class's attribute is a function that the call has run."""
+        if is_a(held, property):
+            return any(self._is_used(each) for each in (held.fget, held.fset, held.fdel))
+        held = getattr(held, "__func__", getattr(held, "func", held))
+        held = getattr(held, "__wrapped__", held) if not is_a(held, types.FunctionType) else held
+        return is_a(held, types.FunctionType) and (
+            self._runs(held.__code__) or (TRUSTED[held.__code__.co_filename] and held.__closure__ is not None)
+        )
+
+    def _add_module(self, value: types.ModuleType) -> None:
+        labels: tuple[str, ...] = (*self._names, "__getattr__")
+        if self._reads_all and not LIBRARY[getattr(value, "__file__", None) or ""]:
+            held = value.__dict__
+            kept = {each for each in held if not each.startswith("__")}
+            calls = {each for each in kept if is_a(held[each], types.BuiltinFunctionType)}
+            # Which ones these are counts; what they do shows if they are called.
+            self.looks.append(Look(held, _looks.of_names, tuple(sorted(calls))))
+            labels = tuple(sorted({*labels, *(kept - calls)}))
+        if value.__name__.partition(".")[0] == "gradwire":
+            labels = self._names
+        self._add(value.__dict__, _looks.of_names, labels)
+
+    def _add_instance(self, value: Any, name: str) -> None:
+        kind = type(value)
+        from gradwire.optim._optimizer import Optimizer
+
+        if module_of(kind).partition(".")[0] == "gradwire" and not module_of(kind).startswith(_WALKED_PACKAGES):
+            return
+        self._add(value, _looks.of_kind, name=name)
+        content = content_of(value)
+        if content is not None:
+            self._add(value, content, name=name)
+        held = dict_of(value)
+        self._has_layers = self._has_layers or "_modules" in (held or ())
+        if is_a(value, Optimizer):
+            self._add_optimizer(value)
+        elif is_a(held, dict):
+            labels = self._labels_of(kind, held)
+            if labels is None:
+                self._add(held, _looks.of_dict, name=name)
+            else:
+                self._add(held, _looks.of_names, labels, name)
+        self._add_slots(value, kind)
+
+    def _labels_of(self, kind: type[Any], held: dict[str, Any]) -> tuple[str, ...] | None:
+        """The attributes of an object that count; None for all."""
+        ours = foreign_bases(kind)
+        if self.used is None or self._reads_all or ours == "all":
+            if not _UNSEEN & held.keys():
+                return None
+            return tuple(sorted({*self._names, *held} - _UNSEEN))
+        if ours == "module":
+            own = (each for each in held if each.startswith("_") or each == "training")
+            return tuple(sorted({*self._names, *own} - _UNSEEN))
+        return self._names
+
+    def _add_slots(self, value: Any, kind: type[Any]) -> None:
+        members = [
+            member
+            for base in kind.__mro__
+            for name, member in base.__dict__.items()
+            if is_a(member, types.MemberDescriptorType)
+            and (self.used is None or self._reads_all or name in self.used.attributes)
+        ]
+        if members:
+            self._add(value, _looks.of_slots, tuple(members))
+
+    def _add_optimizer(self, value: Any) -> None:
+        """Its options but for the rates, and its state but for what counts steps, of which only differences matter."""
+        held = value.__dict__
+        self.rates.update((id(group), group.get("lr")) for group in value.param_groups)
+        self._add(value, _looks.of_steps)
+        if self._strict:
+            self._add(held, _looks.of_names, tuple(sorted({*self._names, *held} - _UNSEEN)))
+            return
+        apart = {"param_groups", "state", "defaults"} | _UNSEEN
+        self._add(held, _looks.of_names, tuple(sorted({*self._names, *held} - apart)))
+        # Not met: whoever comes by a group in another way may read its rate.
+        self.looks.append(Look(held, _looks.of_names, ("param_groups", "state")))
+        self.looks.append(Look(value.param_groups, _looks.of_list))
+        self.looks.append(Look(value.state, _looks.of_dict))
+        for group in value.param_groups:
+            self._add(group, _looks.of_names, tuple(name for name in group if name != "lr"))
+        for param, state in value.state.items():
+            self._meet(param, "a parameter")
+            self._add(state, _looks.of_names, tuple(name for name in state if name != "step"))
+
+    # What came of it.
+
+    def key(self) -> tuple[Any, ...]:
+        """What to compare where objects may be others of the same make."""
+        parts: list[Any] = [self._code(root) for root in self._roots]
+        parts.extend((look.fetch, look.labels, tuple([self._code(item) for item in look.items])) for look in self.looks)
+        return tuple(parts)
+
+    def _code(self, item: Any) -> Any:
+        if type(item) in PLAIN:
+            return plain(item)
+        number = self.numbers.get(id(item))
+        if number is None or id(item) in self._unseen or is_a(item, (Handle, type, types.ModuleType)):
+            return Same(item)
+        return number
+
+    def changed_since(self, before: Reach) -> str | None:
+        """The name of something that is not as it was found before; None if all is."""
+        held = {(id(look.value), look.fetch): look for look in before.looks}
+        names: dict[int, dict[str, Any]] = {}
+        for look in before.looks:
+            if look.fetch in _NAMED:
+                names.setdefault(id(look.value), {}).update(zip(look.labels, look.items, strict=True))
+            elif look.fetch is _looks.of_dict:
+                count = len(look.items) // 2
+                pairs = zip(look.items[:count], look.items[count:], strict=True)
+                names.setdefault(id(look.value), {}).update(pair for pair in pairs if is_a(pair[0], str))
+        met = {id(look.value) for look in before.looks}
+        for look in self.looks:
+            if id(look.value) not in met and _is_of_library(look.value):
+                continue  # a name of this package, or of Python's, that was loaded in the call
+            known = names.get(id(look.value))
+            if look.fetch in _NAMED:
+                for name, item in zip(look.labels, look.items, strict=True):
+                    was = MISSING if known is None else known.get(name, MISSING)
+                    if not _looks.same_item(was, item) and not (was is MISSING and _loads_late(look.value)):
+                        return str(getattr(name, "__name__", name))
+            elif look.fetch is _looks.of_tensor:
+                was_look = held.get((id(look.value), look.fetch))
+                if was_look is None or not _same_tensor(was_look, look):
+                    return str(getattr(look.value, "name", None) or "a tensor")
+            elif look.fetch is not _looks.of_code:
+                was_look = held.get((id(look.value), look.fetch))
+                if was_look is None or not _looks.same_items(was_look.items, look.items):
+                    return title_of(type(look.value))
+        return None
+
+    def missing_code(self) -> types.CodeType | None:
+        """Code that ran and belongs to no function that was found, nor was made inside of one that did."""
+        if self.used is None:
+            return None
+        inside = [*self.codes]
+        known = set(inside)
+        while inside:
+            for constant in inside.pop().co_consts:
+                if is_a(constant, types.CodeType) and constant not in known:
+                    known.add(constant)
+                    inside.append(constant)
+        for code in self.used.codes:
+            if code not in known and code.co_name not in ("<module>", "__del__"):
+                return code
+        return None
+
+
+_NAMED = (_looks.of_names, _looks.of_class, _looks.of_cells, _looks.of_slots, _looks.of_attributes)
+
+
+def _is_of_library(value: Any) -> bool:
+    """Whether it is a function or class of this package, or of Python's trusted modules."""
+    if is_a(value, types.FunctionType):
+        return TRUSTED[value.__code__.co_filename] and value.__closure__ is None
+    return is_a(value, type) and (module_of(value) == "builtins" or is_trusted_class(value))
+
+
+def _loads_late(held: Any) -> bool:
+    """Whether these are the globals of a module of this package, which loads names when they are asked for."""
+    return type(held) is dict and str(held.get("__name__")).partition(".")[0] == "gradwire"
+
+
+def _same_tensor(before: Look, after: Look) -> bool:
+    """Whether a tensor's description is as it was, and the attributes set on it."""
+    held = dict(zip(before.labels, before.items[4:], strict=True))
+    set_on_it = zip(after.labels, after.items[4:], strict=True)
+    return _looks.same_items(before.items[:4], after.items[:4]) and all(
+        _looks.same_item(held.get(name, MISSING), item) for name, item in set_on_it
+    )

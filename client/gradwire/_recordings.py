@@ -1,0 +1,360 @@
+"""Recordings: what one call of a function did as a program, and what the client does around a run of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradwire import _commands
+from gradwire._answers import Place, find_obstacle, map_tensors, tensors_of
+from gradwire._arguments import two_sessions
+from gradwire._calls import Call, attributes_of, surroundings
+from gradwire._errors import GradwireError, make_error
+from gradwire._guards import Guard
+from gradwire._handle import PRESENT, UNKNOWN, Handle
+from gradwire._kin import Kin
+from gradwire._memo import Spec, read_spec
+from gradwire._noting import Gradients, run_recorded
+from gradwire._place import describe_place
+from gradwire._reach import Reach
+from gradwire._recorder import Recorder, Trace
+from gradwire._results import new_proxy, watch_retained
+from gradwire._session import Session
+from gradwire._sessions import current_session
+from gradwire._watching import Used, Watching
+from gradwire._wire import Value
+from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
+
+
+class Noted:
+    """A call that was run as it is: its answer and commands, and the obstacle to repeating it, if there is one.
+
+    `lasting` says that the obstacle is in what the function reads or calls. With `verify` that is none, since all calls
+    run as they are.
+    """
+
+    def __init__(
+        self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], learned: Sequence[Used], verify: bool
+    ) -> None:
+        self.call = call
+        before = Reach(learned=learned).walk(call.roots)
+        self.session = session = _session_of(call, before)
+        session.sync()
+        self.feeds = feeds = tensors_of((args, kwargs))
+        self.recorder = recorder = Recorder(session)
+        recorder.handles.update((feed._id, feed) for feed in feeds)
+        recorder.handles.update(before.handles)
+        ambient, contents = surroundings(), [list(_items(each)) for each in call.containers]
+        known = {handle._id: handle for handle in (*session.watched.values(), *before.handles.values(), *feeds)}
+        self._had = {tensor_id: grad_state(handle) for tensor_id, handle in known.items()}
+        self.kin = Kin(known.values())
+        specs, attributes = [feed._spec for feed in feeds], [attributes_of(feed) for feed in feeds]
+        grads = Gradients(session, before.handles)
+        try:
+            with Watching() as watching:
+                self.answer = run_recorded(call.function, args, kwargs, session, recorder)
+        finally:
+            grads.leave(recorder)
+        if recorder.refused is not None:
+            raise recorder.refused
+        self._shared = grads.shared
+        self.used = watching.used
+        self.after = Reach(self.used).walk(call.roots)
+        self.results = _unique(tensors_of(self.answer))
+        self.lasting = True
+        self.obstacle = recorder.obstacle or (None if verify else self._find_unseen())
+        if self.obstacle is None:
+            self.lasting = False
+            unchanged = ambient == surroundings() and specs == [feed._fresh() for feed in feeds]
+            same = all(map(_same_objects, contents, map(_items, call.containers)))
+            was, now = map(_items, attributes), (_items(attributes_of(feed)) for feed in feeds)
+            same = same and all(map(_same_objects, was, now))
+            self.obstacle = self._find_change(before, unchanged and same) or self._find_kept(call)
+        if self.obstacle is None:
+            self.trace = Trace(recorder, feeds, self.results)
+            self.obstacle = self._find_history()
+
+    def had(self, handle: Handle) -> Any:
+        """What a tensor had of a gradient before: None, whether it had a graph."""
+        return self._had.get(handle._id)
+
+    def _find_unseen(self) -> str | None:
+        used = self.used
+        if used.obstacle is not None:
+            return used.obstacle
+        if self.after.opaque is not None:
+            return self.after.opaque
+        if self._shared & self.after.handles.keys():
+            return "it holds a gradient that is also reached by its tensor"
+        code = self.after.missing_code()
+        if code is not None:
+            return (
+                f"it runs {code.co_name}(), which is not found from its arguments, what it closes over or names\n  "
+                + describe_place(code, 0)
+            )
+        return None
+
+    def _find_change(self, before: Reach, unchanged: bool) -> str | None:
+        name = self.after.changed_since(before)
+        # The rates may differ from call to call, but not change inside of one.
+        rates = self.after.rates
+        if name is None and unchanged and all(before.rates.get(group) == rates[group] for group in rates):
+            return None
+        what = "its arguments or modes" if name is None else repr(name)
+        return (
+            f"it changes what it closes over ({what}: a number, a list, a state that it creates), which no program does"
+        )
+
+    def _find_kept(self, call: Call) -> str | None:
+        outside = {id(each) for each in call.containers} | set(self.after.numbers)
+        found = find_obstacle(self.answer, outside)
+        if found is not None:
+            return found
+        made = {id(handle) for handle in self.recorder.living()}
+        for handle in self.results:
+            if id(handle) in made and (
+                handle.__dict__.keys() - {"_view"} or type(handle).__module__ != "gradwire._tensor"
+            ):
+                return "it returns a tensor of a class, or with attributes, of its own"
+        known = {id(handle) for handle in self.results}
+        known.update(id(leaf._grad) for leaf in self.session.watched.values())
+        for handle in list(self.results):
+            view = handle.__dict__.get("_view")
+            if view is not None and id(view.base) in made and id(view.base) not in known:
+                known.add(id(view.base))
+                self.results.append(view.base)
+        if any(id(handle) not in known for handle in self.recorder.living()):
+            return "it keeps a tensor that it makes elsewhere than in what it returns"
+        return None
+
+    def _find_history(self) -> str | None:
+        if self.recorder.has("backward", "gradients"):
+            for handle in (*self.feeds, *self.trace.captures):
+                if handle._spec.requires_grad and not handle._spec.is_leaf:
+                    return "it differentiates through a tensor from outside that is no leaf"
+        return None
+
+
+def grad_state(handle: Handle) -> Any:
+    """What a tensor has of a gradient: None if nothing, else whether it is known to have a graph."""
+    grad = handle._grad
+    if grad is UNKNOWN:
+        _ = handle.grad  # type: ignore[attr-defined]
+        grad = handle._grad
+    return None if grad is None else isinstance(grad, Handle) and grad._spec.requires_grad
+
+
+def _session_of(call: Call, reach: Reach) -> Session:
+    """The session of the tensors. Raises GradwireValueError if there are two."""
+    found: Session | None = None
+    for handle in (*call.feeds, *reach.handles.values()):
+        if found is not None and handle._session is not found:
+            raise two_sessions("compile", found, handle._session)
+        found = handle._session
+    return current_session() if found is None else found
+
+
+def _items(container: Any) -> list[Any]:
+    return [*container.keys(), *container.values()] if isinstance(container, dict) else list(container)
+
+
+def _same_objects(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
+
+
+def _unique(handles: Sequence[Handle]) -> list[Handle]:
+    return list({id(handle): handle for handle in handles}.values())
+
+
+class Recording:
+    """A program, and what the client does around a run of it."""
+
+    def __init__(self, noted: Noted) -> None:
+        self.trace = trace = noted.trace
+        self.session = session = noted.session
+        self.captures = trace.captures
+        self.counters = list(noted.recorder.counters.values())
+        self.numbers = noted.recorder.numbers
+        places = {id(feed): Place(number) for number, feed in enumerate(trace.feeds)}
+        #: Of each result, the number of an output, the place of an argument, or the tensor from outside that it is.
+        self.results = [each if isinstance(each, int) else places.get(id(each), each) for each in trace.results]
+        numbers = {id(handle): number for number, handle in enumerate(noted.results)}
+        self.template = map_tensors(noted.answer, lambda handle: Place(numbers[id(handle)]))
+        self.guard = Guard(noted.call.roots, noted.used, noted.after, trace.captures)
+        self._hooks = tuple(session.hooks)
+        self._kin = noted.kin.settle(trace, noted.results)
+        reached = noted.after.handles
+        #: Arguments that are reached in another way, too: which tensor each of those is.
+        self._outside = [reached.get(feed._id) for feed in trace.feeds]
+        self._reached = frozenset(reached).union(handle._id for handle in trace.captures)
+        #: Tensors besides the inputs whose gradients it may have asked for, and whether they had any.
+        inputs = {handle._id for handle in (*trace.feeds, *trace.captures)}
+        others = [handle for tensor_id, handle in reached.items() if tensor_id not in inputs]
+        self._others = [(handle, noted.had(handle)) for handle in others]
+        self._reads = bool(len(trace.program.outputs))
+        replaced = {
+            trace.slots[command.set_grad.tensor]
+            for command, _ in noted.recorder.steps
+            if command.WhichOneof("command") == "set_grad"
+        }
+        #: Per input: its place, what it had of a gradient, what it has then, and whether a new one.
+        self.leaves: list[tuple[int, Any, Any, bool]] = []
+        for place, handle in enumerate((*trace.feeds, *trace.captures)):
+            state = handle._grad if handle._grad is None or handle._grad is UNKNOWN else PRESENT
+            self.leaves.append((place, noted.had(handle), state, place + 1 in replaced))
+        self.entry = tuple((place, had) for place, had, _, _ in self.leaves)
+        #: Of outputs with a gradient of their own: their number, whether by retain_grad, and whether it is there.
+        self.keeping = {
+            number: (handle._retained is not None, handle._grad is not None)
+            for number, handle in zip(trace.results, noted.results, strict=True)
+            if isinstance(number, int) and (handle._retained is not None or handle._grad is not None)
+        }
+        self._given = [f"{feed._spec.dtype.name}{list(feed._spec.shape)}" for feed in trace.feeds]
+        trace.let_go()
+        #: Whether it leaves the gradients as it found them, so that it may be repeated as it is.
+        self.periodic = all((had is None) == (state is None) for _, had, state, _ in self.leaves)
+
+    def fits(self, call: Call) -> bool:
+        """Whether tensors are as they were and have gradients where they had. The guard tells of all else."""
+        session, feeds = self.session, call.feeds
+        if tuple(session.hooks) != self._hooks or (
+            not self._reached and not feeds and current_session() is not session
+        ):
+            return False
+        for feed, known in zip(feeds, self._outside, strict=True):
+            if feed._session is not session or (feed._id in self._reached if known is None else feed._id != known._id):
+                return False
+        for place, had, _, _ in self.leaves:
+            if grad_state(feeds[place] if place < len(feeds) else self.captures[place - len(feeds)]) is not had:
+                return False
+        return not any(grad_state(handle) is not had for handle, had in self._others)
+
+    def describe(self) -> str:
+        """What it is for and how the server runs it."""
+        given = f"arguments {', '.join(self._given)}" if self._given else "no tensors as arguments"
+        told = _register(self.session, self.trace)
+        planned, stepwise = told.planned_runs, told.stepwise_runs
+        text = f"For {given}: {counted(len(self.trace.program.steps), 'command')} as one, run "
+        ran = [f"{counted(planned, 'time')} as a plan"] if planned or not stepwise else []
+        ran += [f"{counted(stepwise, 'time')} step by step"] if stepwise else []
+        text += " and ".join(ran)
+        if told.stepwise_because:
+            return f"{text}, since {told.stepwise_because}."
+        return f"{text}, of which the plan was made." if stepwise else f"{text}."
+
+    def _input(self, feeds: Sequence[Handle], place: int) -> Handle:
+        return feeds[place] if place < len(feeds) else self.captures[place - len(feeds)]
+
+    def run(self, call: Call, repeat: int, first: int, stacked: bool) -> Any:
+        """Run the program so often, from a slice on; what the function would answer."""
+        session, trace = self.session, self.trace
+        feeds = [feed._id for feed in call.feeds]
+        numbers = self._count(repeat)
+        outputs = [next(session.ids) for _ in trace.program.outputs]
+        captures = [handle._id for handle in self.captures]
+        sliced = call.sliced
+        sets = len(feeds) + len(numbers)
+
+        def build(values: Sequence[Value]) -> service_pb2.Command:
+            request = programs_pb2.RunProgramRequest(
+                hash=trace.hash,
+                inputs=[*(int(value) for value in values[: len(feeds)]), *captures],
+                numbers=values[len(feeds) : sets],
+                repeat=repeat,
+                sliced=sliced,
+                first=first if sliced else 0,
+                stacked=stacked,
+                outputs=[int(value) for value in values[sets:]],
+            )
+            return service_pb2.Command(run_program=request)
+
+        key = (trace.hash, repeat, stacked, tuple(sliced), first if sliced else 0, len(numbers), *captures)
+        specs = self._run(key, [*feeds, *numbers, *outputs], build)
+        for place, _, state, replaced in self.leaves:
+            handle = self._input(call.feeds, place)
+            if state is not PRESENT or replaced or handle._grad is None:
+                handle._grad = state
+        made = [new_proxy(session, one, spec) for one, spec in zip(outputs, specs, strict=True)]
+        self._kin.moved(call.feeds, repeat)
+        if not stacked:
+            self._kin.join(call.feeds, made)
+            for number, (retains, has_grad) in self.keeping.items():
+                if retains:
+                    watch_retained(made[number])
+                if has_grad:
+                    made[number]._grad = UNKNOWN
+        session.urge()
+        return map_tensors(self.template, lambda place: self._result(call, made, place), Place)
+
+    def _result(self, call: Call, made: Sequence[Handle], place: Place) -> Any:
+        result = self.results[place.number]
+        if isinstance(result, int):
+            return made[result]
+        return call.feeds[result.number] if isinstance(result, Place) else result
+
+    def _count(self, repeat: int) -> list[float]:
+        """The numbers of the run, and the counters moved on."""
+        for count in self.counters:
+            count(1)
+        sets = [[float(now(ahead)) for now in self.numbers] for ahead in range(repeat)]
+        for count in self.counters:
+            count(repeat - 1)
+        if all(one == sets[0] for one in sets):
+            del sets[1:]
+        return [number for one in sets for number in one]
+
+    def _run(self, key: tuple[Any, ...], values: list[Value], build: Callable[[Sequence[Value]], Any]) -> Any:
+        session = self.session
+        read = _read_outputs if self._reads else None
+        return run_program(session, self.trace, lambda: _commands.run(session, "run_program", key, values, build, read))
+
+    def compare(self, other: Recording) -> None:
+        """Raise RuntimeError if another recording under the same key does something else."""
+        if self.trace.hash == other.trace.hash:
+            return
+        mine, theirs = self.trace.program.steps, other.trace.program.steps
+        place = next(
+            (number for number, (one, two) in enumerate(zip(mine, theirs, strict=False)) if one != two),
+            min(len(mine), len(theirs)),
+        )
+        where = other.trace.recorder.places[place : place + 1] or other.trace.recorder.places[-1:]
+        at = describe_place(*where[0]) if where else "after its last command"
+        raise make_error(
+            errors_pb2.REASON_RUNTIME,
+            f"compile(verify=True): this call does something else than the one recorded, from command {place} on, "
+            f"though its arguments and surroundings look the same:\n  {at}",
+            9,
+        )
+
+
+def run_program(session: Session, trace: Trace, send: Callable[[], Any]) -> Any:
+    """Send the command that runs a program; the server is told the program before, unless it knows it."""
+    if trace.hash in session.programs:
+        session.programs.move_to_end(trace.hash)
+    else:
+        _register(session, trace)
+    try:
+        return send()
+    except GradwireError as error:
+        if error.reason != "PROGRAM_UNKNOWN":
+            raise
+    _register(session, trace)
+    return send()
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things, for a person."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _register(session: Session, trace: Trace) -> programs_pb2.RegisterProgramResponse:
+    request = programs_pb2.RegisterProgramRequest(hash=trace.hash, program=trace.data)
+    told = session.wait(service_pb2.Command(register_program=request)).register_program
+    session.programs[trace.hash] = None
+    while len(session.programs) > session.limits.max_programs:
+        session.programs.popitem(last=False)
+    return told
+
+
+def _read_outputs(result: service_pb2.Result) -> tuple[Spec, ...]:
+    return tuple([read_spec(output) for output in result.run_program.outputs])

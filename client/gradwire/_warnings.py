@@ -1,0 +1,80 @@
+"""What PyTorch warns of when an op is called: told from shapes, dtypes and arguments, where the op is first called.
+
+What each call warns of is kept with the op's entry in the memo, so that those that never warn pay nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradwire._handle import Handle
+from gradwire._place import INTERNAL
+
+if TYPE_CHECKING:
+    from gradwire._memo import Spec
+
+#: What was warned of that is warned of once a process.
+TOLD: set[str] = set()
+
+_FREEDOM = (
+    "{}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel "
+    "divided by output numel)."
+)
+_OBSERVATIONS = "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations."
+_IMAGINARY = "Casting complex values to real discards the imaginary part"
+_BETA = "index_reduce() is in beta and the API may change at any time."
+_SPREADS = ("var", "std", "var_mean", "std_mean")
+_CASTS = ("to", "copy_", "setitem_", "fill_")
+#: The ops of which any warns.
+WARNING_OPS = frozenset((*_SPREADS, *_CASTS, "cov", "index_reduce"))
+
+
+def warn(text: str) -> None:
+    """Warn, at the line of the user's program that is being executed."""
+    frame, level = sys._getframe(1), 2
+    while INTERNAL[frame.f_code.co_filename] and frame.f_back is not None:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, UserWarning, stacklevel=level)
+
+
+def warn_once(text: str) -> None:
+    """Warn, unless this was warned of in this process."""
+    if text not in TOLD:
+        TOLD.add(text)
+        warn(text)
+
+
+def warning_of(op: str, named: dict[str, Any], specs: Sequence[Spec]) -> str:
+    """What each such call warns of; "" if nothing. What is warned of once is done here."""
+    if op in _SPREADS or op == "cov":
+        return _of_freedom(op, named, specs)
+    if op == "index_reduce":
+        warn_once(_BETA)
+    elif op in _CASTS:
+        given = named.get("value", named.get("src", named.get("input")))
+        made = specs[0].dtype
+        if (
+            isinstance(given, Handle)
+            and 0 not in given._spec.shape
+            and given._spec.dtype.is_complex
+            and not (made.is_complex or made.name == "bool")
+        ):
+            warn_once(_IMAGINARY)
+    return ""
+
+
+def _of_freedom(op: str, named: dict[str, Any], specs: Sequence[Spec]) -> str:
+    shape = named["input"]._spec.shape
+    correction = named.get("correction")
+    if correction is None:
+        correction = 0 if named.get("unbiased") is False else 1
+    if op == "cov":
+        weighted = named.get("fweights") is not None or named.get("aweights") is not None
+        observations = shape[-1] if shape else 1
+        return _OBSERVATIONS if not weighted and observations <= correction else ""
+    made = math.prod(specs[0].shape)
+    return _FREEDOM.format(op) if (math.prod(shape) / made if made else 0) <= correction else ""

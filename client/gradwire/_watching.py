@@ -1,0 +1,277 @@
+"""What a call of a user's function uses: the names its instructions look up, the code it runs, what it calls in C.
+
+Python tells it while the call runs: a trace function sees every instruction of the user's code, a profile function
+every call. So a name counts where the call came by it, whatever way it was called, and a branch not taken does not.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+import types
+from functools import cache
+from typing import Any
+
+from gradwire._place import INTERNAL, describe_place
+from gradwire._pure import (
+    FORMATS,
+    LEADS_ELSEWHERE,
+    LIBRARY,
+    READS_ALL,
+    TRUSTED,
+    is_distrusted_here,
+    is_outside,
+    is_pure,
+    reads_all,
+)
+from gradwire._signals import handlers_running
+
+_GLOBAL = ("_GLOBAL", "_NAME", "_GLOBALS")
+_ATTRIBUTE = ("_ATTR", "_METHOD", "IMPORT_FROM")
+#: What is done with optimizers and schedulers without reading their rates or counts.
+_STEPPING = frozenset(("hooked", "step", "zero_grad", "__init__", "__setstate__", "register_step_post_hook"))
+#: What an import statement calls of importlib.
+_IMPORTING = frozenset(("_find_and_load", "_handle_fromlist", "_lock_unlock_module", "__getattr__"))
+_RATES = frozenset(("param_groups", "state", "defaults", "_last_lr", "base_lrs"))
+
+
+class Used:
+    """What one call used. `attributes` is None where it may have read any."""
+
+    def __init__(self) -> None:
+        #: Code that ran, with the globals it ran with.
+        self.codes: dict[types.CodeType, list[dict[str, Any]]] = {}
+        self.attributes: set[str] = set()
+        self.cells: set[str] = set()
+        #: Names of globals, by the globals' id.
+        self.globals: dict[int, tuple[dict[str, Any], set[str]]] = {}
+        self.modules: set[str] = set()
+        self.reads_all = False
+        self.reads_rates = False
+        #: Whether it asked an abstract class, whose registry cannot be seen.
+        self.reads_abstract = False
+        #: What it did that no comparison covers, with the place.
+        self.obstacle: str | None = None
+        self.places: dict[str, tuple[types.CodeType, int]] = {}
+
+    def add_code(self, code: types.CodeType, offsets: set[int] | None) -> None:
+        """Note the names that these instructions of a code object look up; all without `offsets`."""
+        for offset, kind, name in _names(code):
+            if offsets is not None and offset not in offsets:
+                continue
+            self.places.setdefault(name, (code, offset))
+            if kind == "global":
+                for held in self.codes.get(code, ()):
+                    self.globals.setdefault(id(held), (held, set()))[1].add(name)
+            elif kind == "attribute":
+                self.attributes.add(name)
+            elif kind == "cell":
+                self.cells.add(name)
+            elif kind == "module":
+                self._add_module(code, name)
+            else:
+                self.reads_all = True
+            if kind in ("attribute", "global") and name in READS_ALL:
+                self.reads_all = True
+            if kind == "attribute" and name in LEADS_ELSEWHERE:
+                self.obstruct(f"it reads {name}, behind which anything may be{self.where(name)}")
+
+    def _add_module(self, code: types.CodeType, name: str) -> None:
+        parts = name.split(".")
+        self.modules.update(".".join(parts[: count + 1]) for count in range(len(parts)))
+        self.attributes.update(parts[1:])
+        for held in self.codes.get(code, ()):
+            package = held.get("__package__")
+            if package:
+                self.modules.add(f"{package}.{name}" if name else package)
+
+    def obstruct(self, why: str) -> None:
+        """Note what no comparison covers; the first counts."""
+        if self.obstacle is None:
+            self.obstacle = why
+
+    def finish(self) -> None:
+        """What follows from the names."""
+        self.reads_rates = self.reads_rates or self.reads_all or bool(self.attributes & _RATES)
+
+    def where(self, name: str) -> str:
+        """The place where a name was looked up, for a person; empty if unknown."""
+        place = self.places.get(name)
+        return "" if place is None else "\n  " + describe_place(*place)
+
+
+class Watching:
+    """Watches this thread while it is entered; `used` is what was seen."""
+
+    def __init__(self) -> None:
+        self.used = Used()
+        self._offsets: dict[types.CodeType, set[int]] = {}
+        self._traces = False
+        self._profiler: Any = None
+        self._tracer: Any = None
+        # What a signal's handler does meanwhile is not the function's doing.
+        self._handlers = handlers_running()
+
+    def __enter__(self) -> Watching:
+        self._tracer = sys.gettrace()
+        self._profiler = sys.getprofile()
+        if self._profiler is not None and hasattr(self._profiler, "disable"):
+            self._profiler.disable()
+        # A debugger keeps its place: then all names of the code that ran count.
+        self._traces = self._tracer is None
+        if self._traces:
+            sys.settrace(self._trace)
+        sys.setprofile(self._profile)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if sys.getprofile() != self._profile or (self._traces and sys.gettrace() != self._trace):
+            self.used.obstruct("it was not seen to its end: a trace or profile function was exchanged meanwhile")
+        if self._profiler is not None and hasattr(self._profiler, "enable"):
+            sys.setprofile(None)
+            self._profiler.enable()
+        else:
+            sys.setprofile(self._profiler)
+        if self._traces:
+            sys.settrace(None)
+        for code in self.used.codes:
+            self.used.add_code(code, self._offsets.get(code, set()) if self._traces else None)
+        self.used.finish()
+
+    def _trace(self, frame: types.FrameType, event: str, arg: Any) -> Any:
+        if handlers_running() != self._handlers or _is_trusted(frame):
+            return None
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        offsets = self._offsets.setdefault(frame.f_code, set())
+
+        def each(frame: types.FrameType, event: str, arg: Any) -> Any:
+            if event == "opcode":
+                offsets.add(frame.f_lasti)
+            elif event == "exception" and issubclass(arg[0], ImportError):
+                self._obstruct("it imports what is not there", frame)
+            return each
+
+        return each
+
+    def _profile(self, frame: types.FrameType, event: str, arg: Any) -> None:
+        if handlers_running() != self._handlers:
+            return
+        if event == "call":
+            code = frame.f_code
+            if _is_trusted(frame):
+                self._enter(code, frame)
+                return
+            held = self.used.codes.setdefault(code, [])
+            if not any(each is frame.f_globals for each in held):
+                held.append(frame.f_globals)
+        elif event == "c_call":
+            if _is_trusted(frame):
+                self._call_by_trusted(frame, arg)
+            elif reads_all(arg):
+                self.used.reads_all = True
+            elif not is_pure(arg):
+                self._obstruct(f"it calls {_title(arg)}(), which depends on or changes more than its arguments", frame)
+
+    def _call_by_trusted(self, frame: types.FrameType, called: Any) -> None:
+        name, filename = called.__name__, frame.f_code.co_filename
+        if name == "warn" and called.__module__ == "_warnings":
+            self._obstruct("it warns", frame)
+        elif name in ("_abc_instancecheck", "_abc_subclasscheck"):
+            asker = frame.f_back
+            if asker is not None and not INTERNAL[asker.f_code.co_filename]:
+                self.used.reads_abstract = True
+        elif is_outside(called) and not filename.startswith("<frozen importlib") and not _is_ours(frame):
+            self._obstruct(f"it calls {_title(called)}(), which depends on or changes more than its arguments", frame)
+
+    def _enter(self, code: types.CodeType, frame: types.FrameType) -> None:
+        """A call of trusted code: what matters is who asked."""
+        called_by = frame.f_back
+        if called_by is None or _is_trusted(called_by):
+            return
+        if "importlib" in code.co_filename and code.co_name not in _IMPORTING:
+            self._obstruct(f"it calls importlib's {code.co_name}()", frame)
+        if code.co_name in READS_ALL or (code.co_name == "__instancecheck__" and "typing" in code.co_filename):
+            self.used.reads_all = True
+        if INTERNAL[code.co_filename]:
+            if is_distrusted_here(code.co_filename) or (
+                code.co_filename.endswith("_legacy.py") and code.co_name.startswith(("get_", "set_", "are_", "use_"))
+            ):
+                self._obstruct(f"it calls {code.co_name}(), which depends on or changes what is outside", frame)
+            elif code.co_name not in _STEPPING and "optim" in code.co_filename:
+                self.used.reads_rates = True
+
+    def _obstruct(self, why: str, frame: types.FrameType | None) -> None:
+        if self.used.obstacle is not None:
+            return
+        while frame is not None and TRUSTED[frame.f_code.co_filename]:
+            frame = frame.f_back
+        where = "" if frame is None else "\n  " + describe_place(frame.f_code, frame.f_lasti)
+        self.used.obstruct(why + where)
+
+
+def _is_trusted(frame: types.FrameType) -> bool:
+    """Whether a frame's code depends on its arguments alone, or is installed code that this package has called."""
+    at: types.FrameType | None = frame
+    if TRUSTED[frame.f_code.co_filename]:
+        return True
+    if frame.f_code.co_filename == "<string>":  # may be made by dataclasses or namedtuple for a trusted module
+        return _is_trusted_text(frame.f_globals)
+    while at is not None and LIBRARY[at.f_code.co_filename]:
+        if INTERNAL[at.f_code.co_filename] or at.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        at = at.f_back
+    return False
+
+
+def _is_ours(frame: types.FrameType | None) -> bool:
+    """Whether this package asked for what installed code does in a frame."""
+    while frame is not None and LIBRARY[frame.f_code.co_filename]:
+        if INTERNAL[frame.f_code.co_filename]:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _is_trusted_text(held: dict[str, Any]) -> bool:
+    """Whether code that comes from no file is named tuples', or belongs to a trusted module."""
+    if held.get("__builtins__") == {} and str(held.get("__name__")).startswith("namedtuple_"):
+        return True
+    source = held.get("__file__")
+    return isinstance(source, str) and TRUSTED[source]
+
+
+def _title(function: Any) -> str:
+    module = getattr(function, "__module__", None)
+    name = str(getattr(function, "__qualname__", function.__name__))
+    return name if module in (None, "builtins") else f"{module}.{name}"
+
+
+@cache
+def _names(code: types.CodeType) -> tuple[tuple[int, str, str], ...]:
+    """Of each instruction that looks up a name: its offset, what kind of name, the name."""
+    found: list[tuple[int, str, str]] = []
+    prefix: list[int] = []
+    for each in dis.get_instructions(code):
+        if each.opname == "EXTENDED_ARG":
+            prefix.append(each.offset)
+            continue
+        kind = _kind(each.opname)
+        if each.opname == "LOAD_ATTR" and each.argval in FORMATS:
+            kind = "all"  # it may be called from C, which nobody sees
+        if kind is not None:
+            found.extend((offset, kind, str(each.argval)) for offset in (*prefix, each.offset))
+        prefix.clear()
+    return tuple(found)
+
+
+def _kind(name: str) -> str | None:
+    if name == "IMPORT_NAME":
+        return "module"
+    if name == "MATCH_CLASS":
+        return "all"
+    if name.endswith(_ATTRIBUTE):
+        return "attribute"
+    if name.endswith(("DEREF", "CLASSDEREF")):
+        return "cell"
+    return "global" if name.endswith(_GLOBAL) else None

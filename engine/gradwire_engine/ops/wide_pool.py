@@ -1,0 +1,83 @@
+"""The maximum of large windows, a dimension after the other and by doubling: work that grows with their logarithm.
+
+A window's first largest element, in row-major order, is the first of the first row whose largest is largest. Along a
+row, a window of n elements is two that overlap: of two, the right one counts only if it is larger, or nan, which
+wins from the last place. So values and places are those of going through each window, exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine import dtypes
+from gradwire_engine.device import Array
+from gradwire_engine.ops.windows import Window
+
+Ints = Any
+
+
+def wide_max(xp: Any, padded: Array, real: Array | None, window: Window) -> tuple[Array, Array]:
+    """The largest of each window of a padded array, and its number within the window (int32).
+
+    real: which elements are no padding, of the spatial dimensions; None if all are.
+    """
+    values, which = padded, xp.zeros(padded.shape, np.int32)
+    floating = dtypes.category(padded.dtype) == dtypes.FLOAT
+    for axis in reversed(range(len(window.kernel))):
+        unit = math.prod(window.kernel[axis + 1 :])
+        rest = (slice(None),) * (len(window.kernel) - 1 - axis)
+        for shift, step in _steps(window.kernel[axis], window.dilation[axis]):
+            left, right = (..., slice(None, -step), *rest), (..., slice(step, None), *rest)
+            one, other = values[left], values[right]
+            better = other > one
+            if real is not None:
+                better |= real[right] & ~real[left] & ~(other < one)
+                real = real[left] | real[right]
+            if floating:
+                better |= xp.isnan(other)
+            values = xp.where(better, other, one)
+            which = xp.where(better, which[right] + np.int32(shift * unit), which[left])
+        index = (..., window.along(axis, 0), *rest)
+        values, which, real = values[index], which[index], None if real is None else real[index]
+    return xp.array(values, order="C"), xp.array(which, order="C")
+
+
+def _steps(kernel: int, dilation: int) -> Iterator[tuple[int, int]]:
+    """By how many elements of a window two that were found already lie apart, and how far that is."""
+    length = 1
+    while length < kernel:
+        shift = min(length, kernel - length)
+        yield shift, shift * dilation
+        length += shift
+
+
+def winners(xp: Any, which: Array, window: Window) -> Array:
+    """Where each window's winner lies in the padded array, its spatial dimensions flattened; int64."""
+    spatial = len(window.kernel)
+    flat, rest = xp.zeros(which.shape, np.int64), which.astype(np.int64)
+    for axis in range(spatial):
+        below = math.prod(window.kernel[axis + 1 :])
+        starts = xp.arange(window.output[axis]).reshape(-1, *[1] * (spatial - 1 - axis)) * window.stride[axis]
+        flat = flat * window.padded[axis] + starts + rest // below * window.dilation[axis]
+        rest = rest % below
+    return flat.reshape(*which.shape[:-spatial], -1)
+
+
+def spread(xp: Any, grad: Array, which: Array, window: Window) -> Array:
+    """Zeros of the padded sizes with each window's gradient added where its winner lies, in the windows' order."""
+    lead, count = grad.shape[: -len(window.kernel)], math.prod(window.padded)
+    places = winners(xp, which, window).reshape(math.prod(lead), -1)
+    places += xp.arange(math.prod(lead))[:, None] * count
+    target = xp.zeros(math.prod(lead) * count, grad.dtype)
+    xp.add.at(target, places.ravel(), grad.ravel())
+    return target.reshape(*lead, *window.padded)
+
+
+def picked(xp: Any, padded: Array, which: Array, window: Window) -> Array:
+    """The element of each window that won."""
+    flat = padded.reshape(*padded.shape[: -len(window.kernel)], -1)
+    return xp.take_along_axis(flat, winners(xp, which, window), -1).reshape(which.shape)

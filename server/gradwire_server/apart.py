@@ -1,0 +1,174 @@
+"""Computing apart: a call that takes long runs in a fork of this process, which can be ended without any loss.
+
+The child has its operands as they are in memory, without a copy, and sends its result through a pipe. It is only used
+where the call reads arrays and makes new ones. Whoever waits looks up between: to cancel is to kill the child.
+"""
+
+import contextlib
+import ctypes
+import os
+import pickle
+import select
+import signal
+import struct
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from gradwire_engine.errors import EngineError, Reason
+from gradwire_server.places import LOOK_SECONDS
+
+_FIRST_TO_GO = "1000"  # should the system want memory
+_NICE = 10  # whoever waits for a small thing comes first
+_PIECE = 1 << 20
+_OPEN = 1 << 16
+_HEAD = struct.Struct("<QQ")  # bytes of the pickle, and how many buffers follow
+_SIZE = struct.Struct("<Q")
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+_F_SETPIPE_SZ = 1031
+_libc = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
+
+
+class Child:
+    """A process that computes one call. Fork where no other thread is inside BLAS (places.py)."""
+
+    def __init__(self, compute: Callable[[], Any], name: str) -> None:
+        """Raises OSError where there is no process to be had."""
+        self.name = name
+        self.began = time.monotonic()
+        self._read, write = os.pipe()
+        parent = os.getpid()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that other threads are not in the child is what is wanted
+                self.pid = os.fork()
+        except OSError:
+            os.close(self._read)
+            os.close(write)
+            raise
+        if not self.pid:
+            _serve(compute, write, parent)
+        os.close(write)
+        with contextlib.suppress(OSError):
+            import fcntl
+
+            fcntl.fcntl(self._read, _F_SETPIPE_SZ, _PIECE)
+
+    def result(self, check: Callable[[float], None]) -> Any:
+        """What the call made. `check` is called with the seconds so far, often, and may raise, which ends the child.
+
+        Raises what the call raised; MemoryError if the system ended the child.
+        """
+        try:
+            head = self._exactly(_HEAD.size, check)
+            length, count = _HEAD.unpack(bytes(head))
+            sizes = [_SIZE.unpack(bytes(self._exactly(_SIZE.size, check)))[0] for _ in range(count)]
+            body = bytes(self._exactly(length, check))
+            buffers = [self._exactly(size, check) for size in sizes]
+        finally:
+            self.end()
+        done, told = pickle.loads(body, buffers=buffers)
+        if done:
+            return told
+        raise _error(told)
+
+    def end(self) -> None:
+        """Kill the child if it is still there, and wait for its end."""
+        if not self.pid:
+            return
+        pid, self.pid = self.pid, 0
+        os.close(self._read)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+    def _exactly(self, size: int, check: Callable[[float], None]) -> Any:
+        room: Any = np.empty(size, np.uint8)
+        view, got = memoryview(room), 0
+        poll = select.poll()
+        poll.register(self._read, select.POLLIN)
+        while got < size:
+            if not poll.poll(LOOK_SECONDS * 1000):
+                check(time.monotonic() - self.began)
+                continue
+            count = os.readv(self._read, [view[got : got + _PIECE]])
+            if not count:
+                raise MemoryError(f"the process that computed {self.name} ended before it was done")
+            got += count
+        return room
+
+
+def _serve(compute: Callable[[], Any], write: int, parent: int) -> NoReturn:
+    """The child: compute, send, end. Nothing of the process it was forked from is to be touched or cleaned up."""
+    status = 1
+    try:
+        if _libc is not None:
+            _libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        os.closerange(3, write)
+        os.closerange(write + 1, _most_open())
+        with contextlib.suppress(OSError):
+            os.nice(_NICE)
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write(_FIRST_TO_GO)
+        told: Any
+        try:
+            told = True, compute()
+        except BaseException as error:  # noqa: BLE001 - told to the parent, which raises it
+            told = False, _told(error)
+        _send(write, told)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _most_open() -> int:
+    most = os.sysconf("SC_OPEN_MAX")
+    return most if 0 < most < _OPEN else _OPEN  # below 0 there is no limit
+
+
+def _send(write: int, told: Any) -> None:
+    buffers: list[pickle.PickleBuffer] = []
+    body = pickle.dumps(told, 5, buffer_callback=buffers.append)
+    raw = [buffer.raw() for buffer in buffers]
+    _write(write, _HEAD.pack(len(body), len(raw)))
+    for each in raw:
+        _write(write, _SIZE.pack(each.nbytes))
+    for part in (body, *raw):
+        _write(write, part)
+
+
+def _write(write: int, data: Any) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(write, view[:_PIECE]) :]
+
+
+def _told(error: BaseException) -> tuple[str, Any]:
+    if isinstance(error, EngineError):
+        return "refused", (error.reason.value, error.message, error.metadata)
+    if isinstance(error, MemoryError):
+        return "memory", str(error)
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - then only its words
+        return "other", repr(error)
+    return "raised", error
+
+
+def _error(told: tuple[str, Any]) -> BaseException:
+    kind, what = told
+    if kind == "refused":
+        reason, message, metadata = what
+        error = EngineError(Reason(reason), message)
+        error.metadata = metadata
+        return error
+    if kind == "memory":
+        return MemoryError(what)
+    if kind == "raised":
+        return what  # type: ignore[no-any-return]
+    return RuntimeError(what)

@@ -1,0 +1,207 @@
+"""What random programs beside PyTorch found, one promise each."""
+
+import warnings
+from typing import Any
+
+import pytest
+
+import gradwire
+from tests.client.oracle import agree, refuse
+
+
+def test_a_truth_value_in_a_tensor_as_key_is_no_mask(session: gradwire.Session) -> None:
+    """So a value of another dtype is refused, as PyTorch has it of numbers in a key."""
+    for flag in (True, False):
+        refuse(
+            lambda t, flag=flag: t.zeros(2).__setitem__(t.tensor(flag), t.tensor(1.0, dtype=t.float64)),
+            RuntimeError,
+            "Index put requires the source and destination dtypes match",
+        )
+
+    def story(t: Any) -> Any:
+        x = t.zeros(2, 2)
+        x[t.tensor(True)] = t.ones(2)
+        x[t.tensor(False)] = t.ones(2) * 9
+        x[t.tensor(True), 0] = 3.0
+        return x, x[t.tensor(True)], x[t.tensor(False)], x[True, 1], x[False]
+
+    agree(story)
+
+
+def test_a_value_in_the_memory_that_is_written_is_refused_where_pytorch_sees_it(session: gradwire.Session) -> None:
+    message = "some elements of the input tensor and the written-to tensor refer to a single memory location"
+    refuse(lambda t: _assigned(t, (1,), (..., None), ...), RuntimeError, message)
+    refuse(lambda t: _assigned(t, (3, 3), (slice(1), slice(1)), (0, slice(1))), RuntimeError, message)
+    refuse(lambda t: _assigned(t, (1, 1), slice(None), 0), RuntimeError, message)
+
+    def story(t: Any) -> Any:
+        return [
+            _assigned(t, (3, 3), slice(None, None, 2), 0), _assigned(t, (3, 3), slice(None), 0),
+            _assigned(t, (3, 3), slice(1), 0), _assigned(t, (1, 3), slice(None), 0), _assigned(t, (3,), None, ...),
+            _assigned(t, (3, 3), (0, 0), (0, slice(1))), _assigned(t, (), True, ...),
+        ]  # fmt: skip
+
+    agree(story)
+
+
+def _assigned(t: Any, shape: tuple[int, ...], key: Any, of: Any) -> Any:
+    x = t.arange(9.0)[: t.ones(shape).numel()].reshape(shape).clone()
+    x[key] = x[of]
+    return x
+
+
+@pytest.mark.parametrize("view", ["view(6)", "mT", "unsqueeze(0)", "permute(1, 0)", "sum()", "mT.contiguous()"])
+def test_a_gradient_that_is_a_view_of_what_was_given_knows_it(session: gradwire.Session, view: str) -> None:
+    """And is changed with it."""
+
+    def story(t: Any) -> Any:
+        x = t.ones(2, 3, requires_grad=True) * 2
+        y = eval(f"x.{view}", {"x": x})
+        (g,) = t.autograd.grad(y, x, y, create_graph=True)
+        base = y if y._base is None else y._base
+        told = (g._base is base, g.grad_fn.name(), g._version)
+        with t.no_grad():
+            y.mul_(5)
+        return told, g._version, g.detach() * 1, g.grad_fn.name()
+
+    agree(story)
+
+
+def test_a_hook_on_a_view_made_under_no_grad_is_taken_and_never_called(session: gradwire.Session) -> None:
+    def story(t: Any) -> Any:
+        called: list[Any] = []
+        w = t.ones(3, requires_grad=True)
+        with t.no_grad():
+            v = w[1:]
+        handle = v.register_hook(called.append)
+        v.register_post_accumulate_grad_hook(called.append)
+        (v * 2).sum().backward()
+        handle.remove()
+        return called, v.grad, w.grad
+
+    agree(story)
+
+    def place(t: Any) -> Any:
+        w = t.ones(3, requires_grad=True)
+        with t.no_grad():
+            v = w[1:]
+        t.autograd.graph.get_gradient_edge(v)
+
+    refuse(place, AssertionError, "Expected gradient function to be set")
+
+
+def test_a_leafs_place_is_told_under_no_grad(session: gradwire.Session) -> None:
+    def story(t: Any) -> Any:
+        w = t.ones(2, requires_grad=True)
+        with t.no_grad():
+            edge = t.autograd.graph.get_gradient_edge(w)
+        return edge.output_nr, edge.node.name().rpartition("::")[2]
+
+    agree(story)
+
+
+def test_a_custom_functions_result_in_inference_mode_is_an_inference_tensor(session: gradwire.Session) -> None:
+    def story(t: Any) -> Any:
+        class Double(t.autograd.Function):  # type: ignore[misc, name-defined]
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                return x * 2
+
+        with t.inference_mode():
+            made = Double.apply(t.ones(2, requires_grad=True))
+        return made.is_inference(), made.requires_grad, made
+
+    agree(story)
+
+
+@pytest.mark.parametrize("mode", ["enable_grad", "no_grad", "inference_mode"])
+def test_an_input_that_a_custom_function_returns_is_another_tensor(session: gradwire.Session, mode: str) -> None:
+    """A view of it, or where no history may be had, what is detached from it."""
+
+    def story(t: Any) -> Any:
+        class Same(t.autograd.Function):  # type: ignore[misc, name-defined]
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                return x
+
+            @staticmethod
+            def backward(ctx: Any, g: Any) -> Any:
+                return g * 2
+
+        told = []
+        for x in (t.ones(2), t.tensor(2), t.ones(2, requires_grad=True), t.ones(2, requires_grad=True) * 2):
+            with getattr(t, mode)():
+                made = Same.apply(x)
+            told.append((made is x, made._base is x, made.requires_grad, made.is_leaf, made.is_inference()))
+        return told
+
+    agree(story)
+
+
+def test_an_input_that_is_named_twice_has_one_gradient(session: gradwire.Session) -> None:
+    def story(t: Any) -> Any:
+        w = t.ones(2, requires_grad=True)
+        one, other = t.autograd.grad((w * w).sum(), [w, w])
+        one.mul_(3)
+        return one is other, other
+
+    agree(story)
+
+
+def test_a_node_of_a_change_in_place_has_pytorchs_name(session: gradwire.Session) -> None:
+    def story(t: Any) -> Any:
+        told = []
+        for change in (
+            lambda x: x.asinh_(), lambda x: x.eq_(x.detach()), lambda x: x.eq_(1), lambda x: x.ge_(x.detach()),
+            lambda x: t.nn.functional.elu(x, inplace=True), lambda x: t.nn.functional.leaky_relu_(x),
+            lambda x: t.nn.functional.threshold(x, 0.1, 0.2, inplace=True), lambda x: x.sin_(),
+        ):  # fmt: skip
+            x = t.ones(2, requires_grad=True) * 1
+            change(x)
+            told.append(x.grad_fn.name())
+        return told
+
+    agree(story)
+
+
+def test_a_hook_on_a_view_that_was_left_behind_is_refused(session: gradwire.Session) -> None:
+    def story(t: Any) -> Any:
+        w = t.ones(2, 2, requires_grad=True)
+        with t.no_grad():
+            v = w[1:]
+            w.add_(1)
+        v.register_hook(lambda g: g)
+
+    refuse(story, RuntimeError, "A view was created in no_grad mode")
+
+
+def test_a_tensor_of_the_same_data_counts_its_own_changes(session: gradwire.Session) -> None:
+    def story(t: Any) -> Any:
+        x = t.zeros(2)
+        x.add_(1)
+        bare = x.data
+        before = bare._version
+        bare.add_(1)
+        return before, bare._version, x._version
+
+    agree(story)
+
+
+def test_targets_that_are_no_probabilities_are_refused(session: gradwire.Session) -> None:
+    for wrong in (2.0, -1.0, float("nan")):
+        refuse(
+            lambda t, wrong=wrong: t.nn.functional.binary_cross_entropy(t.ones(1) / 2, t.tensor([wrong])),
+            RuntimeError,
+            "all elements of target should be between 0 and 1",
+        )
+
+
+def test_a_range_of_complex_numbers_is_refused(session: gradwire.Session) -> None:
+    refuse(lambda t: t.arange(3, dtype=t.complex64), NotImplementedError, '"arange_cpu" not implemented for \'Complex')
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,222 @@
+"""What shares memory: views know what they show, writes over what is read are refused, out= resizes what is alone."""
+
+import copy
+import warnings
+
+import pytest
+
+import gradwire
+from gradwire._warnings import TOLD
+from tests.client.oracle import agree, messages, refuse, torch
+
+pytestmark = pytest.mark.usefixtures("session")
+OVERLAP = "some elements of the input tensor and the written-to tensor refer to a single memory location"
+SHARED = "more than one element of the written-to tensor refers to a single memory location"
+
+
+def test_a_view_of_one_of_several_tensors_follows_that_one():
+    def story(t):
+        w = t.ones(2, requires_grad=True)
+        x = t.zeros(2)
+        first, second = t.broadcast_tensors(x, t.ones(3, 2))
+        grid = t.meshgrid(x, t.ones(3), indexing="ij")
+        x.add_(w)
+        first.sum().backward()
+        return first._base is x, first, second, grid, w.grad, first._version
+
+    agree(story)
+
+
+def test_a_view_of_a_product_follows_it():
+    def story(t):
+        w = t.ones(2, requires_grad=True)
+        made = t.matmul(t.ones(2), t.ones(2, 2))
+        shown = made.unsqueeze(-1)
+        made.mul_(w)
+        shown.sum().backward()
+        return shown, shown._base is None, w.grad
+
+    agree(story)
+
+
+def test_an_empty_view_knows_its_base():
+    agree(lambda t: [(x := t.zeros(0, 2)).reshape(2, 0)._base is x, x.flatten()._base is x, x.contiguous() is x])
+
+
+def test_what_changes_nothing_is_the_tensor_itself():
+    agree(lambda t: [t.real(x := t.ones(2)) is x, t.conj(x) is x, x.sum_to_size(2) is x, x.sum_to_size(1) is x])
+
+
+def test_views_of_inference_tensors_have_no_base():
+    def story(t):
+        with t.inference_mode():
+            made = t.ones(2, 2) * 1
+        with t.inference_mode():
+            inside = made[0]
+        return made[0]._base is None, inside._base is None, made.data.is_inference(), t.ones(2)[0]._base is None
+
+    agree(story)
+
+
+def test_a_gradient_that_passes_unchanged_is_the_tensor_that_was_given():
+    def story(t):
+        x = t.ones(2, requires_grad=True)
+        first, second = t.autograd.grad(x + 1, [x, x], x, create_graph=True)
+        x.sum().backward()
+        return first is x, second is x, first.grad
+
+    agree(story)
+
+
+def test_operands_that_share_the_memory_they_are_written_to_are_refused():
+    index = lambda t: t.tensor([1, 0])  # noqa: E731
+    for change in (
+        lambda t, x: x.__setitem__(index(t), x),
+        lambda t, x: x.__setitem__(x > 1, x),
+        lambda t, x: x.index_put_((t.tensor([0]),), x[:1]),
+        lambda t, x: x.index_add_(0, index(t), x),
+        lambda t, x: x.index_copy_(0, index(t), x),
+        lambda t, x: x.scatter_(0, index(t), x),
+        lambda t, x: x.scatter_add_(0, index(t), x),
+        lambda t, x: x.scatter_reduce_(0, index(t), x, "sum"),
+        lambda t, x: x.index_reduce_(0, index(t), x, "prod"),
+        lambda t, x: x.put_(index(t), x),
+    ):
+        refuse(lambda t, change=change: change(t, t.tensor([1.0, 2.0])), RuntimeError, OVERLAP)
+
+
+def test_a_single_value_of_the_same_memory_may_be_written_where_a_mask_holds():
+    def story(t):
+        x = t.tensor([1.0, 2.0])
+        x[x > 1] = x[0]
+        x[True] = x
+        return x
+
+    agree(story)
+
+
+def test_elements_that_share_memory_are_not_assigned_to():
+    for key in (slice(None), ..., (slice(None), 0), None):
+        refuse(lambda t, key=key: t.zeros(2).expand(3, 2).__setitem__(key, 1.0), RuntimeError, SHARED)
+
+    def story(t):
+        x = t.zeros(2)
+        x.expand(3, 2)[0] = 1.0
+        x.expand(1, 2)[:] = 2.0
+        return x
+
+    agree(story)
+
+
+def test_assigning_to_false_does_nothing():
+    def story(t):
+        x, w = t.zeros(2), t.ones(2, requires_grad=True)
+        x[False] = w
+        w[False] = 3.0
+        return x, w, x._version
+
+    agree(story)
+
+
+def test_a_key_that_does_not_fit_is_refused_before_the_leaf_is():
+    for key in (9, (0, 0), (slice(None), 0)):
+        refuse(lambda t, key=key: t.ones(2, requires_grad=True).__setitem__(key, 1.0), IndexError, "ind")
+    refuse(lambda t: t.ones(2, requires_grad=True).__setitem__(0, 1.0), RuntimeError, "a view of a leaf Variable")
+
+
+def test_reversed_turns_the_first_dimension_only():
+    agree(lambda t: list(reversed(t.arange(6).reshape(2, 3))))
+
+
+def test_out_of_another_shape_counts_as_changed():
+    def story(t):
+        out = t.ones(3)
+        saved = (t.ones(3, requires_grad=True) * out).sum()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            t.add(t.ones(2), 1, out=out)
+        try:
+            saved.backward()
+        except RuntimeError as error:
+            return out, out._version, "modified by an inplace operation" in str(error)
+        return "not noticed"
+
+    agree(story)
+
+
+def test_out_is_not_resized_under_others_or_under_itself():
+    def under_a_view(t):
+        base = t.zeros(2, 3)
+        kept = base.view(-1)
+        t.add(t.ones(2), 1, out=base)
+        return kept
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="shares its memory with other tensors"):
+            under_a_view(gradwire)
+    refuse(lambda t: t.add(t.ones(2, 3), x := t.ones(3), out=x), RuntimeError, "doesn't match the broadcast shape")
+
+
+def test_out_has_the_results_dtype_where_pytorch_wants_that():
+    for op in ("clamp", "abs", "neg", "matmul", "amax"):
+        more = {"clamp": (0, 1), "matmul": (gradwire.ones(2, 2), torch.ones(2, 2)), "amax": (0,)}.get(op, ())
+
+        def call(t, op=op, more=more):
+            given = more if op != "matmul" else (more[t is torch],)
+            shape = (2,) if op == "amax" else (2, 2)
+            return getattr(t, op)(t.ones(2, 2), *given, out=t.zeros(shape, dtype=t.float64))
+
+        with pytest.raises(RuntimeError):
+            call(torch)
+        with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+            call(gradwire)
+    agree(lambda t: t.exp(t.ones(2), out=t.zeros(2, dtype=t.float64)))
+
+
+def test_strides_are_pytorchs_for_dimensions_of_size_1_too():
+    def story(t):
+        x = t.ones(1, 3)
+        made = [x.T, x.expand(2, 3), x.expand(1, 1, 3), t.ones(3, 1)[::2], t.ones(2, 3)[None, 1]]
+        made.append(t.ones(2).expand(3, 2).double())
+        return [(each.stride(), each.is_contiguous()) for each in made]
+
+    agree(story)
+
+
+@pytest.mark.parametrize(
+    ("cause", "count"),
+    [
+        (lambda t: t.ones(3).T, 1),
+        (lambda t: t.ones(()).adjoint(), 1),
+        (lambda t: t.ones(2, dtype=t.complex64).float(), 1),
+        (lambda t: t.ones(2).copy_(t.ones(2, dtype=t.complex64)), 1),
+        (lambda t: t.ones(1).var(), 3),
+        (lambda t: t.ones(2, 1).std(1, correction=0), 0),
+        (lambda t: t.ones(2, 3).T, 0),
+    ],
+)
+def test_ops_warn_as_pytorchs_do_each_time_or_once(cause, count, monkeypatch: pytest.MonkeyPatch):
+    """Each time what depends on values' number, once a process what is deprecated; a repeated line warns, too."""
+    monkeypatch.setattr("gradwire._warnings.TOLD", set())
+    torch.set_warn_always(True)
+    assert len(messages(cause, torch)) == min(count, 1)
+    torch.set_warn_always(False)
+    assert sum(len(messages(cause, gradwire)) for _ in range(3)) == count
+    TOLD.clear()
+
+
+def test_a_new_dimension_in_a_key_is_no_whole_key():
+    refuse(lambda t: t.ones(1, 3).__setitem__((..., None), t.ones(1, 3)), RuntimeError, "must match the existing size")
+    refuse(lambda t: t.ones(3, 1).__setitem__((..., None), t.ones(3, 1)), RuntimeError, "must match the existing size")
+
+
+def test_a_copy_made_in_inference_mode_is_an_inference_tensor_and_out_stays_what_it_was():
+    def story(t):
+        x, out = t.ones(2), t.ones(3)
+        with t.inference_mode(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            copied = copy.deepcopy(x)
+            t.add(x, 1, out=out)
+        return copied.is_inference(), out.is_inference(), out
+
+    agree(story)

@@ -1,0 +1,101 @@
+"""Signals that are held back: each is handled once, whatever C code or profiler the main thread is in meanwhile."""
+
+import pytest
+
+from tests.client.test_processes import run
+
+# A call of the package that is struck in its midst, and goes on in `then`.
+PROGRAM = """
+    import cProfile, hashlib, os, signal, sys, threading, time
+    from gradwire import _signals
+
+    _signals.guard()
+    handled = []
+    signal.signal(signal.SIGUSR1, lambda number, frame: handled.append(number))
+    inside = {"__name__": "gradwire._inside", "os": os, "signal": signal}
+    exec("def call(then): os.kill(os.getpid(), signal.SIGUSR1); return then()", inside)
+
+    def until(reached):
+        ends = time.monotonic() + 30
+        while not reached():
+            assert time.monotonic() < ends
+            time.sleep(0.001)
+"""
+
+
+def outcome(program: str) -> str:
+    code, out, err = run(PROGRAM + program)
+    assert code == 0, err
+    return out.strip()
+
+
+def test_signals_after_one_that_waited_for_c_code_are_all_handled() -> None:
+    shown = outcome("""
+    _signals._LONGEST_DEFERRAL = 0.05
+
+    from functools import partial  # C code, so that no frame is between
+    inside["call"](partial(hashlib.pbkdf2_hmac, "sha256", b"", b"", 3_000_000))
+    until(lambda: len(handled) == 1)
+    for count in range(2, 12):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        until(lambda: len(handled) == count)
+    print(len(handled))
+    """)
+    assert shown == "11"
+
+
+@pytest.mark.parametrize("profiled", [False, True])
+def test_an_exception_that_waits_is_raised_after_the_call_also_under_a_profiler(profiled: bool) -> None:
+    shown = outcome(f"""
+    def fail(number, frame):
+        raise LookupError("by the handler")
+
+    signal.signal(signal.SIGUSR1, fail)
+    inside["_signals"] = _signals
+    exec("def note():\\n    try: _signals.deliver()\\n    except LookupError as e: _signals.postpone(e)", inside)
+    profiler = cProfile.Profile()
+    if {profiled}:
+        profiler.enable()
+    try:
+        inside["call"](inside["note"])
+        until(lambda: False)
+    except LookupError as error:
+        profiler.disable()
+        print(error)
+    """)
+    assert shown == "by the handler"
+
+
+def test_a_signal_held_back_in_a_callback_is_handled_before_the_next_c_call() -> None:
+    shown = outcome("""
+    import weakref
+
+    table, named = weakref.WeakKeyDictionary(), {"__name__": "weakref", "os": os, "signal": signal}
+    weakref.WeakKeyDictionary.struck = eval("lambda self: os.kill(os.getpid(), signal.SIGUSR1)", named)
+    table.struck()
+    print(len(handled))
+    """)
+    assert shown == "1"
+
+
+def test_a_child_forked_by_a_thread_is_in_none_of_the_main_threads_blocks() -> None:
+    shown = outcome("""
+    def fork():
+        child = os.fork()
+        if not child:
+            os._exit(_signals._held_on)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    codes = []
+    with _signals.holding():
+        thread = threading.Thread(target=fork)
+        thread.start()
+        thread.join()
+    with _signals.waking(lambda: None):
+        child = os.fork()
+    if not child:
+        os._exit(0)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    print(codes)
+    """)
+    assert shown == "[0, 0]"

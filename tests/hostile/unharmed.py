@@ -1,0 +1,104 @@
+"""Refusals: `python -m tests.hostile.unharmed` draws commands, and whatever is refused leaves the session as it was.
+
+A session takes messages drawn as messages.py draws them. Before and after each that is refused it is described as for a
+snapshot: tensors, values, versions, gradients, the graph with what it saved, hooks, poison. What differs is a fault,
+but for a differentiation that fails in its middle, which may free what its nodes saved (commands.proto).
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections import Counter
+
+from gradwire_server.batch import OutOfOrder
+from gradwire_server.commands import MESSAGES
+from gradwire_server.errors import Refusal
+from gradwire_server.host import OPENED, Host
+from gradwire_server.ledger import Ledger
+from tests.hostile.dispatch import LIMITS, Wrong
+from tests.hostile.following import shown
+from tests.hostile.messages import Messages
+
+#: What a differentiation that fails on its way may be refused for when it has passed some nodes.
+_MIDWAY = {"VERSION_CONFLICT", "MEMORY_LIMIT", "CANCELLED", "RUNTIME", "SHAPE", "DTYPE"}
+_PASSES = ("Backward", "Gradients", "ResumeBackward")
+_RENEWED = 150  # messages of a session
+
+
+class Bench:
+    """A host with one session."""
+
+    def __init__(self) -> None:
+        self.host = Host(LIMITS.resolved(), Ledger(1))
+        self.number = self.ticket = 0
+
+    def do(self, method: str, raw: bytes) -> str:
+        """Carry a call out; the reason of its refusal, or ""."""
+        self.ticket += 1
+        call = self.host.begin(method, self.number, raw, self.ticket, None)
+        try:
+            for _ in self.host.execute(call):
+                pass
+        except OutOfOrder:
+            return "SEQUENCE_GAP"
+        except Refusal as refusal:
+            return refusal.reason
+        finally:
+            self.host.let_go(call.session)
+        return ""
+
+    def renew(self, messages: Messages) -> None:
+        """Another session, with some tensors."""
+        if self.number:
+            self.do("Drop", b"")
+        self.number += 1
+        self.do("Open", OPENED.pack(0, 0))
+        for request in messages.first():
+            self.do("Create", request.SerializeToString())
+
+
+def draw(seed: int, count: int) -> Counter[str]:
+    """So many messages; how many were refused, by method. Raises Wrong."""
+    bench, messages = Bench(), Messages(seed)
+    found: Counter[str] = Counter()
+    while sum(found.values()) < count:
+        if sum(found.values()) % _RENEWED == 0:
+            bench.renew(messages)
+        method, raw = messages.draw()
+        if method not in MESSAGES:
+            continue
+        session = bench.host.sessions[bench.number]
+        if session.hooks.suspended:  # which is in no description
+            bench.renew(messages)
+            continue
+        before = shown(session)
+        reason = bench.do(method, raw)
+        found[method if reason else ""] += 1
+        if not reason or session.hooks.suspended or (method in _PASSES and reason in _MIDWAY):
+            continue
+        after = shown(session)
+        if after != before:
+            changed = [pair for pair in zip(before, after, strict=False) if pair[0] != pair[1]][:3]
+            raise Wrong(f"seed {seed}: {method}, refused for {reason}, changed {changed}: {raw.hex()}")
+    return found
+
+
+def main() -> None:
+    """The long form."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--messages", type=int, default=400)
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    total: Counter[str] = Counter()
+    for seed in range(options.first, options.first + options.seeds):
+        total += draw(seed, options.messages)
+    print(f"{total.total()} messages, of which refused: {dict(total.most_common())}")
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Run random programs beside PyTorch and print how many show no difference, and the others by class.
+
+python -m tests.parity.drawn --programs 2000 --seed 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import sys
+import time
+
+import torch
+
+import gradwire
+from tests.parity.drawn import program
+from tests.parity.drawn.state import CLASSES
+
+
+def main() -> int:
+    """Returns 1 where a difference is one that goes unnoticed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--programs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--show", type=int, default=3, help="examples a class")
+    parser.add_argument("--only", default="", help="show only this class")
+    given = parser.parse_args()
+    torch.set_warn_always(True)
+    found: list[tuple[int, program.Difference]] = []
+    started, lines = time.monotonic(), 0
+    for number in range(given.programs):
+        if number % 100 == 0:
+            opened = gradwire.connect()
+        seed = given.seed * 1_000_000 + number
+        drawn = program.draw(seed, 10 + seed % 5)
+        lines += len(drawn)
+        difference = program.compare(drawn)
+        if difference is not None:
+            found.append((seed, program.shrink(difference)))
+        if number % 100 == 99:
+            opened.close()
+    report(found, given.programs, lines, time.monotonic() - started, given.show, given.only)
+    return 0
+
+
+def report(
+    found: list[tuple[int, program.Difference]], programs: int, lines: int, seconds: float, show: int, only: str
+) -> None:
+    """Print examples of each class and the table."""
+    by_class: dict[str, list[tuple[int, program.Difference]]] = collections.defaultdict(list)
+    for seed, difference in found:
+        worst = min((kind for kind, _ in difference.what), key=CLASSES.index)
+        by_class[worst].append((seed, difference))
+    for kind in CLASSES:
+        if only and kind != only:
+            continue
+        for seed, difference in by_class[kind][:show]:
+            print(f"--- {kind}, seed {seed}")
+            print("\n".join(line[:300] for line in difference.program))
+            for one, text in difference.what[:3]:
+                print(f"    {one}: {text}"[:400])
+    print(f"{programs} programs of {lines} lines in {seconds:.0f} s; seed 1000000 * SEED + number")
+    for kind in CLASSES:
+        print(f"{kind:>10} {len(by_class[kind]):6} {100 * len(by_class[kind]) / programs:6.2f} %")
+    print(f"{'none':>10} {programs - len(found):6} {100 * (programs - len(found)) / programs:6.2f} %")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""What differs for a reason, and where a program ends because PyTorch leaves what follows open."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+
+#: Refusals that PyTorch finds only after it has written, so the values that follow are by chance.
+_HALF_DONE = ("Inplace update to inference tensor", "ZeroDivisionError")
+
+#: Class and phrase of a difference, a word of the line (of the line that made the tensor, after "made:"), and why.
+EXCUSED = (
+    ("shape", "strid", "made:autograd.grad(", "gradients are dense; PyTorch's may be expanded, and then not writable"),
+    ("shape", "contiguous", "made:autograd.grad(", "as above"),
+    ("shape", "", "made:linalg.", "decompositions answer row by row here, by columns there"),
+    ("shape", "", "made:nonzero(", "positions lie row by row here, by columns there"),
+    ("shape", "", "made:argwhere(", "as above"),
+    ("loud", "shares its memory with other tensors", "out=", "memory is not resized under other tensors"),
+    ("loud", "more than one element of the written-to tensor", "", "PyTorch only warns of it for some ops"),
+    ("loud", "cannot be cast", "out=", "reductions do not compute in the dtype of out"),
+    ("loud", "can't be cast", "out=", "reductions do not compute in the dtype of out"),
+    ("loud", "is being used in an in-place operation", "logical_not_", "PyTorch forgets the check there"),
+    ("loud", "is being modified inplace", "logical_not_", "PyTorch forgets the check there"),
+    ("loud", "can't detach views", "inference_mode", "PyTorch makes no difference of views there"),
+    (
+        "flag",
+        "requires_grad False",
+        r"match:inference_mode\(\): (q = )?\S+\.detach_",
+        "detach_() in inference mode leaves the flag in PyTorch",
+    ),
+    ("silent", "Autograd not support dtype", "", "whole numbers never require grad here"),
+    ("silent", "more than one element of the written-to", "grad", "gradients are dense, see above"),
+    ("silent", "more than one element of the written-to", "made:autograd.grad(", "as above"),
+    ("silent", "A view was created in no_grad mode", "made:autograd.grad(", "as above"),
+    ("version", "_version", "made:copy.copy", "a shallow copy counts as changed once in PyTorch"),
+    ("name", "FillBackward", "] = ", "a number that is assigned is no tensor here"),
+    ("name", "", "made:einsum", "a composite: other last node"),
+    ("name", "", "made:std_mean", "two nodes instead of one with two results"),
+    ("name", "", "made:var_mean", "as above"),
+    ("flag", "output_nr 0", "made:std_mean", "as above"),
+    ("flag", "output_nr 0", "made:var_mean", "as above"),
+    ("name", "", "made:index_reduce", "a composite: other last node"),
+    ("name", "", "made:fft.", "a composite: other last node"),
+    ("flag", "inference True", "made:copy.copy", "a copy of the proxy on the same bytes"),
+    ("flag", "inference False", "made:autograd.grad(", "gradients are ordinary tensors, whatever the mode"),
+    ("version", "PyTorch has refused", "made:autograd.grad(", "as above"),
+    ("silent", "invalid gradient", "", "a leaf's gradient has the sizes that the leaf has"),
+    ("silent", "operator, with a bool tensor", "", "the derivative of a power with a bool exponent is computed"),
+    ("kind", "index is out of bounds for dimension with size 0", "", "of several faults another is told first"),
+    ("warning", "", "matmul", "PyTorch resizes out on the way of a product"),
+    ("warning", "PyTorch ['UserWarning']", "] = ", "writing through an index into expanded tensors is refused here"),
+)
+
+
+def ends(line: str, error: BaseException | None) -> bool:
+    """Whether nothing after this line is compared: a backward that failed midway has added some gradients."""
+    return error is not None and ("backward(" in line or "autograd.grad(" in line or is_half_done(error))
+
+
+def is_half_done(error: BaseException | None) -> bool:
+    """Whether PyTorch may have written before it refused."""
+    return error is not None and any(phrase in f"{type(error).__name__}: {error}" for phrase in _HALF_DONE)
+
+
+def align(
+    mine: dict[str, Any], its: dict[str, Any], tensor: torch.Tensor, live: list[torch.Tensor], births: dict[int, Any]
+) -> None:
+    """Take out of what is seen what only tells how PyTorch made a result inside.
+
+    A result may be a view of a tensor that nobody holds, may have been written to before anybody saw it, and where
+    whole numbers are written with something that requires grad, PyTorch marks them as requiring it.
+    """
+    if its["_base"] and not mine["_base"] and not any(each is tensor._base for each in live):
+        its["_base"] = None
+    if not (tensor.is_floating_point() or tensor.is_complex()) and its["requires_grad"] and not mine["requires_grad"]:
+        its.update({name: mine[name] for name in ("requires_grad", "is_leaf", "grad_fn", "output_nr")})
+    one, other = mine["_version"], its["_version"]
+    if isinstance(one, int) and isinstance(other, int):
+        storage = tensor.untyped_storage()
+        _, written = births.setdefault(storage._cdata, (storage, other - one))
+        if other - one == written:
+            its["_version"] = one
+
+
+def _find(word: str, line: str, places: dict[str, str]) -> bool:
+    """Whether a word of an entry is in the line, or in those that made its tensors; or a pattern in the program."""
+    if word.startswith("match:"):
+        return re.search(word.removeprefix("match:"), places["match:"]) is not None
+    return word.removeprefix("made:") in places["made:"] if word.startswith("made:") else word in line
+
+
+def lies_otherwise(mine: dict[str, Any], its: dict[str, Any]) -> bool:
+    """Whether a result that is no view lies in memory in another order; then programs end, for views of it differ.
+
+    Of operands that do not lie row by row PyTorch makes a result like the first, NumPy one row by row.
+    """
+    odd = mine["stride"] != its["stride"] and not (mine["_base"] or its["_base"]) and mine["shape"] == its["shape"]
+    if odd and None not in (mine["stride"], its["stride"]) and 0 not in its["stride"]:
+        its.update(stride=mine["stride"], contiguous=mine["contiguous"])
+        return True
+    return False
+
+
+def excused(line: str, lines: list[str], one: tuple[str, str]) -> bool:
+    """Whether a difference is one of those that are documented in docs/coming-from-pytorch.md."""
+    kind, text = one
+    named = re.match(r"(?:when repeated: )?(r\d+)", text)
+    names = [named[1]] if named else re.findall(r"r\d+", line)
+    made = "\n".join(each for each in lines if any(f"{name} = " in each for name in names))
+    places = {"made:": made, "match:": "\n".join(lines)}
+    return any(
+        kind == which and phrase.lower() in text.lower() and _find(word, line, places)
+        for which, phrase, word, _ in EXCUSED
+    )
