@@ -40,6 +40,7 @@ from gradwire._watching import Used
 
 #: More than this is not looked at.
 _MOST = 50_000
+TOO_MUCH = f"more than {_MOST} objects can be read by it"
 # What this package holds that does not change what a call computes.
 _UNSEEN = frozenset(("_owner", "_steps", "_stepping", "_opt_called"))
 _WALKED_PACKAGES = ("gradwire.nn", "gradwire.optim", "gradwire.distributions", "gradwire.amp", "gradwire.func")
@@ -60,6 +61,8 @@ class Reach:
         #: The optimizers' learning rates, which may vary between calls but not within one.
         self.rates: dict[int, Any] = {}
         self.opaque: str | None = None
+        #: Whether there was more to look at than may be, so that what was found is not all.
+        self.exceeded = False
         self.codes: set[types.CodeType] = set()
         #: Numbers of the values, in the order in which they were found.
         self.numbers: dict[int, int] = {}
@@ -81,6 +84,8 @@ class Reach:
         self._roots = list(roots)
         while True:
             self._pass()
+            if self.exceeded:
+                return self
             if self.used is not None:
                 if not self._finds_reader or self._reads_all:
                     return self
@@ -109,7 +114,8 @@ class Reach:
                 self._unseen.add(id(value))
         self._add_ours()
         if self._queue:
-            self._refuse(f"more than {_MOST} objects can be read by it")
+            self._refuse(TOO_MUCH)
+            self.exceeded = True
             self._queue.clear()
 
     def _add_used(self, used: Used) -> None:

@@ -16,7 +16,7 @@ from gradwire._kin import Kin
 from gradwire._memo import Spec, read_spec
 from gradwire._noting import Gradients, run_recorded
 from gradwire._place import describe_place
-from gradwire._reach import Reach
+from gradwire._reach import TOO_MUCH, Reach
 from gradwire._recorder import Recorder, Trace
 from gradwire._results import new_proxy, watch_retained
 from gradwire._session import Session
@@ -59,6 +59,7 @@ class Noted:
             raise recorder.refused
         self._shared = grads.shared
         self.used = watching.used
+        self._exceeded = before.exceeded
         self.after = Reach(self.used).walk(call.roots)
         self.results = _unique(tensors_of(self.answer))
         self.lasting = True
@@ -84,6 +85,8 @@ class Noted:
             return used.obstacle
         if self.after.opaque is not None:
             return self.after.opaque
+        if self._exceeded:  # what the call changed would not be found
+            return TOO_MUCH
         if self._shared & self.after.handles.keys():
             return "it holds a gradient that is also reached by its tensor"
         code = self.after.missing_code()

@@ -8,6 +8,7 @@ import gc
 import math
 import random
 import sys
+import types
 import warnings
 import weakref
 
@@ -461,3 +462,14 @@ def test_an_error_in_a_recorded_call_leaves_no_trace_function(opened, error):
         compiled(gradwire.ones(2))
     assert (sys.gettrace(), sys.getprofile()) == (None, None)
     assert opened.recorder is None
+
+
+def test_what_reaches_more_than_can_be_compared_runs_step_by_step(opened):
+    many = [types.SimpleNamespace(scale=2.0) for _ in range(60_000)]
+    step = gradwire.compile(lambda x: x * many[-1].scale)
+    x = gradwire.ones(2)
+    with pytest.warns(UserWarning, match="more than 50000 objects"):
+        assert step(x).tolist() == [2.0, 2.0]
+    step(x), step(x)
+    many[-1].scale = 3.0
+    assert step(x).tolist() == [3.0, 3.0]

@@ -219,6 +219,7 @@ class Party:
         self.server, self.metadata = server, metadata
         self.session = server.stub.OpenSession(s.OpenSessionRequest(client="secretive"), metadata=metadata).session_id
         self.stub = server.stub
+        self.say(c.DescribeRequest(session_id=self.session))  # the session has reached the thread that computes
 
     def ask(self, method: str, *requests: Any) -> list[bytes]:
         """The answers of a call of any kind. Raises grpc.RpcError."""
