@@ -35,7 +35,7 @@ VOLUME ["/var/lib/gradwire"]
 EXPOSE 50051
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=6s --start-period=60s --retries=3 \
-    CMD ["python", "-m", "gradwire_server.healthcheck"]
+    CMD ["python", "-m", "gradwire_server.app.healthcheck"]
 # Without certificates and tokens, serving on all of the container's interfaces must be asked for by name. Publish the
 # port on the host's loopback only, as docker-compose.yml does, or see docker-compose.tls.yml.
 CMD ["gradwire", "serve", "--host", "0.0.0.0", "--insecure-bind"]

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradwire_server import blas
+from gradwire_server.common import blas
 
 if TYPE_CHECKING:
     from benchmarks.measure import Result

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from gradwire._workloads import RATE, Run, data
+from gradwire._cli.workloads import RATE, Run, data
 
 
 def training(batch: int, sizes: tuple[int, ...], steps: int) -> Run:

@@ -13,7 +13,7 @@ import sys
 import time
 
 from benchmarks import by_hand
-from gradwire._workloads import LARGE, SMALL, training
+from gradwire._cli.workloads import LARGE, SMALL, training
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import gradwire
-from gradwire._workloads import SMALL, training
+from gradwire._cli.workloads import SMALL, training
 
 _MODES = {"nothing stored": (), "state directory": ("--snapshot-every=0",), "log": ("--durability=log",)}
 

@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 
 from benchmarks.processes import pipe
-from gradwire._workloads import LARGE, SMALL, Run, chain, round_trip, training
+from gradwire._cli.workloads import LARGE, SMALL, Run, chain, round_trip, training
 
 RATE = 500
 # A frame of py-spy is "function (path:line)"; the first layer whose pattern is found in the path has it.

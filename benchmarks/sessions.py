@@ -15,7 +15,7 @@ import psutil
 
 from benchmarks.measure import Bound, Fact, Result, Run, seconds
 from benchmarks.processes import THREADS, client, hear, served, tell
-from gradwire._workloads import SMALL, round_trip, training
+from gradwire._cli.workloads import SMALL, round_trip, training
 
 AT_ONCE = 8
 IDLE = 100

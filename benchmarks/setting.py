@@ -14,7 +14,7 @@ import psutil
 
 import gradwire
 from benchmarks.processes import served
-from gradwire._workloads import chain
+from gradwire._cli.workloads import chain
 
 RUNS = 10  # of W1 in a turn
 

@@ -18,7 +18,7 @@ from benchmarks import by_hand, sessions, unary
 from benchmarks.bare import Peer
 from benchmarks.measure import Bound, Fact, Result, Run, compare, seconds
 from benchmarks.processes import bare, served
-from gradwire._workloads import LARGE, SMALL, chain, round_trip, training
+from gradwire._cli.workloads import LARGE, SMALL, chain, round_trip, training
 
 Row = Result | Fact
 BULK = 64 << 20

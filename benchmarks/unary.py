@@ -17,8 +17,8 @@ from gradwire.v1 import service_pb2, service_pb2_grpc
 # A server that takes the turnstile away at SIGUSR1 and puts it back at SIGUSR2. Two processes would differ by more.
 _SERVE = """
 import signal
-from gradwire_server.cli import serve
-from gradwire_server.turnstile import Turnstile
+from gradwire_server.app.cli import serve
+from gradwire_server.rpc.rate_limiter import Turnstile
 enter = Turnstile.enter
 def let_all_in(*_):
     Turnstile.enter = lambda self, caller: None

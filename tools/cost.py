@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 import gradwire_engine as engine
-from gradwire_engine import cost
-from gradwire_engine.backward import Backward
-from gradwire_engine.op import OPS, Op
+from gradwire_engine.autograd.backward import Backward
+from gradwire_engine.op import cost
+from gradwire_engine.op.op import OPS, Op
 from tests.parity.test_ops import CASES
 
 UNDER, OVER = 10.0, 50.0  # times as long as foretold, and times as short

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import REGISTRY, Composite, Op
-from gradwire_engine.dtypes import NAMES
-from gradwire_engine.schema import REQUIRED, Kind, Param
-from gradwire_server.configuration import flag, shown
-from gradwire_server.settings import Settings
+from gradwire_engine.core.dtypes import NAMES
+from gradwire_engine.core.schema import REQUIRED, Kind, Param
+from gradwire_server.app.configuration import flag, shown
+from gradwire_server.app.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 AnyOp = Op | Composite
@@ -293,7 +293,7 @@ def torch_names(ops: list[AnyOp]) -> set[str]:
 
 
 def client_module() -> str:
-    """The text of client/gradwire/_ops.py."""
+    """The text of client/gradwire/_tensor/ops.py."""
     ops: list[AnyOp] = [REGISTRY[name] for name in sorted(REGISTRY)]
     lines = [
         HEADER,
@@ -305,14 +305,14 @@ def client_module() -> str:
         "from collections.abc import Sequence",
         "from typing import TYPE_CHECKING, Any",
         "",
-        "from gradwire import _dtypes",
-        "from gradwire._call import _call, _renamed, _sizes, _tensors",
-        "from gradwire._out import _into",
+        "from gradwire._base import dtypes as _dtypes",
+        "from gradwire._tensor.call import _call, _renamed, _sizes, _tensors",
+        "from gradwire._tensor.out import _into",
         "",
         "if TYPE_CHECKING:",
-        "    from gradwire._dtypes import device, dtype",
-        "    from gradwire._indexing import Index",
-        "    from gradwire._tensor import Number, Tensor",
+        "    from gradwire._base.dtypes import device, dtype",
+        "    from gradwire._tensor.indexing import Index",
+        "    from gradwire._tensor.tensor import Number, Tensor",
         "",
         *defaults_text(ops),
         f"TORCH_NAMES = frozenset({sorted(torch_names(ops))!r})",
@@ -375,7 +375,7 @@ def operations_page() -> str:
 def outputs() -> dict[Path, str]:
     """The generated files and their texts."""
     return {
-        ROOT / "client/gradwire/_ops.py": client_module(),
+        ROOT / "client/gradwire/_tensor/ops.py": client_module(),
         ROOT / "docs/ops.md": docs_page(),
         ROOT / "docs/operations.md": operations_page(),
     }

@@ -23,38 +23,38 @@ if _TYPE_CHECKING:
     from gradwire import special as special
     from gradwire import utils as utils
     from gradwire import version as version
-    from gradwire._anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
-    from gradwire._anomaly import is_anomaly_enabled as is_anomaly_enabled
-    from gradwire._bulk import progress as progress
-    from gradwire._compile import compile as compile
-    from gradwire._composed import *  # noqa: F403
-    from gradwire._create import *  # noqa: F403
-    from gradwire._dtypes import *  # noqa: F403
-    from gradwire._errors import *  # noqa: F403
-    from gradwire._exchange import from_dlpack as from_dlpack
-    from gradwire._exchange import from_torch as from_torch
-    from gradwire._exchange import to_torch as to_torch
-    from gradwire._explain import explain as explain
-    from gradwire._files import load as load
-    from gradwire._files import save as save
-    from gradwire._functions import nonzero as nonzero
-    from gradwire._functions import where as where
-    from gradwire._legacy import *  # noqa: F403
-    from gradwire._modes import *  # noqa: F403
-    from gradwire._nodes import graph as graph
-    from gradwire._ops import *  # type: ignore[assignment]  # noqa: F403
-    from gradwire._patience import timeout as timeout
-    from gradwire._random import *  # noqa: F403
-    from gradwire._repr import set_printoptions as set_printoptions
-    from gradwire._session import Session as Session
-    from gradwire._sessions import connect as connect
-    from gradwire._sessions import current_session as current_session
-    from gradwire._sessions import restore as restore
-    from gradwire._sessions import server_info as server_info
-    from gradwire._sessions import sync as sync
-    from gradwire._tensor import Tensor as Tensor
-    from gradwire._timings import timings as timings
-    from gradwire._version import __version__ as __version__
+    from gradwire._base.dtypes import *  # noqa: F403
+    from gradwire._base.errors import *  # noqa: F403
+    from gradwire._base.legacy import *  # noqa: F403
+    from gradwire._base.modes import *  # noqa: F403
+    from gradwire._base.printing import set_printoptions as set_printoptions
+    from gradwire._base.timeouts import timeout as timeout
+    from gradwire._base.version import __version__ as __version__
+    from gradwire._compile.compile import compile as compile
+    from gradwire._graph.anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+    from gradwire._graph.anomaly import is_anomaly_enabled as is_anomaly_enabled
+    from gradwire._graph.nodes import graph as graph
+    from gradwire._io.exchange import from_dlpack as from_dlpack
+    from gradwire._io.exchange import from_torch as from_torch
+    from gradwire._io.exchange import to_torch as to_torch
+    from gradwire._io.explain import explain as explain
+    from gradwire._io.files import load as load
+    from gradwire._io.files import save as save
+    from gradwire._session.session import Session as Session
+    from gradwire._session.sessions import connect as connect
+    from gradwire._session.sessions import current_session as current_session
+    from gradwire._session.sessions import restore as restore
+    from gradwire._session.sessions import server_info as server_info
+    from gradwire._session.sessions import sync as sync
+    from gradwire._session.timings import timings as timings
+    from gradwire._tensor.composed import *  # noqa: F403
+    from gradwire._tensor.create import *  # noqa: F403
+    from gradwire._tensor.functions import nonzero as nonzero
+    from gradwire._tensor.functions import where as where
+    from gradwire._tensor.ops import *  # type: ignore[assignment]  # noqa: F403
+    from gradwire._tensor.random import *  # noqa: F403
+    from gradwire._tensor.tensor import Tensor as Tensor
+    from gradwire._transport.bulk import progress as progress
     from gradwire.amp import GradScaler as GradScaler
     from gradwire.amp import autocast as autocast
     from gradwire.func import vmap as vmap
@@ -65,49 +65,49 @@ _MODULES = (
     "optim", "special", "utils", "version",
 )  # fmt: skip
 _NAMES = {
-    "_version": "__version__",
-    "_bulk": "progress",
-    "_sessions": "connect current_session restore server_info sync",
-    "_snapshots": "Snapshot delete_snapshot snapshots",
-    "_session": "Session",
-    "_patience": "timeout",
-    "_timings": "timings",
-    "_tensor": "Tensor",
-    "_nodes": "graph",
-    "_compile": "compile",
-    "_explain": "explain",
+    "_base.version": "__version__",
+    "_transport.bulk": "progress",
+    "_session.sessions": "connect current_session restore server_info sync",
+    "_session.snapshots": "Snapshot delete_snapshot snapshots",
+    "_session.session": "Session",
+    "_base.timeouts": "timeout",
+    "_session.timings": "timings",
+    "_tensor.tensor": "Tensor",
+    "_graph.nodes": "graph",
+    "_compile.compile": "compile",
+    "_io.explain": "explain",
     "nn._summary": "summary",
-    "_files": "load save",
-    "_saved_files": "SavedFile delete_saved_file saved_files",
+    "_io.files": "load save",
+    "_session.saved_files": "SavedFile delete_saved_file saved_files",
     "func": "vmap",
-    "_exchange": "from_dlpack from_torch to_torch",
-    "_repr": "set_printoptions",
-    "_create": (
+    "_io.exchange": "from_dlpack from_torch to_torch",
+    "_base.printing": "set_printoptions",
+    "_tensor.create": (
         "arange as_tensor asarray empty empty_like eye from_numpy full full_like is_tensor linspace logspace ones "
         "ones_like rand rand_like randint randn randn_like randperm scalar_tensor tensor zeros zeros_like"
     ),
-    "_modes": "enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad set_grad_enabled",
-    "_anomaly": "is_anomaly_check_nan_enabled is_anomaly_enabled",
-    "_random": (
+    "_base.modes": "enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad set_grad_enabled",
+    "_graph.anomaly": "is_anomaly_check_nan_enabled is_anomaly_enabled",
+    "_tensor.random": (
         "Generator bernoulli binomial default_generator get_rng_state initial_seed manual_seed multinomial normal "
         "poisson seed set_rng_state"
     ),
-    "_dtypes": (
+    "_base.dtypes": (
         "Size bfloat16 bool complex128 complex64 device dtype finfo float16 float32 float64 get_default_dtype iinfo "
         "int16 int32 int64 int8 set_default_dtype uint16 uint32 uint64 uint8"
     ),
-    "_legacy": (
+    "_base.legacy": (
         "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor "
         "ShortTensor are_deterministic_algorithms_enabled channels_last channels_last_3d contiguous_format "
         "get_float32_matmul_precision get_num_threads memory_format preserve_format set_default_tensor_type "
         "set_float32_matmul_precision set_num_threads use_deterministic_algorithms"
     ),
     "amp": "GradScaler autocast",
-    "_composed": (
+    "_tensor.composed": (
         "adjoint bartlett_window blackman_window broadcast_shapes chain_matmul conj_physical hamming_window "
         "hann_window matrix_power pinverse qr svd vander"
     ),
-    "_functions": (
+    "_tensor.functions": (
         "atleast_1d atleast_2d atleast_3d can_cast dsplit get_device hsplit is_complex is_conj is_floating_point "
         "is_inference is_neg is_nonzero is_same_size is_signed nonzero numel promote_types resolve_neg result_type "
         "tensor_split tensordot typename vsplit where"
@@ -118,7 +118,7 @@ _NAMES = {
         "layer_norm max_pool1d max_pool2d max_pool3d pairwise_distance pdist pixel_shuffle pixel_unshuffle rms_norm "
         "rrelu rrelu_ selu_ threshold_"
     ),
-    "_errors": (
+    "_base.errors": (
         "GradwireConnectionError GradwireError GradwireIndexError GradwireMemoryError GradwireNotImplementedError "
         "GradwireOSError GradwirePermissionError GradwireRuntimeError GradwireTimeoutError GradwireTypeError "
         "GradwireValueError"
@@ -159,20 +159,20 @@ def __getattr__(name: str) -> _Any:
     home = _HOMES.get(name_there)
     if home is not None:
         found = getattr(_import_module(f"gradwire.{home}"), name_there)
-    elif name in _IN_PLACE and hasattr(_import_module("gradwire._tensor").Tensor, name):
-        found = getattr(_import_module("gradwire._tensor").Tensor, name)
+    elif name in _IN_PLACE and hasattr(_import_module("gradwire._tensor.tensor").Tensor, name):
+        found = getattr(_import_module("gradwire._tensor.tensor").Tensor, name)
     elif name.startswith("_"):
         raise AttributeError(f"module 'gradwire' has no attribute '{name}'")
     else:
-        ops = _import_module("gradwire._ops")
+        ops = _import_module("gradwire._tensor.ops")
         if name_there not in ops.TORCH_NAMES:
-            raise _import_module("gradwire._absent").absent("gradwire", name, {*_HOMES, *ops.TORCH_NAMES})
+            raise _import_module("gradwire._base.absent").absent("gradwire", name, {*_HOMES, *ops.TORCH_NAMES})
         found = getattr(ops, name_there)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    in_place = {name for name in _IN_PLACE if hasattr(_import_module("gradwire._tensor").Tensor, name)}
-    names = {*globals(), *_MODULES, *_HOMES, *_ALIASES, *in_place, *_import_module("gradwire._ops").TORCH_NAMES}
+    in_place = {name for name in _IN_PLACE if hasattr(_import_module("gradwire._tensor.tensor").Tensor, name)}
+    names = {*globals(), *_MODULES, *_HOMES, *_ALIASES, *in_place, *_import_module("gradwire._tensor.ops").TORCH_NAMES}
     return [*sorted(name for name in names if not name.startswith("_")), "__version__"]

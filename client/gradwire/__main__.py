@@ -2,7 +2,7 @@
 
 import sys
 
-from gradwire._cli import main
+from gradwire._cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

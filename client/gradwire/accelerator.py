@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from gradwire import _dtypes, cuda
+from gradwire import cuda
+from gradwire._base import dtypes
 from gradwire.cuda import device_count, is_available, synchronize
 
 __all__ = ["current_accelerator", "current_device_index", "device_count", "is_available", "synchronize"]
 
 
-def current_accelerator(check_available: bool = False) -> _dtypes.device | None:
+def current_accelerator(check_available: bool = False) -> dtypes.device | None:
     """device("cuda") on a server with a GPU, else None (torch.accelerator.current_accelerator)."""
-    return _dtypes.device("cuda") if is_available() else None
+    return dtypes.device("cuda") if is_available() else None
 
 
 def current_device_index() -> int:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire import _ops
-from gradwire._absent import absent
+from gradwire._base.absent import absent
+from gradwire._tensor import ops
 
 _PREFIX = "fft_"
-__all__ = [*sorted(name[len(_PREFIX) :] for name in vars(_ops) if name.startswith(_PREFIX))]
+__all__ = [*sorted(name[len(_PREFIX) :] for name in vars(ops) if name.startswith(_PREFIX))]
 
 
 def __getattr__(name: str) -> Any:
-    found = getattr(_ops, _PREFIX + name, None)
+    found = getattr(ops, _PREFIX + name, None)
     if found is None:
         raise absent("gradwire.fft", name, __all__)
     return found

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire import _ops
-from gradwire._absent import absent
-from gradwire._errors import GradwireRuntimeError
+from gradwire._base.absent import absent
+from gradwire._base.errors import GradwireRuntimeError
+from gradwire._tensor import ops
 
 # The server tells of a singular matrix as of any failure while it computes.
 LinAlgError = GradwireRuntimeError
 _PREFIX = "linalg_"
-__all__ = ["LinAlgError", *sorted(name[len(_PREFIX) :] for name in vars(_ops) if name.startswith(_PREFIX))]
+__all__ = ["LinAlgError", *sorted(name[len(_PREFIX) :] for name in vars(ops) if name.startswith(_PREFIX))]
 
 
 def __getattr__(name: str) -> Any:
-    found = getattr(_ops, _PREFIX + name, None)
+    found = getattr(ops, _PREFIX + name, None)
     if found is None:
         raise absent("gradwire.linalg", name, __all__)
     return found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire import _ops
-from gradwire._absent import absent
+from gradwire._base.absent import absent
+from gradwire._tensor import ops
 
 _PREFIX = "special_"
 # PyTorch has these in both places; the second is their name there.
@@ -18,14 +18,14 @@ _SHARED = {
 }  # fmt: skip
 __all__ = [
     *sorted(
-        {name[len(_PREFIX) :] for name in vars(_ops) if name.startswith(_PREFIX)}
-        | {name for name, there in _SHARED.items() if hasattr(_ops, there)}
+        {name[len(_PREFIX) :] for name in vars(ops) if name.startswith(_PREFIX)}
+        | {name for name, there in _SHARED.items() if hasattr(ops, there)}
     )
 ]
 
 
 def __getattr__(name: str) -> Any:
-    found = getattr(_ops, _PREFIX + name, None) or getattr(_ops, _SHARED.get(name, _PREFIX + name), None)
+    found = getattr(ops, _PREFIX + name, None) or getattr(ops, _SHARED.get(name, _PREFIX + name), None)
     if found is None:
         raise absent("gradwire.special", name, __all__)
     return found

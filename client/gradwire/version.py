@@ -1,6 +1,6 @@
 """torch.version: which release this is. `cuda` is None: what the server has, `gradwire.cuda` tells."""
 
-from gradwire._version import __version__
+from gradwire._base.version import __version__
 
 __all__ = ["__version__", "cuda", "debug", "git_version", "hip"]
 cuda: str | None = None

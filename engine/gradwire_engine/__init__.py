@@ -7,15 +7,12 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradwire_engine import operators, ops
-from gradwire_engine.backward import Backward, Gradients, backward, gradients
-from gradwire_engine.composite import Composite
-from gradwire_engine.context import PAUSE, Account, Command, Context, Interrupt, activate, grad_mode
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import Op
-from gradwire_engine.random import Generator
-from gradwire_engine.signature import REGISTRY
-from gradwire_engine.tensor import (
+from gradwire_engine import ops
+from gradwire_engine.autograd.backward import Backward, Gradients, backward, gradients
+from gradwire_engine.core.context import PAUSE, Account, Command, Context, Interrupt, activate, grad_mode
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.random import Generator
+from gradwire_engine.graph.tensor import (
     Tensor,
     data,
     detach,
@@ -26,6 +23,10 @@ from gradwire_engine.tensor import (
     stand_alone,
     tensor,
 )
+from gradwire_engine.op.composite import Composite
+from gradwire_engine.op.op import Op
+from gradwire_engine.op.signature import REGISTRY
+from gradwire_engine.ops import operators
 
 operators.attach()
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 import gradwire
-from gradwire import _sessions
-from gradwire._embedded import EmbeddedServer
+from gradwire._session import sessions
+from gradwire._transport.embedded import EmbeddedServer
 
 
 @pytest.fixture(scope="session")
@@ -37,4 +37,4 @@ def deferring(server_address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 @pytest.fixture
 def untended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions opened from now on send what the test has them send; the keeper thread does not come in between."""
-    monkeypatch.setattr(_sessions, "_tend", lambda renewed: None)
+    monkeypatch.setattr(sessions, "_tend", lambda renewed: None)

@@ -76,7 +76,7 @@ class Restarting:
         """End its worker process at once."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         for child in children:
-            if b"gradwire_server.worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if b"gradwire_server.worker.main" in Path(f"/proc/{child}/cmdline").read_bytes():
                 os.kill(int(child), signal.SIGKILL)
 
     def _ended(self, cuts: bool = True) -> int:

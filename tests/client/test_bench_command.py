@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from gradwire import _bench
-from gradwire._cli import main
+from gradwire._cli import bench
+from gradwire._cli.main import main
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """How much is computed and sent makes no difference here."""
-    monkeypatch.setattr(_bench, "LARGE", _bench.SMALL)
-    monkeypatch.setattr(_bench, "_BULK_BYTES", 4 << 20)
+    monkeypatch.setattr(bench, "LARGE", bench.SMALL)
+    monkeypatch.setattr(bench, "_BULK_BYTES", 4 << 20)
 
 
 def test_bench_measures_a_server_and_leaves_no_session(
@@ -46,7 +46,7 @@ def test_bench_compares_with_pytorch_where_it_is_installed(
 def test_bench_does_without_pytorch(
     server_address: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_bench, "_pytorch", lambda: None)
+    monkeypatch.setattr(bench, "_pytorch", lambda: None)
     assert main(["bench", server_address, "--seconds=0.01"]) == 0
     out = capsys.readouterr().out
     assert "× PyTorch's time" not in out

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import gradwire
 import gradwire.nn.functional as F
 from gradwire import nn, optim
-from gradwire._recorder import varying
+from gradwire._compile.recorder import varying
 from tests.server.harness import running
 
 

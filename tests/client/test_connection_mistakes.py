@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 import gradwire
-from gradwire import _admin, _transport
-from gradwire_server.tls import Tls
-from gradwire_server.tokens import Tokens, append, make
+from gradwire._cli import admin
+from gradwire._transport import transport
+from gradwire_server.auth.tls import Tls
+from gradwire_server.auth.tokens import Tokens, append, make
 from tests.certificates import Authority
 from tests.client.test_processes import start
 from tests.server.harness import running
@@ -25,7 +26,7 @@ from tests.server.harness import running
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_transport, "_RETRY_WAITS", (0.05, 0.1))
+    monkeypatch.setattr(transport, "_RETRY_WAITS", (0.05, 0.1))
     for name in ("ADDRESS", "TOKEN", "CA", "CERT", "KEY", "TLS"):
         monkeypatch.delenv(f"GRADWIRE_{name}", raising=False)
 
@@ -122,11 +123,11 @@ def test_a_web_server() -> None:
 
 def test_the_command_for_administrators_tells_it_too(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        _admin.main(["localhost"])
+        admin.main(["localhost"])
     assert ended.value.code == 2
     assert "give HOST:PORT, as localhost:50051" in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
-        _admin.main(["127.0.0.1:1"])
+        admin.main(["127.0.0.1:1"])
     assert ended.value.code == 1
     assert "Nobody listens there" in capsys.readouterr().err
 

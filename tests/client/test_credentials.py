@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import gradwire
-from gradwire import _link
-from gradwire._credentials import Credentials, from_environment
-from gradwire_server.tls import Tls
-from gradwire_server.tokens import Tokens, append, make
+from gradwire._transport import link
+from gradwire._transport.credentials import Credentials, from_environment
+from gradwire_server.auth.tls import Tls
+from gradwire_server.auth.tokens import Tokens, append, make
 from tests.certificates import Authority
 from tests.server.harness import Running, running
 
@@ -53,7 +53,7 @@ def works(session: gradwire.Session) -> None:
 def test_a_token_goes_with_every_call(
     guarded: Running, token: str, lower: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_link, "_lower_works", lower)
+    monkeypatch.setattr(link, "_lower_works", lower)
     works(gradwire.connect(guarded.address, token=token))
     assert guarded.backend.directory.entries == {}
 

@@ -3,7 +3,7 @@
 import pytest
 
 import gradwire
-from gradwire._session import BATCH_COMMANDS
+from gradwire._session.session import BATCH_COMMANDS
 
 
 class Waits:
@@ -99,7 +99,7 @@ def test_numbers_that_decide_a_shape_are_always_right(deferring):
 
 def test_another_float_attribute_waits(waits):
     def apply(x, slope):
-        return gradwire._ops.leaky_relu(x, slope)
+        return gradwire._tensor.ops.leaky_relu(x, slope)
 
     x = gradwire.tensor([1.0, -2.0])
     assert [waits.during(apply, x, slope) for slope in (0.1, 0.1, 0.2)] == [1, 0, 1]

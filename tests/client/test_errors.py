@@ -8,13 +8,13 @@ import grpc
 import pytest
 
 import gradwire
-from gradwire import _errors
+from gradwire._base import errors
 from gradwire.v1 import errors_pb2
 
 
 def test_every_reason_has_an_exception():
     reasons = {value for name, value in errors_pb2.Reason.items() if name != "REASON_UNSPECIFIED"}
-    assert set(_errors.EXCEPTIONS) == reasons
+    assert set(errors.EXCEPTIONS) == reasons
 
 
 def test_every_exception_is_the_one_its_comment_in_the_contract_names(request):
@@ -23,13 +23,13 @@ def test_every_exception_is_the_one_its_comment_in_the_contract_names(request):
     for comment, name in re.findall(r"^  // (.*\n(?:  // .*\n)*)  (REASON_\w+) = ", text, re.MULTILINE):
         if ": " in comment:
             python = comment.split(": ", 1)[0].split(", ")[1]
-            kind = _errors.EXCEPTIONS[errors_pb2.Reason.Value(name)]
+            kind = errors.EXCEPTIONS[errors_pb2.Reason.Value(name)]
             assert issubclass(kind, getattr(__builtins__, python, None) or eval(python)), name
             checked += 1
-    assert checked == len(_errors.EXCEPTIONS)
+    assert checked == len(errors.EXCEPTIONS)
 
 
-@pytest.mark.parametrize("kind", sorted(set(_errors.EXCEPTIONS.values()), key=lambda kind: kind.__name__))
+@pytest.mark.parametrize("kind", sorted(set(errors.EXCEPTIONS.values()), key=lambda kind: kind.__name__))
 def test_exceptions_are_of_one_base_and_can_be_copied(kind):
     error = kind("a sentence")
     assert isinstance(error, gradwire.GradwireError)
@@ -38,7 +38,7 @@ def test_exceptions_are_of_one_base_and_can_be_copied(kind):
 
 
 def test_a_reason_of_a_later_contract_is_a_runtime_error():
-    error = _errors.make_error(9999, "new")
+    error = errors.make_error(9999, "new")
     assert isinstance(error, RuntimeError)
     assert error.reason == "9999"
 
@@ -52,7 +52,7 @@ def test_a_refusal_tells_its_reason_and_details(deferring):
 
 
 def test_an_unreachable_server_is_a_connection_error(monkeypatch):
-    monkeypatch.setattr("gradwire._transport._RETRY_WAITS", (0.01,))
+    monkeypatch.setattr("gradwire._transport.transport._RETRY_WAITS", (0.01,))
     with pytest.raises(ConnectionError, match=r"127\.0\.0\.1:1 cannot be reached") as caught:
         gradwire.connect("127.0.0.1:1")
     assert isinstance(caught.value, gradwire.GradwireError)
@@ -90,7 +90,7 @@ def test_unary_refusals_carry_the_reason_in_their_trailers(server_address):
     ],
 )
 def test_refusals_have_pythons_types(deferring, attempt, kind):
-    import gradwire._call
+    import gradwire._tensor.call
 
     with pytest.raises(kind) as caught:
         attempt(gradwire)

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import gradwire
-from gradwire import _local
-from gradwire._embedded import EmbeddedServer
+from gradwire._transport import local as _local
+from gradwire._transport.embedded import EmbeddedServer
 from gradwire.v1 import commands_pb2, service_pb2_grpc
 from tests.client.faulty_proxy import FaultyProxy
 

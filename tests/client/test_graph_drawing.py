@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gradwire._graph import Graph, GraphLeaf, GraphNode
-from gradwire._graph_layout import lay_out
+from gradwire._graph.graph import Graph, GraphLeaf, GraphNode
+from gradwire._graph.graph_layout import lay_out
 
 SVG = "{http://www.w3.org/2000/svg}"
 

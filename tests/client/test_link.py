@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import gradwire
-from gradwire import _link
+from gradwire._transport import link as _link
 
 
 class Unlike:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import gradwire
-from gradwire import _link, _local
-from gradwire._local import LocalCall
+from gradwire._transport import link as _link
+from gradwire._transport import local
+from gradwire._transport.local import LocalCall
 from tests.client.test_processes import run
 from tests.server.by_socket import framed
 from tests.server.harness import until
@@ -44,16 +45,16 @@ def test_where_it_cannot_be_had_the_stream_goes_by_grpc(
     if why == "switched off":
         monkeypatch.setenv("GRADWIRE_LOCAL_STREAM", "0")
     elif why == "no such name":
-        connected = _local._connected
-        monkeypatch.setattr(_local, "_connected", lambda name: connected(f"{name}-of-no-one"))
+        connected = local._connected
+        monkeypatch.setattr(local, "_connected", lambda name: connected(f"{name}-of-no-one"))
     elif why == "of another user":
-        monkeypatch.setattr(_local.os, "geteuid", lambda: 1 << 30)
+        monkeypatch.setattr(local.os, "geteuid", lambda: 1 << 30)
     elif why == "no descriptor left":
-        monkeypatch.setattr(_local.os, "eventfd", refuse)
+        monkeypatch.setattr(local.os, "eventfd", refuse)
     elif why == "not let in":
-        monkeypatch.setattr(_local, "_connected", closed_at_once)
+        monkeypatch.setattr(local, "_connected", closed_at_once)
     else:
-        monkeypatch.delattr(_local.os, "eventfd")
+        monkeypatch.delattr(local.os, "eventfd")
     session = gradwire.connect(server_address)
     assert isinstance(call_of(session), _link._LowerCall)
     assert (gradwire.ones(2) + 1.0).tolist() == [2.0, 2.0]
@@ -150,7 +151,7 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator["tuple[LocalCall, socket.s
     """A call, and the socket that it talks to."""
     near, far = socket.socketpair()
     near.setblocking(False)
-    monkeypatch.setattr(_local, "_connected", lambda name: near)
+    monkeypatch.setattr(local, "_connected", lambda name: near)
     call = LocalCall("")
     far.settimeout(60)
     yield call, far
@@ -243,7 +244,7 @@ def test_a_program_that_a_broken_pipe_would_end_outlives_its_server() -> None:
         """
         import signal
         import gradwire
-        from gradwire._embedded import EmbeddedServer
+        from gradwire._transport.embedded import EmbeddedServer
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         server = EmbeddedServer()
         session = gradwire.connect(server.address)

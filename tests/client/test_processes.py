@@ -61,7 +61,7 @@ def test_at_the_end_sessions_close_before_the_server_they_share():
     code, out, err = run(
         """
         import gradwire as torch
-        from gradwire._transport import Transport
+        from gradwire._transport.transport import Transport
 
         call = Transport.call
         def told(self, name, *args, **kwargs):
@@ -278,7 +278,7 @@ def test_gradwire_run_aliases_torch_for_an_unmodified_program(tmp_path, server_a
     )
     (tmp_path / "helper.py").write_text("VALUE = 5\n")
     done = subprocess.run(
-        [sys.executable, "-m", "gradwire._cli", "run", "--address", server_address, str(script), *arguments],
+        [sys.executable, "-m", "gradwire._cli.main", "run", "--address", server_address, str(script), *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         capture_output=True,
         text=True,

@@ -7,33 +7,33 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from gradwire import _repr
+from gradwire._base import printing
 
 
 @pytest.fixture(autouse=True)
 def default_options() -> Iterator[None]:
-    _repr.set_printoptions(profile="default")
+    printing.set_printoptions(profile="default")
     yield
-    _repr.set_printoptions(profile="default")
+    printing.set_printoptions(profile="default")
 
 
 def show(values, dtype="float32", **facts):
     """Prints an array as a tensor on the CPU without history, but for the facts given."""
     values = np.asarray(values)
     defaults = {"shape": values.shape, "device": "cpu", "requires_grad": False, "grad_fn": None}
-    return _repr.format_tensor(values, dtype=dtype, **{**defaults, **facts})
+    return printing.format_tensor(values, dtype=dtype, **{**defaults, **facts})
 
 
 def show_html(values, dtype="float32", **facts):
     values = np.asarray(values)
     defaults = {"shape": values.shape, "device": "cpu", "requires_grad": False, "grad_fn": None, "summarized": False}
-    return _repr.format_html(values, dtype=dtype, **{**defaults, **facts})
+    return printing.format_html(values, dtype=dtype, **{**defaults, **facts})
 
 
 def corner(values):
     """Cuts an array to what a summary shows, as a client does that reads no more than that."""
     for axis, size in enumerate(values.shape):
-        indices = _repr.edge_indices(size, _repr.PRINT_OPTIONS.edgeitems)
+        indices = printing.edge_indices(size, printing.PRINT_OPTIONS.edgeitems)
         if indices is not None:
             values = np.take(values, indices, axis)
     return values
@@ -99,24 +99,24 @@ def test_a_corner_of_the_wrong_size_is_refused():
 
 
 def test_edge_indices_are_none_where_everything_is_shown():
-    assert _repr.edge_indices(6, 3) is None
-    assert _repr.edge_indices(7, 3) == [0, 1, 2, 4, 5, 6]
-    assert _repr.edge_indices(5, 0) == []
+    assert printing.edge_indices(6, 3) is None
+    assert printing.edge_indices(7, 3) == [0, 1, 2, 4, 5, 6]
+    assert printing.edge_indices(5, 0) == []
 
 
 def test_needs_summary_follows_the_threshold():
-    assert not _repr.needs_summary(1000)
-    assert _repr.needs_summary(1001)
-    _repr.set_printoptions(profile="full")
-    assert not _repr.needs_summary(10**9)
+    assert not printing.needs_summary(1000)
+    assert printing.needs_summary(1001)
+    printing.set_printoptions(profile="full")
+    assert not printing.needs_summary(10**9)
 
 
 def test_printoptions_stay_until_changed_but_sci_mode_falls_back():
-    _repr.set_printoptions(precision=2, sci_mode=True)
+    printing.set_printoptions(precision=2, sci_mode=True)
     assert show([1.5]) == "tensor([1.50e+00])"
-    _repr.set_printoptions(linewidth=120)
+    printing.set_printoptions(linewidth=120)
     assert show([1.5]) == "tensor([1.50])"
-    _repr.set_printoptions(profile="default")
+    printing.set_printoptions(profile="default")
     assert show([1.5]) == "tensor([1.5000])"
 
 
@@ -157,7 +157,7 @@ def test_html_shows_every_value_of_a_small_matrix_and_what_it_is():
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (0, 3), (40,), (30, 40), (2000,), (100, 100), (2, 3, 4)])
 @pytest.mark.parametrize("options", [{}, {"edgeitems": 0}, {"edgeitems": 1}, {"profile": "full"}])
 def test_html_is_well_formed_and_short_for_any_shape(shape, options):
-    _repr.set_printoptions(**options)
+    printing.set_printoptions(**options)
     values = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
     page = parsed(show_html(values))
     if options.get("profile") != "full":
@@ -251,7 +251,7 @@ def both(values, dtype, *, requires_grad=False, op=False, parameter=False, defau
     finally:
         torch.set_default_dtype(torch.float32)
 
-    summarized = _repr.needs_summary(values.size)
+    summarized = printing.needs_summary(values.size)
     ours = show(
         corner(values) if summarized else values,
         dtype,
@@ -302,7 +302,7 @@ def test_prints_dtypes_as_pytorch_under_another_default(dtype, default_dtype):
 def test_prints_as_pytorch_under_printoptions(dtype, options):
     torch = pytest.importorskip("torch", reason="comparing with PyTorch needs PyTorch")
     torch.set_printoptions(**options)
-    _repr.set_printoptions(**options)
+    printing.set_printoptions(**options)
     try:
         for shape in (*SHAPES, (40, 40), (7, 5, 3)):
             for kind in ("normal", "whole", "wide", "not finite"):
@@ -346,7 +346,7 @@ def test_set_printoptions_keeps_and_drops_what_pytorch_does():
             {},
         ):
             torch.set_printoptions(**options)
-            _repr.set_printoptions(**options)
+            printing.set_printoptions(**options)
             ours, theirs = both(values, "float32")
             assert ours == theirs
     finally:

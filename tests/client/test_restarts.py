@@ -283,23 +283,26 @@ def test_steps_that_are_programs_give_the_bits_of_the_same_ops(server_address: s
 
 def test_a_clock_that_jumps_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from gradwire.v1 import snapshots_pb2
-    from gradwire_server import shelf, vault
+    from gradwire_server.registry import session_catalog
+    from gradwire_server.storage import snapshot_files
 
     def kept(jump: float) -> bool:
         root = tmp_path / str(jump)
         monkeypatch.undo()
-        one = shelf.Shelf(root, grace=100.0, max_snapshots=1, max_bytes=0)
+        one = session_catalog.Shelf(root, grace=100.0, max_snapshots=1, max_bytes=0)
         one.open()
         folder = one.home("a")
-        head = snapshots_pb2.SnapshotHead(session_digest=shelf.digest_of("a"), saved_unix_ms=int(time.time() * 1000))
-        writing = vault.Writing(folder, 1, head, snapshots_pb2.SessionState())
-        head.format = vault.FORMAT
+        head = snapshots_pb2.SnapshotHead(
+            session_digest=session_catalog.digest_of("a"), saved_unix_ms=int(time.time() * 1000)
+        )
+        writing = snapshot_files.Writing(folder, 1, head, snapshots_pb2.SessionState())
+        head.format = snapshot_files.FORMAT
         for _ in writing.data([], None):
             pass
         writing.commit()
         assert one.put("a")
         now = time.time()
-        monkeypatch.setattr(shelf.time, "time", lambda: now + jump)
+        monkeypatch.setattr(session_catalog.time, "time", lambda: now + jump)
         one.sweep()
         found = one.find("a", "") is not None
         one.close()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gradwire
-from gradwire._link import Link, LinkBroken
-from gradwire._session import Session
+from gradwire._session.session import Session
+from gradwire._transport.link import Link, LinkBroken
 from gradwire.v1 import service_pb2
 
 
@@ -196,7 +196,7 @@ def test_tasks_have_sessions_of_their_own(server_address):
 
 
 def test_what_a_pausing_program_left_is_sent_all_the_same(untended, deferring):
-    from gradwire import _sessions
+    from gradwire._session import sessions
 
     x = gradwire.ones(1000)
     for _ in range(2):
@@ -206,8 +206,8 @@ def test_what_a_pausing_program_left_is_sent_all_the_same(untended, deferring):
     deferring.tidy()
     assert not deferring.buffer
     assert not deferring.released
-    assert _sessions._keeper is not None
-    assert _sessions._keeper.daemon
+    assert sessions._keeper is not None
+    assert sessions._keeper.daemon
 
 
 def test_a_keyboard_interrupt_in_a_wait_loses_nothing(untended, deferring, monkeypatch):

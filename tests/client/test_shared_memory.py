@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 import gradwire
-from gradwire._warnings import TOLD
+from gradwire._tensor.warnings import TOLD
 from tests.client.oracle import agree, messages, refuse, torch
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -197,7 +197,7 @@ def test_strides_are_pytorchs_for_dimensions_of_size_1_too():
 )
 def test_ops_warn_as_pytorchs_do_each_time_or_once(cause, count, monkeypatch: pytest.MonkeyPatch):
     """Each time what depends on values' number, once a process what is deprecated; a repeated line warns, too."""
-    monkeypatch.setattr("gradwire._warnings.TOLD", set())
+    monkeypatch.setattr("gradwire._tensor.warnings.TOLD", set())
     torch.set_warn_always(True)
     assert len(messages(cause, torch)) == min(count, 1)
     torch.set_warn_always(False)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gradwire
-from gradwire import _bulk, _shared
+from gradwire._transport import bulk, shared
 from gradwire.v1 import service_pb2
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="the system has no memfd")
@@ -30,7 +30,7 @@ def ring(handle: int, name: str = "word", size: int = 4096) -> service_pb2.Ring:
 
 def test_memory_that_is_what_it_should_be_is_shared() -> None:
     handle = memory()
-    opened = _shared.open_ring(ring(handle))
+    opened = shared.open_ring(ring(handle))
     opened[10] = 7
     assert os.pread(handle, 1, 10) == b"\x07"
     os.close(handle)
@@ -42,45 +42,45 @@ def test_files_and_memory_of_others_are_not_written_to() -> None:
         file.flush()
         handles = [memory("gradwire-other"), memory(size=8192), memory(sealed=False)]
         for handle in (file.fileno(), *handles, 999_999):
-            with pytest.raises(_shared.NotShared):
-                _shared.open_ring(ring(handle))
+            with pytest.raises(shared.NotShared):
+                shared.open_ring(ring(handle))
         for handle in handles:
             os.close(handle)
 
 
 def test_a_ring_made_for_another_word_is_not_taken(deferring, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_shared.secrets, "token_hex", lambda count: "abcdefgh")
+    monkeypatch.setattr(shared.secrets, "token_hex", lambda count: "abcdefgh")
     first = service_pb2.ShareRequest(session_id=deferring.session_id, upload=service_pb2.UploadStart(total_bytes=100))
-    _shared.Exchange(deferring._transport, first, {}).cancel()
+    shared.Exchange(deferring._transport, first, {}).cancel()
 
-    class Lying(_shared.Exchange):
+    class Lying(shared.Exchange):
         def _next(self) -> service_pb2.ShareResponse:
             answer = super()._next()
             answer.ring.name = "ijklmnop"
             return answer
 
-    with pytest.raises(_shared.NotShared, match="another's asking"):
+    with pytest.raises(shared.NotShared, match="another's asking"):
         Lying(deferring._transport, first, {})
 
 
 def test_without_it_bytes_go_by_the_connection(deferring, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(ring: service_pb2.Ring) -> None:
-        raise _shared.NotShared("not today")
+        raise shared.NotShared("not today")
 
     assert deferring._bulk._shares
-    monkeypatch.setattr(_shared, "open_ring", refuse)
+    monkeypatch.setattr(shared, "open_ring", refuse)
     x = gradwire.tensor(VALUES)
     assert not deferring._bulk._shares
     np.testing.assert_array_equal(x.numpy(), VALUES)
 
 
 def test_a_share_that_ends_midway_goes_on_by_the_connection(deferring, monkeypatch: pytest.MonkeyPatch) -> None:
-    hear, counted = _shared.Exchange.hear, []
+    hear, counted = shared.Exchange.hear, []
 
-    def deaf(self: _shared.Exchange, least: int, most: int) -> int:
+    def deaf(self: shared.Exchange, least: int, most: int) -> int:
         counted.append(least)
         if len(counted) > 2:
-            raise _shared.NotShared("enough")
+            raise shared.NotShared("enough")
         return hear(self, least, most)
 
     values = np.arange(5 << 20, dtype=np.float32)
@@ -89,7 +89,7 @@ def test_a_share_that_ends_midway_goes_on_by_the_connection(deferring, monkeypat
         deferring._bulk._shares = True
         counted.clear()
         with monkeypatch.context() as patched:
-            patched.setattr(_bulk.Exchange, "hear", deaf)
+            patched.setattr(bulk.Exchange, "hear", deaf)
             np.testing.assert_array_equal(x.numpy(), values)
             assert len(counted) == 3
             deferring._bulk._shares = True
@@ -100,7 +100,7 @@ def test_a_share_that_ends_midway_goes_on_by_the_connection(deferring, monkeypat
 
 def test_a_session_on_another_machine_does_not_ask(deferring) -> None:
     answer = service_pb2.OpenSessionResponse(machine="0" * 32)
-    assert not _shared.may_share(answer)
-    assert not _shared.may_share(service_pb2.OpenSessionResponse())
-    answer.machine = _shared.machine()
-    assert _shared.may_share(answer)
+    assert not shared.may_share(answer)
+    assert not shared.may_share(service_pb2.OpenSessionResponse())
+    answer.machine = shared.machine()
+    assert shared.may_share(answer)

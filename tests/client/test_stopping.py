@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 import gradwire
-from gradwire._session import Ticket
+from gradwire._session.session import Ticket
 from tests.client.test_processes import run
 
 

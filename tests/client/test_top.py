@@ -13,13 +13,13 @@ import pytest
 from rich.console import Console
 
 import gradwire
-from gradwire import _top
-from gradwire._admin import owners_secret
+from gradwire._cli import top as _top
+from gradwire._cli.admin import owners_secret
 from gradwire.v1 import service_pb2
-from gradwire_server import tokens as token_files
-from gradwire_server.owner import Owner
-from gradwire_server.tls import Tls
-from gradwire_server.tokens import Tokens
+from gradwire_server.auth import tokens as token_files
+from gradwire_server.auth.owner import Owner
+from gradwire_server.auth.tls import Tls
+from gradwire_server.auth.tokens import Tokens
 from tests.certificates import Authority
 from tests.server.harness import Running, running
 
@@ -230,7 +230,7 @@ def test_the_owners_secret_is_shown_at_the_servers_own_address_alone(without_cal
 def test_the_secret_of_a_server_that_was_killed_is_shown_to_nobody_and_swept_up_by_the_next() -> None:
     address = "127.0.0.1:1"
     program = (
-        "import os, signal; from gradwire_server.owner import Owner\n"
+        "import os, signal; from gradwire_server.auth.owner import Owner\n"
         f"owner = Owner('{address}'); os.kill(os.getpid(), signal.SIGKILL)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

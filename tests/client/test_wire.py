@@ -6,7 +6,8 @@ import struct
 import pytest
 
 import gradwire
-from gradwire import _commands, _wire
+from gradwire._graph import commands as _commands
+from gradwire._transport import wire
 from gradwire.v1 import commands_pb2, service_pb2, types_pb2
 
 
@@ -18,7 +19,7 @@ def posted(untended, deferring, monkeypatch):
 
     def flush(until=None):
         commands.extend(
-            _wire.calls_command([data]) if is_call else data
+            wire.calls_command([data]) if is_call else data
             for data, record, is_call in deferring.buffer
             if not hasattr(record, "result")
         )
@@ -37,7 +38,7 @@ def parse(framed):
 @pytest.mark.parametrize("number", [0, 1, 127, 128, 300, 2**32, 2**63])
 def test_varint(number):
     message = service_pb2.RunRequest(first_seq=number)
-    assert message.SerializeToString() == (b"\x18" + _wire.varint(number) if number else b"")
+    assert message.SerializeToString() == (b"\x18" + wire.varint(number) if number else b"")
 
 
 def op_build(values):
@@ -52,7 +53,7 @@ def op_build(values):
 
 @pytest.mark.parametrize("number", [0.0, -0.0, 1.0001, math.inf, -1e-310])
 def test_a_template_makes_the_bytes_of_the_message(number):
-    template = _wire.make_template(op_build, [1, 1.0, 2, 3, 4, 5])
+    template = wire.make_template(op_build, [1, 1.0, 2, 3, 4, 5])
     assert template is not None
     values = [(1 << 40) + 1, number, 2, (1 << 52) - 1, 4, (7 << 40) + 99]
     expected = op_build(values)
@@ -62,7 +63,7 @@ def test_a_template_makes_the_bytes_of_the_message(number):
 
 def test_every_kind_of_deferred_command_has_a_template(deferring, monkeypatch):
     made = []
-    original = _wire.make_template
+    original = wire.make_template
 
     def counted(build, values):
         made.append((build(values).WhichOneof("command"), original(build, values)))
@@ -91,18 +92,18 @@ def test_a_value_that_is_used_twice_has_no_template():
     def build(values):
         return service_pb2.Command(release=commands_pb2.ReleaseRequest(tensors=[int(values[0])] * 2))
 
-    assert _wire.make_template(build, [1]) is None
+    assert wire.make_template(build, [1]) is None
 
 
 def test_release_command():
     ids = [1, (1 << 40) + 5, (1 << 52) - 1]
     expected = service_pb2.Command(release=commands_pb2.ReleaseRequest(tensors=ids), quiet=True)
-    assert parse(_wire.release_command(ids)) == expected
+    assert parse(wire.release_command(ids)) == expected
 
 
 def test_a_batch_of_a_stream():
     command = service_pb2.Command(read=commands_pb2.ReadRequest(tensor=7))
-    data, size = _wire.stream_batch(1000, 999, [_wire.framed(command.SerializeToString())] * 2)
+    data, size = wire.stream_batch(1000, 999, [wire.framed(command.SerializeToString())] * 2)
     expected = service_pb2.RunRequest(first_seq=1000, acknowledged_seq=999, commands=[command, command])
     assert service_pb2.StreamRequest.FromString(data) == service_pb2.StreamRequest(batch=expected)
     assert size == expected.ByteSize()
@@ -110,7 +111,7 @@ def test_a_batch_of_a_stream():
 
 def test_an_acknowledgement_of_a_stream():
     expected = service_pb2.StreamRequest(acknowledge=service_pb2.StreamAcknowledge(acknowledged_seq=1000))
-    assert service_pb2.StreamRequest.FromString(_wire.stream_acknowledge(1000)) == expected
+    assert service_pb2.StreamRequest.FromString(wire.stream_acknowledge(1000)) == expected
 
 
 def test_an_op_that_repeats_is_prepared_and_then_called(deferring, posted):
@@ -142,16 +143,16 @@ def test_error_details_in_trailers_are_read():
     info = b"\x0a\x05SHAPE\x12\x08gradwire\x1a" + bytes([len(pair)]) + pair
     name = b"type.googleapis.com/google.rpc.ErrorInfo"
     detail = b"\x0a" + bytes([len(name)]) + name + b"\x12" + bytes([len(info)]) + info
-    details = _wire.Details(b"\x08\x03\x12\x04nope\x1a" + bytes([len(detail)]) + detail)
+    details = wire.Details(b"\x08\x03\x12\x04nope\x1a" + bytes([len(detail)]) + detail)
     assert (details.code, details.message, details.reason) == (3, "nope", "SHAPE")
     assert details.metadata == {"op": "mul"}
 
 
 def test_a_message_cut_short_is_refused():
     with pytest.raises(ValueError, match="ends within"):
-        _wire.Details(b"\x08\x83")
+        wire.Details(b"\x08\x83")
 
 
 def test_doubles_are_eight_bytes_little_endian():
-    template = _wire.make_template(op_build, [1, 1.0, 2, 3, 4, 5])
+    template = wire.make_template(op_build, [1, 1.0, 2, 3, 4, 5])
     assert struct.pack("<d", 0.1) in template.fill([1, 0.1, 2, 3, 4, 5])

@@ -21,8 +21,8 @@ import pytest
 import yaml
 
 from gradwire.v1 import commands_pb2, service_pb2, service_pb2_grpc
-from gradwire_server import shelf
-from gradwire_server.settings import Settings
+from gradwire_server.app.settings import Settings
+from gradwire_server.registry import session_catalog
 from tests.server.harness import Id, op
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -264,7 +264,7 @@ def test_a_containers_default_keeps_all_that_was_answered_in_its_volume(compose:
             assert each.state_dir.startswith(f"{volume}/") and each.durability == "log"
         # The drain lets calls end, then stores sessions, then ends workers: each within the grace.
         assert seconds(service["stop_grace_period"]) >= 3 * settings.grace_seconds + 10
-        assert seconds(service["healthcheck"]["start_period"]) > shelf._LOCK_SECONDS
+        assert seconds(service["healthcheck"]["start_period"]) > session_catalog._LOCK_SECONDS
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)

@@ -53,8 +53,10 @@ def test_package_takes_from_outside_only_what_its_arrows_allow(package: str) -> 
 
 
 def test_imports_inside_functions_are_seen() -> None:
-    source = "def f():\n    import gradwire_server.cli\n    from gradwire_engine import ops\n    from . import here\n"
-    assert sorted(imported_names(source)) == ["gradwire_engine", "gradwire_server.cli"]
+    source = (
+        "def f():\n    import gradwire_server.app.cli\n    from gradwire_engine import ops\n    from . import here\n"
+    )
+    assert sorted(imported_names(source)) == ["gradwire_engine", "gradwire_server.app.cli"]
 
 
 def test_importing_the_stubs_loads_no_client_module() -> None:

@@ -44,8 +44,8 @@ def test_wheel_holds_every_module_and_stub_of_the_repository(wheel: zipfile.ZipF
 
 def test_wheel_names_its_commands(wheel: zipfile.ZipFile) -> None:
     entry_points = wheel.read("gradwire-0.1.0.dist-info/entry_points.txt").decode()
-    assert "gradwire = gradwire._cli:main" in entry_points
-    assert "serve = gradwire_server.cli:serve" in entry_points
+    assert "gradwire = gradwire._cli.main:main" in entry_points
+    assert "serve = gradwire_server.app.cli:serve" in entry_points
 
 
 def test_core_install_is_the_thin_client(wheel: zipfile.ZipFile) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import gradwire
-from gradwire._embedded import EmbeddedServer
+from gradwire._transport.embedded import EmbeddedServer
 
 
 @pytest.fixture(scope="session")

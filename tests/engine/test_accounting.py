@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gradwire_engine as engine
-from gradwire_engine.backward import _Passage
-from gradwire_engine.graph import Node, Saved
+from gradwire_engine.autograd.backward import _Passage
+from gradwire_engine.graph.graph import Node, Saved
 
 UNARY = ("exp", "tanh", "neg", "sigmoid", "square", "clone", "relu", "abs", "softmax", "cumsum", "sort", "_detach")
 BINARY = ("add", "mul", "sub", "maximum", "div")

@@ -28,8 +28,8 @@ from gradwire_engine import (
     set_requires_grad,
     tensor,
 )
-from gradwire_engine.graph import in_pauses
-from gradwire_engine.owning import own
+from gradwire_engine.autograd.buffer_reuse import own
+from gradwire_engine.graph.graph import in_pauses
 from tests.steps import Polled
 
 

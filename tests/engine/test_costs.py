@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import gradwire_engine as engine
-from gradwire_engine import cost
-from gradwire_engine.context import Interrupt
-from gradwire_engine.costs import COSTS, DRAWING
-from gradwire_engine.op import OPS
-from gradwire_engine.ops.products import _best_cuts
+from gradwire_engine.core.context import Interrupt
+from gradwire_engine.op import cost
+from gradwire_engine.op.costs import COSTS, DRAWING
+from gradwire_engine.op.op import OPS
+from gradwire_engine.ops.linalg.products import _best_cuts
 
 LIMIT = 10**9
 

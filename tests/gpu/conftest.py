@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gradwire_engine import device as devices
+from gradwire_engine.core import device as devices
 from tests.gpu import stand_in
 
 

@@ -314,7 +314,7 @@ CUPY: Any = MODULES["cupy"]
 @contextmanager
 def installed() -> Iterator[None]:
     """A process in which `import cupy` finds the stand-in, and the engine one GPU."""
-    from gradwire_engine import device
+    from gradwire_engine.core import device
 
     before = {name: sys.modules.get(name) for name in MODULES}
     sys.modules.update(MODULES)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import gradwire_engine as engine
-from gradwire_engine import device as devices
-from gradwire_engine.context import Context, activate
+from gradwire_engine.core import device as devices
+from gradwire_engine.core.context import Context, activate
 from tests.parity import test_ops
 from tests.parity.harness import FLOAT64, Case, _Call
 

@@ -22,11 +22,11 @@ import numpy as np
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2 as s
-from gradwire_server.host import OPENED, Host
-from gradwire_server.ledger import Ledger
-from gradwire_server.limits import Limits
-from gradwire_server.session import Pending
-from gradwire_server.turns import Turns, work
+from gradwire_server.common.limits import Limits
+from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.session.session import Pending
+from gradwire_server.worker.runtime import OPENED, Host
+from gradwire_server.worker.scheduler import Turns, work
 from tests.hostile.served import percentile
 from tests.server.harness import Id, command, op, payload
 

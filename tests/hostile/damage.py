@@ -22,15 +22,15 @@ import numpy as np
 
 from gradwire.v1 import commands_pb2, service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_engine.graph import next_seq
-from gradwire_server import vault
-from gradwire_server.errors import Refusal
-from gradwire_server.freezing import Freezer, flat
-from gradwire_server.host import KEEP, NUMBER, OPENED, UPLOAD_BEGUN, Arrival, Host
-from gradwire_server.keeper import Keeper, Order
-from gradwire_server.ledger import Ledger
-from gradwire_server.limits import MIB, Limits
-from gradwire_server.session import Pending, Session
+from gradwire_engine.graph.graph import next_seq
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import MIB, Limits
+from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.session.session import Pending, Session
+from gradwire_server.storage import snapshot_files
+from gradwire_server.storage.checkpointer import Keeper, Order
+from gradwire_server.storage.snapshot_encoder import Freezer, flat
+from gradwire_server.worker.runtime import KEEP, NUMBER, OPENED, UPLOAD_BEGUN, Arrival, Host
 from tests.server.harness import Id, command, op, payload
 
 LIMITS = Limits(max_session_bytes=8 * MIB, max_bytes=64 * MIB).resolved()
@@ -177,7 +177,7 @@ def cut(home: Path, seed: int, share: float = 1.0) -> Iterator[tuple[Path, int, 
 
 def missing(home: Path, *_: Any) -> Iterator[tuple[Path, int, None]]:
     """Each file but the one that says that there is a session."""
-    yield from ((path, 0, None) for path in sorted(home.iterdir()) if path.suffix != vault.SESSION)
+    yield from ((path, 0, None) for path in sorted(home.iterdir()) if path.suffix != snapshot_files.SESSION)
 
 
 def suffer(home: Path, damages: Iterable[tuple[Path, int, bytes | None]]) -> Counter[str]:
@@ -203,7 +203,7 @@ def suffer(home: Path, damages: Iterable[tuple[Path, int, bytes | None]]) -> Cou
 
 def _outcome(bench: Bench, place: Path, name: str, where: int, wanted: Any) -> str:
     try:
-        vault.head_of(place)
+        snapshot_files.head_of(place)
         session = bench.restore(place)
     except Refusal as refusal:
         if refusal.reason != "SNAPSHOT_DAMAGED" or name not in refusal.message:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire.v1 import errors_pb2, service_pb2
-from gradwire_server.batch import OutOfOrder
-from gradwire_server.commands import MESSAGES
-from gradwire_server.errors import Refusal
-from gradwire_server.host import OPENED, Host
-from gradwire_server.ledger import Ledger
-from gradwire_server.limits import MIB, Limits
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import MIB, Limits
+from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.session.batch import OutOfOrder
+from gradwire_server.session.commands import MESSAGES
+from gradwire_server.worker.runtime import OPENED, Host
 from tests.hostile.messages import Messages
 
 METHODS = ("Run", *sorted(MESSAGES))

@@ -22,14 +22,15 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from gradwire_engine.context import Account
-from gradwire_engine.op import Op
-from gradwire_server import batch, scribe, settle
-from gradwire_server.batch import OutOfOrder
-from gradwire_server.errors import Refusal
-from gradwire_server.freezing import Freezer, flat
-from gradwire_server.keeper import Order
-from gradwire_server.session import Session
+from gradwire_engine.core.context import Account
+from gradwire_engine.op.op import Op
+from gradwire_server.common.errors import Refusal
+from gradwire_server.session import batch, retry
+from gradwire_server.session.batch import OutOfOrder
+from gradwire_server.session.session import Session
+from gradwire_server.storage import log_writer
+from gradwire_server.storage.checkpointer import Order
+from gradwire_server.storage.snapshot_encoder import Freezer, flat
 from tests.hostile.damage import Bench
 from tests.hostile.dispatch import METHODS, Wrong
 from tests.hostile.messages import Messages
@@ -37,7 +38,7 @@ from tests.hostile.messages import Messages
 # Where memory may be short, and how often: in the op, before it, for the answer, for the record. The last ends a call
 # in its middle.
 _PLACES: tuple[tuple[Any, str, float], ...] = (
-    (Op, "compute", 0.03), (Account, "admit", 0.02), (batch, "serialized", 0.02), (scribe, "packed", 0.03),
+    (Op, "compute", 0.03), (Account, "admit", 0.02), (batch, "serialized", 0.02), (log_writer, "packed", 0.03),
 )  # fmt: skip
 _SAVED = 0.01  # how often there is a snapshot between two messages
 
@@ -47,7 +48,7 @@ def scarce(seed: int) -> Iterator[None]:
     """Inside the block memory is short from time to time, and at times a second try finds some."""
     rng = random.Random(seed)
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in _PLACES]
-    make_room = settle._make_room
+    make_room = retry._make_room
 
     def failing(real: Any, often: float) -> Any:
         def call(*args: Any, **named: Any) -> Any:
@@ -60,12 +61,12 @@ def scarce(seed: int) -> Iterator[None]:
     try:
         for owner, name, often in _PLACES:
             setattr(owner, name, failing(getattr(owner, name), often))
-        settle._make_room = lambda session: rng.random() < 0.5
+        retry._make_room = lambda session: rng.random() < 0.5
         yield
     finally:
         for owner, name, real in before:
             setattr(owner, name, real)
-        settle._make_room = make_room
+        retry._make_room = make_room
 
 
 class Shown:

@@ -16,8 +16,8 @@ from gradwire.v1 import programs_pb2 as p
 from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import types_pb2 as t
 from gradwire_engine import REGISTRY
-from gradwire_engine.schema import REQUIRED
-from gradwire_server.commands import MESSAGES
+from gradwire_engine.core.schema import REQUIRED
+from gradwire_server.session.commands import MESSAGES
 
 IDS = range(1, 30)
 NAMES = sorted(REGISTRY)

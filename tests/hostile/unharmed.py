@@ -12,11 +12,11 @@ import logging
 import sys
 from collections import Counter
 
-from gradwire_server.batch import OutOfOrder
-from gradwire_server.commands import MESSAGES
-from gradwire_server.errors import Refusal
-from gradwire_server.host import OPENED, Host
-from gradwire_server.ledger import Ledger
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.session.batch import OutOfOrder
+from gradwire_server.session.commands import MESSAGES
+from gradwire_server.worker.runtime import OPENED, Host
 from tests.hostile.dispatch import LIMITS, Wrong
 from tests.hostile.following import shown
 from tests.hostile.messages import Messages

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 import gradwire_engine as engine
-from gradwire_engine.op import OPS
-from gradwire_engine.room import Room
+from gradwire_engine.autograd.headroom import Room
+from gradwire_engine.op.op import OPS
 from tests.memory.calls import BIG, CALLS, SMALL, Sizes, arguments
 
 RATIO = 1.5

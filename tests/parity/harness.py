@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 import gradwire_engine as engine
-from gradwire_engine import dtypes
-from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.errors import EngineError, Reason
 
 try:
     import torch

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 import gradwire_engine as engine
-from gradwire_engine import dtypes
-from gradwire_engine.errors import EngineError
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.errors import EngineError
 from tests.parity import harness
 from tests.parity.harness import Case, Sample, T, torch
 

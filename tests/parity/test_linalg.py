@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradwire_engine as engine
-from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.core.errors import EngineError, Reason
 
 torch = pytest.importorskip("torch", reason="PyTorch is what is compared with")
 

@@ -13,8 +13,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is what is compared with")
 
 import gradwire_engine as engine  # noqa: E402
-from gradwire_engine import dtypes  # noqa: E402
-from gradwire_engine.errors import EngineError  # noqa: E402
+from gradwire_engine.core import dtypes  # noqa: E402
+from gradwire_engine.core.errors import EngineError  # noqa: E402
 
 DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64")
 VALUES = (

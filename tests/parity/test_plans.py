@@ -9,10 +9,10 @@ import numpy as np
 
 import gradwire_engine as engine
 from gradwire_engine import Context, EngineError, Op, activate
-from gradwire_engine.context import CURRENT
-from gradwire_engine.plan import Plan
-from gradwire_engine.schedule import NotPlannable
-from gradwire_engine.tracing import Tracer
+from gradwire_engine.compile.plan import Plan
+from gradwire_engine.compile.schedule import NotPlannable
+from gradwire_engine.compile.tracing import Tracer
+from gradwire_engine.core.context import CURRENT
 from tests.parity.harness import _Call, _engine_value, results
 from tests.parity.test_ops import CASES
 from tests.steps import through

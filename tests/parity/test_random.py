@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import gradwire_engine as engine
-from gradwire_engine import Account, Context, EngineError, Generator, activate, dtypes
+from gradwire_engine import Account, Context, EngineError, Generator, activate
+from gradwire_engine.core import dtypes
 
 
 def _seeded(seed: int = 0) -> Context:

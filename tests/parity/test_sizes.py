@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import gradwire_engine as engine
-from gradwire_engine import Account, Context, activate, admission
-from gradwire_engine.composite import Composite
-from gradwire_engine.op import Op
+from gradwire_engine import Account, Context, activate
+from gradwire_engine.op import admission
+from gradwire_engine.op.composite import Composite
+from gradwire_engine.op.op import Op
 from tests.parity.harness import Case, _Call
 from tests.parity.test_ops import CASES
 

@@ -12,11 +12,14 @@ import pytest
 
 import gradwire_engine as engine
 from gradwire.v1 import snapshots_pb2
-from gradwire_engine import EngineError, activate, checkpoints, graph, hooks, rebase
-from gradwire_server.freezing import Freezer, flat
-from gradwire_server.limits import Limits
-from gradwire_server.session import Brake, Session
-from gradwire_server.thawing import Thawer, reserve
+from gradwire_engine import EngineError, activate
+from gradwire_engine.autograd import checkpoints
+from gradwire_engine.graph import graph, hooks
+from gradwire_engine.op import rebase
+from gradwire_server.common.limits import Limits
+from gradwire_server.session.session import Brake, Session
+from gradwire_server.storage.snapshot_decoder import Thawer, reserve
+from gradwire_server.storage.snapshot_encoder import Freezer, flat
 from tests.parity.harness import FLOAT64, Case, Sample, T, _Call
 from tests.parity.test_ops import CASES
 
@@ -89,8 +92,8 @@ def check(made: Case, sample: Sample, in_place: bool) -> bool:
 
 
 def test_what_a_graph_is_made_of_is_known() -> None:
-    """Who gives one of these something new has it stored, too: freezing.py, thawing.py, snapshots.proto."""
-    tensor = importlib.import_module("gradwire_engine.tensor")  # the package has a function of that name
+    """What is new in one of these is stored, too: snapshot_encoder.py, snapshot_decoder.py, snapshots.proto."""
+    tensor = importlib.import_module("gradwire_engine.graph.tensor")  # the package has a function of that name
     known = {
         tensor.Storage: "account history nbytes owner version",
         tensor.Step: "args before dtype op shape",

@@ -15,13 +15,13 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from gradwire.v1 import commands_pb2, service_pb2, service_pb2_grpc, types_pb2
-from gradwire_engine import dtypes
-from gradwire_server import backend as backends
-from gradwire_server.backend import InProcessBackend
-from gradwire_server.limits import KIB, MIB, Limits
-from gradwire_server.payload import FROM_WIRE, TO_WIRE
-from gradwire_server.server import Server
-from gradwire_server.workers import WorkersBackend
+from gradwire_engine.core import dtypes
+from gradwire_server.common.limits import KIB, MIB, Limits
+from gradwire_server.common.payload import FROM_WIRE, TO_WIRE
+from gradwire_server.registry import backend as backends
+from gradwire_server.registry.backend import InProcessBackend
+from gradwire_server.rpc.server import Server
+from gradwire_server.workers.process_worker import WorkersBackend
 
 LIMITS = Limits(
     max_message_bytes=MIB,

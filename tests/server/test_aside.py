@@ -14,7 +14,7 @@ import pytest
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2 as s
-from gradwire_server.limits import MIB
+from gradwire_server.common.limits import MIB
 from tests.server.harness import WAIT, Id, Remote, Running, command, op, refused, running, until
 
 SIZE = 1800  # of a matrix whose singular values take seconds
@@ -171,7 +171,7 @@ _CHILDREN = """
 import os, time
 import numpy as np
 from gradwire_engine import EngineError, Reason
-from gradwire_server.apart import Child
+from gradwire_server.worker.apart import Child
 
 def told(compute, check=lambda seconds: None):
     child = Child(compute, "x")

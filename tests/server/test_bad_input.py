@@ -464,7 +464,7 @@ def test_batch_with_one_bad_command_in_the_middle(filled: Remote, bad: str) -> N
 
 
 def test_no_traceback_leaves_the_server(filled: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gradwire_server import commands
+    from gradwire_server.session import commands
 
     def broken(*_: Any) -> None:
         raise KeyError("secret of the implementation")
@@ -484,7 +484,7 @@ def test_no_traceback_leaves_the_server(filled: Remote, monkeypatch: pytest.Monk
 def test_errors_of_the_interpreter_become_refusals(
     filled: Remote, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    from gradwire_server import commands
+    from gradwire_server.session import commands
 
     def broken(*_: Any) -> None:
         raise error

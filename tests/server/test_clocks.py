@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gradwire.v1 import service_pb2
-from gradwire_server.budgets import Budget
-from gradwire_server.directory import Directory
-from gradwire_server.principals import Principal
-from gradwire_server.tokens import Tokens, make
+from gradwire_server.auth.principals import Principal
+from gradwire_server.auth.tokens import Tokens, make
+from gradwire_server.common.budgets import Budget
+from gradwire_server.registry.session_registry import Directory
 from tests.server.harness import LIMITS, Id, running
 from tests.server.test_workers import Playing
 

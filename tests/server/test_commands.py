@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradwire.v1 import commands_pb2, service_pb2, types_pb2
-from gradwire_engine import dtypes
+from gradwire_engine.core import dtypes
 from tests.server.harness import Id, Remote, Running, op, payload, refused, running
 
 SERVER_IDS = 1 << 52

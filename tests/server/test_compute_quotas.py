@@ -14,13 +14,13 @@ from grpc_status import rpc_status
 
 from gradwire.v1 import programs_pb2 as p
 from gradwire.v1 import service_pb2 as s
-from gradwire_server.budgets import Budget
-from gradwire_server.host import OPENED, Host
-from gradwire_server.ledger import Ledger
-from gradwire_server.limits import KIB, MIB
-from gradwire_server.session import Pending, Session
-from gradwire_server.tokens import Tokens
-from gradwire_server.turns import Turns
+from gradwire_server.auth.tokens import Tokens
+from gradwire_server.common.budgets import Budget
+from gradwire_server.common.limits import KIB, MIB
+from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.session.session import Pending, Session
+from gradwire_server.worker.runtime import OPENED, Host
+from gradwire_server.worker.scheduler import Turns
 from tests.server.harness import LIMITS, WAIT, Id, Running, command, op, refusal, refused, running, until
 from tests.server.test_principals import House
 from tests.server.test_programs import descent

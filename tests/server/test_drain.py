@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from gradwire.v1 import service_pb2
-from gradwire_server.healthcheck import serving_status
+from gradwire_server.app.healthcheck import serving_status
 from tests.server.harness import Id, command, op, refused, until
 from tests.server.test_metrics import samples, value
 from tests.server.test_process import WAIT, connected, opened, process, ready

@@ -14,12 +14,12 @@ import pytest
 
 import gradwire
 from gradwire.v1 import service_pb2, snapshots_pb2
-from gradwire_server import vault
-from gradwire_server.backend import InProcessBackend
-from gradwire_server.keeper import Order
-from gradwire_server.limits import Limits
-from gradwire_server.server import Server
-from gradwire_server.shelf import Shelf
+from gradwire_server.common.limits import Limits
+from gradwire_server.registry.backend import InProcessBackend
+from gradwire_server.registry.session_catalog import Shelf
+from gradwire_server.rpc.server import Server
+from gradwire_server.storage import snapshot_files
+from gradwire_server.storage.checkpointer import Order
 from tests.server.harness import WAIT, Running, refused, until
 
 LIMITS = Limits(lease_seconds=60.0, max_session_bytes=1 << 30, max_bytes=1 << 30)
@@ -411,7 +411,7 @@ def damage(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["cut", "emptied", "flipped"])
-@pytest.mark.parametrize("ending", [vault.SESSION, vault.DATA])
+@pytest.mark.parametrize("ending", [snapshot_files.SESSION, snapshot_files.DATA])
 def test_a_damaged_file_is_refused_by_name_and_the_others_load(
     storing: Callable[..., Storing], tmp_path: Path, ending: str, how: str
 ) -> None:
@@ -438,9 +438,9 @@ def test_of_stored_sessions_a_damaged_one_keeps_no_other_from_coming_back(
         with session:
             tensors.append(gradwire.full((10,), float(number)))
         session.save()
-    broken = vault.generations(tmp_path / "sessions" / _digest(sessions[1]), vault.SESSION)
+    broken = snapshot_files.generations(tmp_path / "sessions" / _digest(sessions[1]), snapshot_files.SESSION)
     storing()
-    damage(tmp_path / "sessions" / _digest(sessions[1]) / f"{broken[-1]}{vault.SESSION}", "flipped")
+    damage(tmp_path / "sessions" / _digest(sessions[1]) / f"{broken[-1]}{snapshot_files.SESSION}", "flipped")
     between.target = storing().address
     for number in (0, 2):
         assert tensors[number].tolist() == [float(number)] * 10
@@ -453,7 +453,7 @@ def test_of_stored_sessions_a_damaged_one_keeps_no_other_from_coming_back(
 
 
 def _digest(session: gradwire.Session) -> str:
-    from gradwire_server.shelf import digest_of
+    from gradwire_server.registry.session_catalog import digest_of
 
     return digest_of(session.session_id).hex()
 
@@ -468,11 +468,13 @@ def test_a_disk_that_cannot_be_written_is_said_and_harms_nothing(
     real, failing = os.write, [True]
 
     def write(descriptor: int, data: Any) -> int:
-        if failing[0] and os.path.realpath(f"/proc/self/fd/{descriptor}").endswith((vault.DATA, ".session.new")):
+        if failing[0] and os.path.realpath(f"/proc/self/fd/{descriptor}").endswith(
+            (snapshot_files.DATA, ".session.new")
+        ):
             raise OSError(number, os.strerror(number))
         return real(descriptor, data)
 
-    monkeypatch.setattr(vault.os, "write", write)
+    monkeypatch.setattr(snapshot_files.os, "write", write)
     with pytest.raises(OSError, match=os.strerror(number)) as caught:
         session.save("x")
     assert caught.value.reason == "STORAGE"  # type: ignore[attr-defined]
@@ -497,7 +499,7 @@ def test_a_log_that_cannot_be_written_lets_nothing_be_acknowledged_and_loses_not
             raise OSError(28, os.strerror(28))
         real(descriptor)
 
-    monkeypatch.setattr(vault.os, "fdatasync", fdatasync)
+    monkeypatch.setattr(snapshot_files.os, "fdatasync", fdatasync)
     for _ in range(20):
         x += 1.0
     assert x.item() == 20.0  # it was tried again until there was room
@@ -509,7 +511,7 @@ def test_two_servers_do_not_share_a_state_directory(
     storing: Callable[..., Storing], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storing()
-    monkeypatch.setattr("gradwire_server.shelf._LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("gradwire_server.registry.session_catalog._LOCK_SECONDS", 0.1)
     with pytest.raises(OSError, match="another server's"):
         Shelf(tmp_path, 1.0, 1, 0).open()
 
@@ -605,10 +607,12 @@ def test_a_crash_at_any_step_of_a_commit_leaves_the_generation_before_or_the_new
             return call
 
         state = snapshots_pb2.SessionState(next_id=generation)
-        writing = vault.Writing(folder, generation, snapshots_pb2.SnapshotHead(format=vault.FORMAT), state)
+        writing = snapshot_files.Writing(
+            folder, generation, snapshots_pb2.SnapshotHead(format=snapshot_files.FORMAT), state
+        )
         with monkeypatch.context() as patched:
             for name in ("open", "write", "fsync", "replace"):
-                patched.setattr(vault.os, name, counted(getattr(os, name)))
+                patched.setattr(snapshot_files.os, name, counted(getattr(os, name)))
             patched.setattr(Path, "unlink", counted(Path.unlink))
             try:
                 for _ in writing.data([], None):
@@ -624,9 +628,9 @@ def test_a_crash_at_any_step_of_a_commit_leaves_the_generation_before_or_the_new
         folder = tmp_path / str(points)
         assert not write(folder, 1, 0)
         crashed = write(folder, 2, points)
-        found = vault.head_of(folder)
+        found = snapshot_files.head_of(folder)
         assert found is not None
-        _, state = vault.read_state(folder, found[0])
+        _, state = snapshot_files.read_state(folder, found[0])
         assert state.next_id == found[0]
         assert crashed or found[0] == 2
         if not crashed:
@@ -636,13 +640,13 @@ def test_a_crash_at_any_step_of_a_commit_leaves_the_generation_before_or_the_new
 
 def test_a_head_of_another_format_is_refused(tmp_path: Path) -> None:
     head = snapshots_pb2.SnapshotHead()
-    writing = vault.Writing(tmp_path, 1, head, snapshots_pb2.SessionState())
+    writing = snapshot_files.Writing(tmp_path, 1, head, snapshots_pb2.SessionState())
     for _ in writing.data([], None):
         pass
     head.format = 99
     writing.commit()
     with pytest.raises(Exception, match="format 99"):
-        vault.head_of(tmp_path)
+        snapshot_files.head_of(tmp_path)
 
 
 def test_no_status_of_a_save_is_a_surprise(storing: Callable[..., Storing]) -> None:

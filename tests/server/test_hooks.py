@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from gradwire.v1 import commands_pb2, hooks_pb2, types_pb2
-from gradwire_server import hooks
+from gradwire_server.session import hook_table
 from tests.server.harness import Id, Remote, Running, refused, running
 
 
@@ -82,7 +82,7 @@ def test_a_hook_that_makes_no_sense_is_refused(fields, phrase):
 
 @pytest.mark.parametrize(("seconds", "kept"), [(3600.0, True), (-1.0, False)])
 def test_a_backward_that_nobody_goes_on_with_is_dropped_after_its_time(monkeypatch, seconds, kept):
-    monkeypatch.setattr(hooks, "SUSPENDED_SECONDS", seconds)
+    monkeypatch.setattr(hook_table, "SUSPENDED_SECONDS", seconds)
     with running() as server:
         session = server.open()
         leaf, total = _hooked(session)

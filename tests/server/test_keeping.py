@@ -11,9 +11,10 @@ import grpc
 import pytest
 
 from gradwire.v1 import commands_pb2, service_pb2, snapshots_pb2
-from gradwire_server import keeping, vault
-from gradwire_server.keeping import Keeping
-from gradwire_server.shelf import Shelf, digest_of
+from gradwire_server.registry import persistence
+from gradwire_server.registry.persistence import Keeping
+from gradwire_server.registry.session_catalog import Shelf, digest_of
+from gradwire_server.storage import snapshot_files
 from tests.server.harness import refused, running
 from tests.server.test_durability import Storing
 from tests.server.test_principals import House
@@ -36,7 +37,7 @@ class Asked:
 
 
 def test_busy_sessions_hold_up_nobody_elses_periodic_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(persistence, "_PATIENCE_SECONDS", 0.01)
 
     async def watch() -> tuple[Counter[int], Counter[int]]:
         worker: Any = Asked()
@@ -72,9 +73,9 @@ def test_busy_sessions_hold_up_nobody_elses_periodic_snapshots(tmp_path: Path, m
 def lay(shelf: Shelf, name: str, saved: int = 0, principal: str = "alice", size: int = 100) -> None:
     """Store a session of that id, as it was at a time."""
     head = snapshots_pb2.SnapshotHead(
-        format=vault.FORMAT, session_digest=digest_of(name), principal=principal, saved_unix_ms=saved
+        format=snapshot_files.FORMAT, session_digest=digest_of(name), principal=principal, saved_unix_ms=saved
     )
-    writing = vault.Writing(shelf.home(name), 1, head, snapshots_pb2.SessionState())
+    writing = snapshot_files.Writing(shelf.home(name), 1, head, snapshots_pb2.SessionState())
     list(writing.data([], None))
     head.bytes = size
     writing.commit()

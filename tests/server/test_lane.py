@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gradwire_engine.errors import EngineError
-from gradwire_server import lane as lanes
-from gradwire_server.lane import Lane
-from gradwire_server.places import Places
-from gradwire_server.session import Brake
+from gradwire_engine.core.errors import EngineError
+from gradwire_server.session.session import Brake
+from gradwire_server.worker import lane as lanes
+from gradwire_server.worker.lane import Lane
+from gradwire_server.worker.places import Places
 from tests.server.harness import WAIT, until
 
 

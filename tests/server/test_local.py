@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gradwire.v1 import commands_pb2, service_pb2
-from gradwire_server import local, stream
-from gradwire_server.local import Connection
-from gradwire_server.tokens import Tokens
+from gradwire_server.auth.tokens import Tokens
+from gradwire_server.rpc import local_streams, stream
+from gradwire_server.rpc.local_streams import Connection
 from tests.server.by_socket import LENGTH, SocketCall, framed
 from tests.server.harness import Remote, Running, command, op, refusal, running, until
 from tests.server.test_principals import House
@@ -179,14 +179,14 @@ def test_a_storm_of_connections_leaves_the_event_loop_to_others(server: Running)
 
     counts = server.do(storm())
     assert (
-        max(after - before for before, after in pairwise(counts)) <= 2 * local._AT_ONCE
+        max(after - before for before, after in pairwise(counts)) <= 2 * local_streams._AT_ONCE
     )  # some asyncio takes one more
 
 
 def test_another_users_process_is_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(0) as server:
         session = server.open()
-        monkeypatch.setattr(local.os, "geteuid", lambda: 1 << 30)
+        monkeypatch.setattr(local_streams.os, "geteuid", lambda: 1 << 30)
         call = SocketCall(session.opened.local_stream)
         with pytest.raises((EOFError, ConnectionError)):
             next(call)
@@ -216,7 +216,7 @@ def test_a_flood_of_empty_messages_waits_there_too(session: Remote, call: Socket
 
 
 def test_who_does_not_take_the_end_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(local_streams, "_CLOSE_SECONDS", 0.05)
     with running(0) as server:
         session = server.open()
         call = SocketCall(session.opened.local_stream)

@@ -12,14 +12,14 @@ import pytest
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2
-from gradwire_server import tokens as token_files
-from gradwire_server.host import Host
-from gradwire_server.ledger import Ledger
-from gradwire_server.limits import Limits
-from gradwire_server.logging import JsonFormatter
-from gradwire_server.slots import Slots
-from gradwire_server.tokens import Tokens
-from gradwire_server.worker import NAME, Control
+from gradwire_server.auth import tokens as token_files
+from gradwire_server.auth.tokens import Tokens
+from gradwire_server.common.limits import Limits
+from gradwire_server.common.logging import JsonFormatter
+from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.worker.main import NAME, Control
+from gradwire_server.worker.runtime import Host
+from gradwire_server.worker.slots import Slots
 from tests.server.harness import Remote, command, running
 
 
@@ -30,7 +30,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 def test_lines_of_a_session_tell_session_principal_and_seq_but_no_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gradwire_server import commands
+    from gradwire_server.session import commands
 
     def broken(*_: Any) -> None:
         raise KeyError("unforeseen")

@@ -16,9 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2
 from gradwire_engine import REGISTRY
-from gradwire_server import tokens as token_files
-from gradwire_server.metrics import Metrics
-from gradwire_server.tokens import Tokens
+from gradwire_server.app.metrics import Metrics
+from gradwire_server.auth import tokens as token_files
+from gradwire_server.auth.tokens import Tokens
 from tests.server.harness import WAIT, Id, Remote, Running, command, op, payload, refused, running, until
 from tests.server.test_process import info, process, ready
 
@@ -226,7 +226,7 @@ def test_a_worker_that_ends_is_counted_and_its_counts_are_kept() -> None:
 
 
 def test_bytes_on_a_gpu_are_those_of_its_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gradwire_server import host
+    from gradwire_server.worker import runtime as host
 
     monkeypatch.setattr(host, "pools", lambda: {"cuda:0": (1000, 4096)})
     with measured() as (server, page):

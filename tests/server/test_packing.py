@@ -6,8 +6,8 @@ import pytest
 
 import gradwire_engine as engine
 from gradwire.v1 import commands_pb2, hooks_pb2, types_pb2
-from gradwire_engine.hooks import Ask, When
-from gradwire_engine.packing import holds_packed, pack
+from gradwire_engine.autograd.saved_tensor_hooks import holds_packed, pack
+from gradwire_engine.graph.hooks import Ask, When
 from tests.parity.test_stored import session, through_storage
 from tests.server.harness import Id, running
 from tests.steps import through

@@ -8,9 +8,9 @@ import pytest
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import programs_pb2, service_pb2, types_pb2
-from gradwire_engine.graph import Node
-from gradwire_server.errors import Refusal
-from gradwire_server.session import Session
+from gradwire_engine.graph.graph import Node
+from gradwire_server.common.errors import Refusal
+from gradwire_server.session.session import Session
 from tests.server.harness import Id, command, op, payload
 from tests.server.test_workers import Playing
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from gradwire.v1 import commands_pb2, programs_pb2, types_pb2
 from gradwire_engine import EngineError, activate, tensor
-from gradwire_server import interpreter
-from gradwire_server.commands import HANDLERS
-from gradwire_server.errors import Refusal
-from gradwire_server.limits import Limits
-from gradwire_server.programs import HASH_BYTES
-from gradwire_server.session import Brake, Session
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import Limits
+from gradwire_server.session import interpreter
+from gradwire_server.session.commands import HANDLERS
+from gradwire_server.session.programs import HASH_BYTES
+from gradwire_server.session.session import Brake, Session
 from tests.steps import Polled, through
 
 Step = programs_pb2.ProgramStep

@@ -20,8 +20,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import service_pb2_grpc
-from gradwire_server.limits import MIB
-from gradwire_server.tokens import TokenFileError, Tokens, append, make
+from gradwire_server.auth.tokens import TokenFileError, Tokens, append, make
+from gradwire_server.common.limits import MIB
 from tests.server.harness import Running, command, op, refusal, refused, running, until, upload_parts
 from tests.server.test_process import SERVE, WAIT, connected, process, ready
 
@@ -317,7 +317,7 @@ def test_no_secret_is_in_a_log_an_error_or_a_repr(
 
 def test_the_file_keeps_no_token_and_is_its_owners(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
-    line = [sys.executable, "-c", "from gradwire_server.cli import token; token()"]
+    line = [sys.executable, "-c", "from gradwire_server.app.cli import token; token()"]
     shown = subprocess.run(
         [*line, "alice", "--scope", "admin", "--days", "1", "--file", str(path)],
         capture_output=True, text=True, check=True, timeout=WAIT,

@@ -17,7 +17,7 @@ import pytest
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2, service_pb2_grpc
-from gradwire_server import blas
+from gradwire_server.common import blas
 from tests.server.harness import WAIT, Id, Remote, command, op, payload, refused, with_session
 
 SERVE = [sys.executable, "-m", "gradwire_server"]
@@ -144,7 +144,7 @@ def test_a_taken_port_is_told() -> None:
 
 
 def test_blas_is_set_up_also_where_numpy_was_loaded_before() -> None:
-    code = "import numpy; from gradwire_server.cli import serve; serve(['--port=0', '--blas-threads=1'])"
+    code = "import numpy; from gradwire_server.app.cli import serve; serve(['--port=0', '--blas-threads=1'])"
     with process(line=[sys.executable, "-c", code]) as started:
         told = info(ready(started)).build
     assert told["blas_threads"] == "1"

@@ -11,9 +11,11 @@ import pytest
 
 import gradwire
 from gradwire.v1 import commands_pb2, service_pb2
-from gradwire_server import batch, calls, commands, scribe, settle
-from gradwire_server.errors import Refusal
-from gradwire_server.journal import Journal, beginning, read
+from gradwire_server.common.errors import Refusal
+from gradwire_server.session import batch, commands, retry
+from gradwire_server.session import prepared_ops as calls
+from gradwire_server.storage import log_writer
+from gradwire_server.storage.write_ahead_log import Journal, beginning, read
 from tests.server.harness import Id, Remote, command, op, refusal, refused
 from tests.server.test_durability import Storing, behind
 
@@ -159,7 +161,7 @@ def test_what_was_drawn_by_what_failed_is_drawn_after_a_crash_too(
         assert refused(session.op, "rand", [4], outputs=[1])[1] == "MEMORY_LIMIT"
         failures[0] = 1
         assert session.run(command(op("rand", [4], outputs=[2]))).results[0].HasField("error")
-        patch.setattr(settle, "_make_room", lambda _: True)
+        patch.setattr(retry, "_make_room", lambda _: True)
         failures[0] = 1
         session.op("rand", [4], outputs=[3])
         failures[0] = 1
@@ -221,7 +223,7 @@ def test_an_answer_for_which_there_is_no_memory_says_that_its_commands_were_appl
     np.testing.assert_array_equal(again(session, crashing()).read(x), [3.0])
 
 
-@pytest.mark.parametrize(("module", "name", "times"), [(batch, "serialized", 3), (scribe, "packed", 1)])
+@pytest.mark.parametrize(("module", "name", "times"), [(batch, "serialized", 3), (log_writer, "packed", 1)])
 def test_what_can_neither_be_answered_nor_logged_is_taken_back_and_done_again(
     crashing: Callable[..., Storing], monkeypatch: pytest.MonkeyPatch, module: Any, name: str, times: int
 ) -> None:
@@ -270,7 +272,7 @@ def test_an_upload_goes_to_the_log_no_faster_than_it_is_written_and_comes_back(
         most[0] = max(most[0], self.queued)
 
     monkeypatch.setattr(Journal, "put", put)
-    monkeypatch.setattr("gradwire_server.journal.MOST_QUEUED", 3 << 20)
+    monkeypatch.setattr("gradwire_server.storage.write_ahead_log.MOST_QUEUED", 3 << 20)
     server = crashing()
     session = server.open()
     values = np.random.default_rng(1).integers(0, 255, 20 << 20, np.uint8)
@@ -340,7 +342,7 @@ def test_a_client_whose_session_was_taken_back_keeps_all_that_it_was_told(
     for step in range(12):
         with monkeypatch.context() as patch:
             if step % 3 == 1:
-                short_of(patch, scribe, "packed")
+                short_of(patch, log_writer, "packed")
             x += 1.0
             assert x.item() == step + 1
     session.close()

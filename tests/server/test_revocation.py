@@ -19,9 +19,9 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import service_pb2_grpc
-from gradwire_server import gate
-from gradwire_server.tls import Tls
-from gradwire_server.tokens import Tokens, append, make
+from gradwire_server.auth import interceptor
+from gradwire_server.auth.tls import Tls
+from gradwire_server.auth.tokens import Tokens, append, make
 from tests.certificates import Authority
 from tests.server.harness import Id, Running, command, op, refusal, refused, running, until, upload_parts
 from tests.server.test_principals import House, Metadata, bearer, opened
@@ -33,7 +33,7 @@ BIG = 1_900_000  # floats: more than a message takes, and than a connection take
 
 @pytest.fixture
 def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
-    monkeypatch.setattr(gate, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(interceptor, "LOOK_SECONDS", 0.02)
     return House(tmp_path)
 
 
@@ -322,7 +322,7 @@ def test_a_download_that_is_not_read_is_let_go_of_and_its_client_is_told(guarded
 
 
 def test_a_certificates_line_that_expires_ends_what_lasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(interceptor, "LOOK_SECONDS", 0.02)
     authority, path = Authority(tmp_path), tmp_path / "tokens"
     path.write_text("carol certificate scopes=admin\n")
     tls = Tls(*authority.issue("localhost"), authority.path)

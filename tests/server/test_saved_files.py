@@ -16,9 +16,9 @@ import pytest
 import gradwire
 from gradwire import nn, optim
 from gradwire.v1 import files_pb2
-from gradwire_server import filing
-from gradwire_server.files import Drawer, Files
-from gradwire_server.limits import Limits
+from gradwire_server.common.limits import Limits
+from gradwire_server.registry.files import Drawer, Files
+from gradwire_server.storage import tensor_files
 from tests.client.proxy import cutting
 from tests.client.restarting import restarting
 from tests.server.harness import Id, Remote, Running, refused, running
@@ -209,7 +209,7 @@ def test_what_is_too_large_for_the_session_is_refused_before_it_is_read(
 ) -> None:
     first = gradwire.ones(3 << 18, dtype=gradwire.float64)  # 6 of 8 MiB
     gradwire.save({"x": first}, "one", on="server")
-    monkeypatch.setattr(filing, "_fill", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr(tensor_files, "_fill", lambda *_: pytest.fail("it was read"))
     with pytest.raises(MemoryError):
         gradwire.load("one", on="server")
     assert first[0].item() == 1.0
@@ -231,7 +231,7 @@ def test_a_disk_that_fails_leaves_the_file_before(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(filing, "os", Failing())
+        patch.setattr(tensor_files, "os", Failing())
         with pytest.raises(OSError, match="No space left on device") as caught:
             gradwire.save({"x": x}, "one", on="server")
     assert caught.value.reason == "STORAGE"

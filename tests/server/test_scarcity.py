@@ -11,9 +11,9 @@ import pytest
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2
 from gradwire.v1 import programs_pb2 as p
-from gradwire_engine.context import Account
-from gradwire_engine.op import Op
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core.context import Account
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.op import Op
 from tests.server.harness import Id, Remote, Running, command, op
 from tests.server.test_programs import descent
 

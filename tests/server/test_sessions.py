@@ -220,7 +220,7 @@ def test_refusals_keep_no_tensor_alive(session: Remote) -> None:
 
 
 def test_poison_is_bounded(session: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gradwire_server import session as sessions
+    from gradwire_server.session import session as sessions
 
     monkeypatch.setattr(sessions, "MAX_POISON", 3)
     response = session.run(*[command(op("exp", Id(999), outputs=[100 + place])) for place in range(5)])

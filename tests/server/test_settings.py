@@ -6,10 +6,10 @@ from typing import Any
 import click.testing
 import pytest
 
-from gradwire_server.cli import serve
-from gradwire_server.configuration import PREFIX, ConfigurationError, flag, load, shown, variable
-from gradwire_server.limits import MIB, Limits
-from gradwire_server.settings import Settings
+from gradwire_server.app.cli import serve
+from gradwire_server.app.configuration import PREFIX, ConfigurationError, flag, load, shown, variable
+from gradwire_server.app.settings import Settings
+from gradwire_server.common.limits import MIB, Limits
 
 
 @pytest.fixture(autouse=True)

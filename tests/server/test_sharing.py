@@ -15,7 +15,7 @@ import pytest
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2, types_pb2
-from gradwire_server import rings
+from gradwire_server.worker import rings
 from tests.server.harness import MIB, Id, Remote, refused, running
 
 BACKENDS = [0, 1]

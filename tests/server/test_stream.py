@@ -14,9 +14,9 @@ import pytest
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2
-from gradwire_server import batch, commands
-from gradwire_server import stream as stream_module
-from gradwire_server.stream import Stream, Streams
+from gradwire_server.rpc import stream as stream_module
+from gradwire_server.rpc.stream import Stream, Streams
+from gradwire_server.session import batch, commands
 from tests.server.by_socket import SocketCall
 from tests.server.harness import (
     WAIT,

@@ -16,8 +16,8 @@ import pytest
 
 from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import service_pb2_grpc
-from gradwire_server.tls import Tls, TlsError
-from gradwire_server.tokens import Tokens, make
+from gradwire_server.auth.tls import Tls, TlsError
+from gradwire_server.auth.tokens import Tokens, make
 from tests.certificates import Authority
 from tests.server.harness import Running, op, refused, running, until
 from tests.server.test_process import SERVE, WAIT, process, ready
@@ -130,7 +130,7 @@ def test_serve_takes_tls_by_flags_and_environment_and_may_then_be_reached_by_oth
         address = ready(started)
         with secure(address, authority, "alice") as stub:
             assert stub.OpenSession(s.OpenSessionRequest()).session_id
-        probe = [sys.executable, "-m", "gradwire_server.healthcheck", f"localhost:{address.rpartition(':')[2]}"]
+        probe = [sys.executable, "-m", "gradwire_server.app.healthcheck", f"localhost:{address.rpartition(':')[2]}"]
         shown = {"GRADWIRE_CA": authority.path, "GRADWIRE_CERT": cert, "GRADWIRE_KEY": key}
         asked = {**os.environ, **{name: str(path) for name, path in shown.items()}}
         healthy = subprocess.run(probe, env=asked, capture_output=True, text=True, check=False, timeout=WAIT)
@@ -143,7 +143,12 @@ def test_serve_takes_tls_by_flags_and_environment_and_may_then_be_reached_by_oth
 def test_health_is_asked_under_the_name_of_the_certificate(authority: Authority) -> None:
     cert, key = authority.issue("localhost")
     with running(tls=Tls(cert, key)) as server:
-        probe = [sys.executable, "-m", "gradwire_server.healthcheck", server.address.replace("localhost", "127.0.0.1")]
+        probe = [
+            sys.executable,
+            "-m",
+            "gradwire_server.app.healthcheck",
+            server.address.replace("localhost", "127.0.0.1"),
+        ]
         for name, status in (("localhost", 0), ("elsewhere", 1)):
             line = [*probe, "--ca", str(authority.path), "--server-name", name]
             assert subprocess.run(line, capture_output=True, check=False, timeout=WAIT).returncode == status

@@ -15,8 +15,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 import gradwire
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2
-from gradwire_server.timings import read_timings
-from gradwire_server.traces import Traces
+from gradwire_server.common.timings import read_timings
+from gradwire_server.rpc.traces import Traces
 from tests.server.harness import Id, Running, command, op, payload, refused, running
 from tests.server.test_process import process
 

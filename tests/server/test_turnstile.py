@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gradwire.v1 import service_pb2
-from gradwire_server import turnstile as module
-from gradwire_server.turnstile import BURST, FEW, TRUSTED, Turnstile
+from gradwire_server.rpc import rate_limiter as module
+from gradwire_server.rpc.rate_limiter import BURST, FEW, TRUSTED, Turnstile
 from tests.server.harness import Running, running
 from tests.server.test_principals import House
 

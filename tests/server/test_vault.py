@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_server import journal as journals
-from gradwire_server import vault
-from gradwire_server.errors import Refusal
-from gradwire_server.journal import START, Journal, Log, beginning, packed, read
-from gradwire_server.shelf import Shelf
+from gradwire_server.common.errors import Refusal
+from gradwire_server.registry.session_catalog import Shelf
+from gradwire_server.storage import snapshot_files
+from gradwire_server.storage import write_ahead_log as journals
+from gradwire_server.storage.write_ahead_log import START, Journal, Log, beginning, packed, read
 from tests.server.harness import WAIT
 
 
@@ -156,22 +156,22 @@ def test_a_disk_that_fails_after_a_snapshot_exists_takes_none_of_its_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = pb.SessionState(memories=[pb.StoredMemory(bytes=8)])
-    writing = vault.Writing(tmp_path, 1, pb.SnapshotHead(format=vault.FORMAT), state)
+    writing = snapshot_files.Writing(tmp_path, 1, pb.SnapshotHead(format=snapshot_files.FORMAT), state)
     list(writing.data([np.arange(2, dtype=np.int32)], None))
-    synced = vault.sync_folder
+    synced = snapshot_files.sync_folder
 
     def fail_late(folder: Path) -> None:
         synced(folder)
-        if (tmp_path / f"1{vault.SESSION}").exists():
+        if (tmp_path / f"1{snapshot_files.SESSION}").exists():
             raise OSError("the disk is gone")
 
-    monkeypatch.setattr(vault, "sync_folder", fail_late)
+    monkeypatch.setattr(snapshot_files, "sync_folder", fail_late)
     with pytest.raises(OSError, match="gone"):
         writing.commit()
     writing.abandon()
-    assert vault.head_of(tmp_path) is not None
+    assert snapshot_files.head_of(tmp_path) is not None
     memory = np.zeros(2, np.int32)
-    list(vault.read_data(tmp_path, 1, vault.read_state(tmp_path, 1)[1], [memory]))
+    list(snapshot_files.read_data(tmp_path, 1, snapshot_files.read_state(tmp_path, 1)[1], [memory]))
     assert memory.tolist() == [0, 1]
 
 
@@ -180,7 +180,7 @@ def test_a_data_file_that_claims_a_huge_head_is_damaged(tmp_path: Path, claimed:
     (tmp_path / "1.safetensors").write_bytes(struct.pack("<Q", claimed) + bytes(64))
     state = pb.SessionState(memories=[pb.StoredMemory(bytes=8)])
     with pytest.raises(Refusal, match="damaged") as raised:
-        list(vault.read_data(tmp_path, 1, state, [bytearray(8)]))
+        list(snapshot_files.read_data(tmp_path, 1, state, [bytearray(8)]))
     assert raised.value.reason == "SNAPSHOT_DAMAGED"
 
 

@@ -15,15 +15,15 @@ import pytest
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2, types_pb2
-from gradwire_server import workers
-from gradwire_server.errors import Refusal
-from gradwire_server.host import METHODS, NUMBER, OPENED, Host
-from gradwire_server.ledger import Ledger
-from gradwire_server.pipe import HEAD, Inbox, head
-from gradwire_server.session import Pending
-from gradwire_server.slots import Keys, Slots
-from gradwire_server.turns import Turns
-from gradwire_server.worker import packed, unpacked
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.session.session import Pending
+from gradwire_server.worker.main import packed, unpacked
+from gradwire_server.worker.pipe import HEAD, Inbox, head
+from gradwire_server.worker.runtime import METHODS, NUMBER, OPENED, Host
+from gradwire_server.worker.scheduler import Turns
+from gradwire_server.worker.slots import Keys, Slots
+from gradwire_server.workers import process_worker as workers
 from tests.server.harness import LIMITS, WAIT, Id, Remote, Running, command, op, payload, refused, running, until
 from tests.server.test_process import connected, opened, process, ready
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from gradwire._errors import GradwireNotImplementedError
+from gradwire._base.errors import GradwireNotImplementedError
 
 # PyTorch's ops and functions that have no counterpart here, by where they are; a test holds them against PyTorch.
 PYTORCH: dict[str, str] = {

@@ -7,14 +7,15 @@ import os
 import sys
 from types import CodeType
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+#: The folder of the package gradwire: code below it is no code of the user.
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class _Internal(dict[str, bool]):
     """Whether a source file belongs to the package, remembered per file name."""
 
     def __missing__(self, filename: str) -> bool:
-        self[filename] = answer = os.path.abspath(filename).startswith(_PACKAGE)
+        self[filename] = answer = os.path.abspath(filename).startswith(PACKAGE)
         return answer
 
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire import _dtypes
-from gradwire._create import empty, make_tensor
-from gradwire._dtypes import Size
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.dtypes import Size
+from gradwire._tensor.create import empty, make_tensor
+from gradwire._tensor.tensor import Tensor
 
 
 class _TensorType(type):
     """A class that only names a dtype: tensors of that dtype are its instances."""
 
-    dtype: _dtypes.dtype
+    dtype: dtypes.dtype
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor) and instance.dtype is cls.dtype and not instance.is_cuda
@@ -38,7 +38,7 @@ class _TensorType(type):
 
 
 def _type(title: str) -> Any:
-    made = _TensorType(f"{title}Tensor", (), {"dtype": _dtypes.BY_TITLE[title]})
+    made = _TensorType(f"{title}Tensor", (), {"dtype": dtypes.BY_TITLE[title]})
     made.__module__ = "gradwire"
     return made
 
@@ -84,13 +84,13 @@ def set_default_tensor_type(t: Any) -> None:
     """Let new floating tensors have that type's dtype. Raises TypeError for a type that is not floating."""
     if isinstance(t, str):
         title = t.rsplit(".", 1)[-1].removesuffix("Tensor")
-        if title not in _dtypes.BY_TITLE:
+        if title not in dtypes.BY_TITLE:
             raise TypeError(f"invalid type object: {t!r}; expected a floating tensor type such as gradwire.FloatTensor")
-        _dtypes.set_default_dtype(_dtypes.BY_TITLE[title])
+        dtypes.set_default_dtype(dtypes.BY_TITLE[title])
         return
     if not isinstance(t, _TensorType):
         raise TypeError(f"invalid type object: {t!r}; expected a floating tensor type such as gradwire.FloatTensor")
-    _dtypes.set_default_dtype(t.dtype)
+    dtypes.set_default_dtype(t.dtype)
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:

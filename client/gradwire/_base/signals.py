@@ -50,7 +50,7 @@ _LIBRARIES = frozenset((*sys.stdlib_module_names, "google", "grpc", "ml_dtypes",
     "__main__"
 }
 # Programs of this package, which are interrupted as a user's are.
-_PROGRAMS = frozenset(f"gradwire.{name}" for name in ("_admin", "_bench", "_cli", "_top", "_workloads"))
+_PROGRAMS = frozenset(f"gradwire._cli.{name}" for name in ("admin", "bench", "main", "top", "workloads"))
 # What these return is not in anybody's hands yet, or what they raise is told to nobody.
 _NO_EDGE = frozenset(("__enter__", "__aenter__", "__del__"))
 _SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR

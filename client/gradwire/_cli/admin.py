@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import quote
 
-from gradwire._credentials import Credentials, from_environment, stays_here
-from gradwire._errors import GradwireError
-from gradwire._mistakes import checked, explained
-from gradwire._transport import Transport
+from gradwire._base.errors import GradwireError
+from gradwire._transport.credentials import Credentials, from_environment, stays_here
+from gradwire._transport.mistakes import checked, explained
+from gradwire._transport.transport import Transport
 from gradwire.v1 import service_pb2
 
 ADDRESS = "127.0.0.1:50051"

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 # Python looks for a sitecustomize there before a child's program begins.
-_SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_site")
+_SITE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_site")
 
 
 class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):

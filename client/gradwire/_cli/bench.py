@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 import gradwire
-from gradwire._errors import GradwireError
-from gradwire._session import Session
-from gradwire._workloads import LARGE, SMALL, Run, chain, round_trip, training
+from gradwire._base.errors import GradwireError
+from gradwire._cli.workloads import LARGE, SMALL, Run, chain, round_trip, training
+from gradwire._session.session import Session
 
 _BULK_BYTES = 64 << 20
 _FEWEST = 5

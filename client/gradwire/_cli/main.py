@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
-from gradwire._alias import alias_torch, alias_torch_in_children
-from gradwire._version import __version__
+from gradwire._base.version import __version__
+from gradwire._cli.alias import alias_torch, alias_torch_in_children
 
 _GROUP = "gradwire.commands"
 
@@ -39,23 +39,23 @@ def run(arguments: Sequence[str]) -> int:
 
 def bench(arguments: Sequence[str]) -> int:
     """Measure a server. Loaded when it is asked for."""
-    from gradwire import _bench
+    from gradwire._cli import bench as _bench
 
     return _bench.main(arguments)
 
 
 def top(arguments: Sequence[str]) -> int:
     """Show who uses a server."""
-    from gradwire import _top
+    from gradwire._cli import top as _top
 
     return _top.main(arguments)
 
 
 def sessions(arguments: Sequence[str]) -> int:
     """List a server's sessions, or end one."""
-    from gradwire import _admin
+    from gradwire._cli import admin
 
-    return _admin.main(arguments)
+    return admin.main(arguments)
 
 
 _OURS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gradwire._admin import RIGHTS, add_server, in_bytes, in_time, listed, plain, server_of
-from gradwire._errors import GradwireError
-from gradwire._mistakes import explained
-from gradwire._transport import Transport
+from gradwire._base.errors import GradwireError
+from gradwire._cli.admin import RIGHTS, add_server, in_bytes, in_time, listed, plain, server_of
+from gradwire._transport.mistakes import explained
+from gradwire._transport.transport import Transport
 from gradwire.v1 import service_pb2
 
 if TYPE_CHECKING:

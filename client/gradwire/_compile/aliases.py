@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire._handle import Family, Handle, ViewOf
-from gradwire._results import join
+from gradwire._proxy.handle import Family, Handle, ViewOf
+from gradwire._proxy.results import join
 
 if TYPE_CHECKING:
-    from gradwire._recorder import Trace
+    from gradwire._compile.recorder import Trace
 
 
 class Kin:

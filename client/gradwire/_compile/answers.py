@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from gradwire import _dtypes, _ops
-from gradwire._handle import Handle
-from gradwire._looks import PLAIN
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._compile.looks import PLAIN
+from gradwire._proxy.handle import Handle
+from gradwire._tensor import ops
+from gradwire._tensor.tensor import Tensor
 
-_CONSTANT = (*PLAIN, _dtypes.dtype, _dtypes.device, _dtypes.Size, range, slice)
+_CONSTANT = (*PLAIN, dtypes.dtype, dtypes.device, dtypes.Size, range, slice)
 
 
 class Place:
@@ -33,7 +34,7 @@ def map_tensors(value: Any, change: Callable[[Any], Any], kind: type[Any] = Hand
 def _map(value: Any, change: Callable[[Any], Any], kind: type[Any], done: dict[int, Any]) -> Any:
     if isinstance(value, kind):
         return change(value)
-    if isinstance(value, tuple) and type(value) is not _dtypes.Size:
+    if isinstance(value, tuple) and type(value) is not dtypes.Size:
         items = [_map(item, change, kind, done) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     if id(value) in done and isinstance(value, (list, dict)):
@@ -60,7 +61,7 @@ def tensors_of(value: Any) -> list[Any]:
 def join_pieces(pieces: Sequence[Any]) -> Any:
     """One answer of several of the same make: their tensors one after the other along the first dimension."""
     columns: list[list[Tensor]] = [tensors_of(piece) for piece in pieces]
-    rows = iter([_ops.cat(list(row)) for row in zip(*columns, strict=True)])
+    rows = iter([ops.cat(list(row)) for row in zip(*columns, strict=True)])
     return map_tensors(pieces[-1], lambda _: next(rows))
 
 

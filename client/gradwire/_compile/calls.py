@@ -6,15 +6,15 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradwire import _ops, _packing
-from gradwire._anomaly import _STATE as ANOMALY
-from gradwire._answers import map_tensors
-from gradwire._dtypes import get_default_dtype
-from gradwire._errors import GradwireValueError
-from gradwire._handle import Handle
-from gradwire._looks import PLAIN, plain
-from gradwire._memo import Spec
-from gradwire._modes import GRAD_ENABLED
+from gradwire._base.dtypes import get_default_dtype
+from gradwire._base.errors import GradwireValueError
+from gradwire._base.modes import GRAD_ENABLED
+from gradwire._compile.answers import map_tensors
+from gradwire._compile.looks import PLAIN, plain
+from gradwire._graph.anomaly import _STATE as ANOMALY
+from gradwire._proxy.handle import Handle
+from gradwire._proxy.memo import Spec
+from gradwire._tensor import ops, saved_tensor_hooks
 
 # Attributes that this package sets on tensors.
 OURS = frozenset(("_view", "_owner"))
@@ -126,7 +126,7 @@ class Call:
             if place not in self.sliced:
                 return tensor
             assert self.batch is not None
-            return _ops.narrow(tensor, 0, repetition * self.batch, self.batch)
+            return ops.narrow(tensor, 0, repetition * self.batch, self.batch)
 
         args, kwargs = map_tensors((self.args, self.kwargs), cut)
         return args, kwargs
@@ -144,8 +144,8 @@ def surroundings() -> tuple[Any, ...]:
         get_default_dtype(),
         ANOMALY.enabled,
         ANOMALY.check_nan,
-        _packing.CURRENT.get(),
-        _packing.DISABLED.get(),
+        saved_tensor_hooks.CURRENT.get(),
+        saved_tensor_hooks.DISABLED.get(),
     )
 
 

@@ -1,7 +1,7 @@
 """compile: a function recorded once and from then on run by one command (torch.compile).
 
-The first call runs as always, every command waiting, and is noted (_recorder.py). A later call whose surroundings are
-the same (_guards.py) sends one command that runs the program on the server; it does not wait, so calls pipeline. A
+The first call runs as always, every command waiting, and is noted (recorder.py). A later call whose surroundings are
+the same (guards.py) sends one command that runs the program on the server; it does not wait, so calls pipeline. A
 call with other surroundings is recorded anew.
 """
 
@@ -12,12 +12,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradwire._answers import join_pieces, map_tensors
-from gradwire._calls import Call, is_transformed
-from gradwire._errors import GradwireTypeError, GradwireValueError
-from gradwire._noting import RECORDING, is_recording
-from gradwire._recordings import Noted, Recording, counted
-from gradwire._watching import Used
+from gradwire._base.errors import GradwireTypeError, GradwireValueError
+from gradwire._compile.answers import join_pieces, map_tensors
+from gradwire._compile.calls import Call, is_transformed
+from gradwire._compile.noting import RECORDING, is_recording
+from gradwire._compile.recordings import Noted, Recording, counted
+from gradwire._compile.watching import Used
 
 # After so many calls in a row that cannot be repeated, a function is no longer recorded.
 _PATIENCE = 4

@@ -1,6 +1,6 @@
 """A guard: whether what a recorded call read is still as it was.
 
-It is asked before each replay, so the looks of _reach.py are laid out for comparing identities in few passes of C. An
+It is asked before each replay, so the looks of reach.py are laid out for comparing identities in few passes of C. An
 object that was exchanged for an equal one fails that; then everything is looked at anew and compared by value.
 """
 
@@ -13,11 +13,11 @@ from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any
 
-from gradwire import _looks
-from gradwire._handle import Handle
-from gradwire._looks import MISSING, Look, same_items
-from gradwire._reach import Reach
-from gradwire._watching import Used
+from gradwire._compile import looks as _looks
+from gradwire._compile.looks import MISSING, Look, same_items
+from gradwire._compile.reach import Reach
+from gradwire._compile.watching import Used
+from gradwire._proxy.handle import Handle
 
 _get = dict.get
 _get_of_class = types.MappingProxyType.get

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from gradwire import _dtypes, _looks
-from gradwire._handle import Handle
-from gradwire._pure import TRUSTED, is_a, module_of, per_class
+from gradwire._base import dtypes
+from gradwire._compile import looks
+from gradwire._compile.purity import TRUSTED, is_a, module_of, per_class
+from gradwire._proxy.handle import Handle
 
 # What functions and classes say of themselves, and what may be set of it.
 OF_FUNCTIONS = (
@@ -35,7 +36,7 @@ _FIXED: tuple[type[Any], ...] = (
     types.CodeType, types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType,
     types.MethodDescriptorType, types.ClassMethodDescriptorType, types.GenericAlias,
     types.UnionType, type(NotImplemented), range, slice, np.dtype, np.ufunc, re.Pattern, typing.TypeVar,
-    _dtypes.dtype, _dtypes.device, type(typing.Any), type(typing.List[int]),  # noqa: UP006
+    dtypes.dtype, dtypes.device, type(typing.Any), type(typing.List[int]),  # noqa: UP006
 )  # fmt: skip
 _FIXED_MODULES = ("datetime", "uuid", "fractions", "pathlib", "zoneinfo", "ipaddress", "typing")
 
@@ -63,12 +64,12 @@ def is_fixed(value: Any) -> bool:
     return module_of(kind).partition(".")[0] == "_collections" and kind.__name__ == "_tuplegetter"
 
 
-def fetch_of(value: Any) -> _looks.Fetch | None:
+def fetch_of(value: Any) -> looks.Fetch | None:
     """How to look at a value of a type of Python's own."""
-    return _FETCHES.get(type(value)) or (_looks.of_array if is_a(value, np.generic) else None)
+    return _FETCHES.get(type(value)) or (looks.of_array if is_a(value, np.generic) else None)
 
 
-def content_of(value: Any) -> _looks.Fetch | None:
+def content_of(value: Any) -> looks.Fetch | None:
     """How to look at what an object of a subclass of a container, number or text holds."""
     if is_a(value, Handle):
         return None
@@ -78,23 +79,23 @@ def content_of(value: Any) -> _looks.Fetch | None:
     return None
 
 
-_CONTENTS: dict[Any, _looks.Fetch] = {
-    list: _looks.of_list, tuple: _looks.of_tuple, dict: _looks.of_dict, set: _looks.of_set,
-    frozenset: _looks.of_set, deque: _looks.of_deque, bytearray: _looks.of_bytes, np.ndarray: _looks.of_array,
-    int: _looks.of_text, float: _looks.of_text, complex: _looks.of_text, str: _looks.of_text, bytes: _looks.of_text,
+_CONTENTS: dict[Any, looks.Fetch] = {
+    list: looks.of_list, tuple: looks.of_tuple, dict: looks.of_dict, set: looks.of_set,
+    frozenset: looks.of_set, deque: looks.of_deque, bytearray: looks.of_bytes, np.ndarray: looks.of_array,
+    int: looks.of_text, float: looks.of_text, complex: looks.of_text, str: looks.of_text, bytes: looks.of_text,
 }  # fmt: skip
-_FETCHES: dict[type[Any], _looks.Fetch] = {
-    **{kind: fetch for kind, fetch in _CONTENTS.items() if fetch is not _looks.of_text},
-    types.MethodType: _looks.of_method,
-    functools.partial: _looks.of_partial,
-    functools.partialmethod: _looks.of_partial,
-    staticmethod: _looks.of_wrapped,
-    classmethod: _looks.of_wrapped,
-    property: _looks.of_property,
-    types.MappingProxyType: _looks.of_proxy,
-    contextvars.ContextVar: _looks.of_context,
-    threading.local: _looks.of_local,
-    array.array: _looks.of_bytes,
+_FETCHES: dict[type[Any], looks.Fetch] = {
+    **{kind: fetch for kind, fetch in _CONTENTS.items() if fetch is not looks.of_text},
+    types.MethodType: looks.of_method,
+    functools.partial: looks.of_partial,
+    functools.partialmethod: looks.of_partial,
+    staticmethod: looks.of_wrapped,
+    classmethod: looks.of_wrapped,
+    property: looks.of_property,
+    types.MappingProxyType: looks.of_proxy,
+    contextvars.ContextVar: looks.of_context,
+    threading.local: looks.of_local,
+    array.array: looks.of_bytes,
 }
 
 
@@ -105,7 +106,7 @@ def title_of(kind: type[Any]) -> str:
 @functools.cache
 def tensor_names() -> frozenset[str]:
     """The attributes of tensors that are the same object each time one asks their class."""
-    from gradwire._tensor import Tensor
+    from gradwire._tensor.tensor import Tensor
 
     return frozenset(name for name in dir(Tensor) if getattr(Tensor, name, 0) is getattr(Tensor, name, 1))
 
@@ -113,7 +114,7 @@ def tensor_names() -> frozenset[str]:
 @functools.cache
 def operators() -> frozenset[str]:
     """Those of them that no instruction names, since Python calls them by itself."""
-    from gradwire._tensor import Tensor
+    from gradwire._tensor.tensor import Tensor
 
     return frozenset(
         name

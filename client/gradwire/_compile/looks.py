@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gradwire._handle import Handle
+from gradwire._proxy.handle import Handle
 
 Fetch = Callable[[Any, Any], tuple[Any, ...]]
 

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Any
 
-from gradwire._handle import PRESENT, UNKNOWN, Handle
-from gradwire._recorder import Recorder
-from gradwire._session import Session
+from gradwire._compile.recorder import Recorder
+from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
+from gradwire._session.session import Session
 
 _here = threading.local()
 #: Held while a function is recorded: one at a time.

@@ -19,12 +19,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gradwire._place import INTERNAL
+from gradwire._base.call_site import INTERNAL, PACKAGE
 
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _SITE = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 #: Modules of the standard library whose Python code depends on its arguments alone.
 _TRUSTED_LIBRARY = (
@@ -35,9 +34,12 @@ _TRUSTED_LIBRARY = (
 )  # fmt: skip
 _DISTRUSTED_NUMPY = ("random", "npyio", "_npyio", "memmap", "_datasource", "format", "testing")
 #: Parts of this package that read files, clocks or other programs.
-_DISTRUSTED_HERE = (
-    "_files.py", "_saved_files.py", "_admin.py", "_bench.py", "_top.py", "_cli.py", "_status.py", "_bars.py",
-    "_timings.py", "_snapshots.py", os.path.join("utils", "data"),
+_DISTRUSTED_HERE = tuple(
+    os.path.join(*parts)
+    for parts in (
+        ("_cli",), ("_io", "files.py"), ("_session", "saved_files.py"), ("_session", "snapshots.py"),
+        ("_session", "timings.py"), ("_transport", "bars.py"), ("_transport", "status.py"), ("utils", "data"),
+    )
 )  # fmt: skip
 #: Functions of trusted modules that read, or write, all attributes of what they are given.
 READS_ALL = frozenset(
@@ -94,7 +96,7 @@ def _is_trusted(filename: str) -> bool:
     if filename.startswith("<frozen "):
         filename = _LIBRARY + filename[len("<frozen ") : -1].replace(".", os.sep) + ".py"
     full = os.path.abspath(filename)
-    if full.startswith(_PACKAGE):
+    if full.startswith(PACKAGE):
         return True
     if full.startswith(_NUMPY):
         rest = full[len(_NUMPY) :]
@@ -111,7 +113,7 @@ class _Library(dict[str, bool]):
         full = os.path.abspath(filename)
         self[filename] = answer = (
             filename.startswith("<frozen")
-            or full.startswith((_LIBRARY, _PACKAGE))
+            or full.startswith((_LIBRARY, PACKAGE))
             or any(site in full for site in _SITE)
         )
         return answer
@@ -124,7 +126,7 @@ LIBRARY = _Library()
 @cache
 def is_distrusted_here(filename: str) -> bool:
     """Whether a file of this package reads what is outside of the program."""
-    return INTERNAL[filename] and os.path.abspath(filename)[len(_PACKAGE) :].startswith(_DISTRUSTED_HERE)
+    return INTERNAL[filename] and os.path.abspath(filename)[len(PACKAGE) :].startswith(_DISTRUSTED_HERE)
 
 
 Answer = TypeVar("Answer")

@@ -1,6 +1,6 @@
 """What a function's call can read: from its arguments and the names it looked up on through all that these hold.
 
-Everything mutable that is found is looked at (_looks.py). What cannot be looked into (an iterator, a file, a clock) is
+Everything mutable that is found is looked at (looks.py). What cannot be looked into (an iterator, a file, a clock) is
 `opaque`, and makes the call no subject for repetition: what is not known to be seen counts as unseen.
 """
 
@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from gradwire import _looks
-from gradwire._handle import Handle
-from gradwire._kinds import (
+from gradwire._compile import looks
+from gradwire._compile.kinds import (
     OF_CLASSES,
     OF_FUNCTIONS,
     PASSIVE,
@@ -34,9 +33,10 @@ from gradwire._kinds import (
     tensor_names,
     title_of,
 )
-from gradwire._looks import MISSING, PLAIN, Look, Same, plain
-from gradwire._pure import LIBRARY, TRUSTED, has_plain_layout, is_a, is_pure, module_of, reads_all
-from gradwire._watching import Used
+from gradwire._compile.looks import MISSING, PLAIN, Look, Same, plain
+from gradwire._compile.purity import LIBRARY, TRUSTED, has_plain_layout, is_a, is_pure, module_of, reads_all
+from gradwire._compile.watching import Used
+from gradwire._proxy.handle import Handle
 
 #: More than this is not looked at.
 _MOST = 50_000
@@ -125,27 +125,27 @@ class Reach:
             self._found_names |= used.attributes
         for held, names in used.globals.values():
             labels = tuple(sorted(names))
-            self._add(held, _looks.of_names, labels)
-            self._add(builtins.__dict__, _looks.of_names, tuple(name for name in labels if name not in held))
+            self._add(held, looks.of_names, labels)
+            self._add(builtins.__dict__, looks.of_names, tuple(name for name in labels if name not in held))
         if used.modules:
-            self._add(sys.modules, _looks.of_names, tuple(sorted(used.modules)))
+            self._add(sys.modules, looks.of_names, tuple(sorted(used.modules)))
 
     def _add_ours(self) -> None:
         """What of this package's own may be exchanged by assignment: methods of tensors, functions of layers."""
-        from gradwire._tensor import Tensor
+        from gradwire._tensor.tensor import Tensor
 
         names = {name for name in self._names if name in tensor_names()}.union(operators())
-        self.looks.append(Look(Tensor, _looks.of_attributes, tuple(sorted(names))))
+        self.looks.append(Look(Tensor, looks.of_attributes, tuple(sorted(names))))
         functional = sys.modules.get("gradwire.nn.functional")
         if functional is not None and self._has_layers:
             held = functional.__dict__
             functions = tuple(name for name in held if is_a(held[name], types.FunctionType))
-            self.looks.append(Look(held, _looks.of_names, functions))
+            self.looks.append(Look(held, looks.of_names, functions))
         # Before a call it is not known whether it asks for these.
         if self.used is None or self.used.reads_abstract:
-            self.looks.append(Look(abc, _looks.of_abstract))
+            self.looks.append(Look(abc, looks.of_abstract))
         if self.used is None or self._has_numpy:
-            self.looks.append(Look(np, _looks.of_numpy))
+            self.looks.append(Look(np, looks.of_numpy))
 
     # Meeting a value.
 
@@ -162,7 +162,7 @@ class Reach:
         self.numbers[id(value)] = len(self.numbers)
         self._queue.append((value, name))
 
-    def _add(self, value: Any, fetch: _looks.Fetch, labels: Any = None, name: str = "") -> Look:
+    def _add(self, value: Any, fetch: looks.Fetch, labels: Any = None, name: str = "") -> Look:
         look = Look(value, fetch, labels)
         self.looks.append(look)
         names = labels if is_a(labels, tuple) and len(labels) == len(look.items) else ()
@@ -181,13 +181,13 @@ class Reach:
         elif is_a(value, types.FunctionType):
             self._add_function(value, name)
         elif module_of(type(value)) == "decimal" or value is decimal.Decimal:
-            self._add(value, _looks.of_decimal)
+            self._add(value, looks.of_decimal)
         elif is_a(value, type):
             self._add_class(value, name)
         elif is_a(value, types.ModuleType) and type(value) is types.ModuleType:
             self._add_module(value)
         elif hasattr(type(value), "__guard__"):
-            self._add(value, _looks.of_guard, name=name)
+            self._add(value, looks.of_guard, name=name)
         else:
             fetch = fetch_of(value)
             if fetch is not None:
@@ -209,7 +209,7 @@ class Reach:
             where = self.used.where(name) if self.used is not None else ""
             self._refuse(f"it uses {name!r}, which depends on or changes more than its arguments{where}")
         elif owner is not None and not is_a(owner, (types.ModuleType, type)):
-            self._add(value, _looks.of_builtin, name=name)
+            self._add(value, looks.of_builtin, name=name)
 
     def _add_tensor(self, value: Handle) -> None:
         self.handles[value._id] = value
@@ -217,7 +217,7 @@ class Reach:
         labels = self._names
         if self.used is None or self._reads_all:
             labels = tuple(sorted({*labels, *held} - {"_view"} - _UNSEEN))
-        self._add(value, _looks.of_tensor, labels)
+        self._add(value, looks.of_tensor, labels)
         if not is_ours(type(value)):
             self._meet(type(value), type(value).__name__)
 
@@ -228,12 +228,12 @@ class Reach:
         internal = TRUSTED[code.co_filename]
         runs = self._runs(code)
         deep = runs or (internal and value.__closure__ is not None)
-        self._add(value, _looks.of_function if deep else _looks.of_code, name=code.co_name)
+        self._add(value, looks.of_function if deep else looks.of_code, name=code.co_name)
         if self._names and value.__dict__ and not internal:
             if self._reads_all:
-                self._add(value.__dict__, _looks.of_dict)
+                self._add(value.__dict__, looks.of_dict)
             else:
-                self._add(value.__dict__, _looks.of_names, self._names)
+                self._add(value.__dict__, looks.of_names, self._names)
         if not LIBRARY[code.co_filename]:
             self._add_shown(value, OF_FUNCTIONS)
         if not deep:
@@ -242,7 +242,7 @@ class Reach:
         free = code.co_freevars
         if self.used is not None and not internal:
             free = tuple(each for each in free if each in self.used.cells)
-        self._add(value, _looks.of_cells, free)
+        self._add(value, looks.of_cells, free)
         if self.used is None and not internal:
             self._add_static(code, value.__globals__)
 
@@ -250,7 +250,7 @@ class Reach:
         """What is not among a function's or class's attributes, but can be read as one, and changed."""
         labels = tuple(name for name in shown if self._reads_all or name in self._names)
         if labels:
-            self._add(value, _looks.of_shown, labels)
+            self._add(value, looks.of_shown, labels)
 
     def _runs(self, code: types.CodeType) -> bool:
         if self.used is not None:
@@ -268,24 +268,24 @@ class Reach:
                     names.add(constant)
         self._found_names |= names
         labels = tuple(sorted(names))
-        self._add(held, _looks.of_names, labels)
+        self._add(held, looks.of_names, labels)
         import builtins
 
-        self._add(builtins.__dict__, _looks.of_names, tuple(each for each in labels if each not in held))
+        self._add(builtins.__dict__, looks.of_names, tuple(each for each in labels if each not in held))
 
     # Classes, modules, objects.
 
     def _add_class(self, value: type[Any], name: str) -> None:
         if not value.__flags__ & (1 << 9) or not has_plain_layout(value):
-            self._add(value, _looks.of_kind)
+            self._add(value, looks.of_kind)
             return
-        self._add(value, _looks.of_bases)
+        self._add(value, looks.of_bases)
         if not is_ours(value) and is_trusted_class(value):
-            self._add(value, _looks.of_class, tuple(each for each in self._names if each in value.__dict__))
+            self._add(value, looks.of_class, tuple(each for each in self._names if each in value.__dict__))
             return
         labels = {each for each in (*self._names, *_ALWAYS) if each in value.__dict__ or not is_ours(value)}
         if not is_ours(value):
-            self._add(value, _looks.of_class_names)
+            self._add(value, looks.of_class_names)
             for each, held in value.__dict__.items():
                 if self.used is None or self._reads_all or self._is_used(held) or is_special(each, held):
                     labels.add(each)
@@ -295,7 +295,7 @@ class Reach:
                 labels = {*value.__dict__} - PASSIVE  # which its own class reads
         elif "forward" in value.__dict__ or "step" in value.__dict__:
             labels |= {"forward", "step", "_update"}
-        self._add(value, _looks.of_class, tuple(sorted(labels)))
+        self._add(value, looks.of_class, tuple(sorted(labels)))
         if type(value) is not type and not is_trusted_class(type(value)):
             self._meet(type(value), type(value).__name__)
 
@@ -316,11 +316,11 @@ class Reach:
             kept = {each for each in held if not each.startswith("__")}
             calls = {each for each in kept if is_a(held[each], types.BuiltinFunctionType)}
             # Which ones these are counts; what they do shows if they are called.
-            self.looks.append(Look(held, _looks.of_names, tuple(sorted(calls))))
+            self.looks.append(Look(held, looks.of_names, tuple(sorted(calls))))
             labels = tuple(sorted({*labels, *(kept - calls)}))
         if value.__name__.partition(".")[0] == "gradwire":
             labels = self._names
-        self._add(value.__dict__, _looks.of_names, labels)
+        self._add(value.__dict__, looks.of_names, labels)
 
     def _add_instance(self, value: Any, name: str) -> None:
         kind = type(value)
@@ -328,7 +328,7 @@ class Reach:
 
         if module_of(kind).partition(".")[0] == "gradwire" and not module_of(kind).startswith(_WALKED_PACKAGES):
             return
-        self._add(value, _looks.of_kind, name=name)
+        self._add(value, looks.of_kind, name=name)
         content = content_of(value)
         if content is not None:
             self._add(value, content, name=name)
@@ -339,9 +339,9 @@ class Reach:
         elif is_a(held, dict):
             labels = self._labels_of(kind, held)
             if labels is None:
-                self._add(held, _looks.of_dict, name=name)
+                self._add(held, looks.of_dict, name=name)
             else:
-                self._add(held, _looks.of_names, labels, name)
+                self._add(held, looks.of_names, labels, name)
         self._add_slots(value, kind)
 
     def _labels_of(self, kind: type[Any], held: dict[str, Any]) -> tuple[str, ...] | None:
@@ -365,27 +365,27 @@ class Reach:
             and (self.used is None or self._reads_all or name in self.used.attributes)
         ]
         if members:
-            self._add(value, _looks.of_slots, tuple(members))
+            self._add(value, looks.of_slots, tuple(members))
 
     def _add_optimizer(self, value: Any) -> None:
         """Its options but for the rates, and its state but for what counts steps, of which only differences matter."""
         held = value.__dict__
         self.rates.update((id(group), group.get("lr")) for group in value.param_groups)
-        self._add(value, _looks.of_steps)
+        self._add(value, looks.of_steps)
         if self._strict:
-            self._add(held, _looks.of_names, tuple(sorted({*self._names, *held} - _UNSEEN)))
+            self._add(held, looks.of_names, tuple(sorted({*self._names, *held} - _UNSEEN)))
             return
         apart = {"param_groups", "state", "defaults"} | _UNSEEN
-        self._add(held, _looks.of_names, tuple(sorted({*self._names, *held} - apart)))
+        self._add(held, looks.of_names, tuple(sorted({*self._names, *held} - apart)))
         # Not met: whoever comes by a group in another way may read its rate.
-        self.looks.append(Look(held, _looks.of_names, ("param_groups", "state")))
-        self.looks.append(Look(value.param_groups, _looks.of_list))
-        self.looks.append(Look(value.state, _looks.of_dict))
+        self.looks.append(Look(held, looks.of_names, ("param_groups", "state")))
+        self.looks.append(Look(value.param_groups, looks.of_list))
+        self.looks.append(Look(value.state, looks.of_dict))
         for group in value.param_groups:
-            self._add(group, _looks.of_names, tuple(name for name in group if name != "lr"))
+            self._add(group, looks.of_names, tuple(name for name in group if name != "lr"))
         for param, state in value.state.items():
             self._meet(param, "a parameter")
-            self._add(state, _looks.of_names, tuple(name for name in state if name != "step"))
+            self._add(state, looks.of_names, tuple(name for name in state if name != "step"))
 
     # What came of it.
 
@@ -410,7 +410,7 @@ class Reach:
         for look in before.looks:
             if look.fetch in _NAMED:
                 names.setdefault(id(look.value), {}).update(zip(look.labels, look.items, strict=True))
-            elif look.fetch is _looks.of_dict:
+            elif look.fetch is looks.of_dict:
                 count = len(look.items) // 2
                 pairs = zip(look.items[:count], look.items[count:], strict=True)
                 names.setdefault(id(look.value), {}).update(pair for pair in pairs if is_a(pair[0], str))
@@ -422,15 +422,15 @@ class Reach:
             if look.fetch in _NAMED:
                 for name, item in zip(look.labels, look.items, strict=True):
                     was = MISSING if known is None else known.get(name, MISSING)
-                    if not _looks.same_item(was, item) and not (was is MISSING and _loads_late(look.value)):
+                    if not looks.same_item(was, item) and not (was is MISSING and _loads_late(look.value)):
                         return str(getattr(name, "__name__", name))
-            elif look.fetch is _looks.of_tensor:
+            elif look.fetch is looks.of_tensor:
                 was_look = held.get((id(look.value), look.fetch))
                 if was_look is None or not _same_tensor(was_look, look):
                     return str(getattr(look.value, "name", None) or "a tensor")
-            elif look.fetch is not _looks.of_code:
+            elif look.fetch is not looks.of_code:
                 was_look = held.get((id(look.value), look.fetch))
-                if was_look is None or not _looks.same_items(was_look.items, look.items):
+                if was_look is None or not looks.same_items(was_look.items, look.items):
                     return title_of(type(look.value))
         return None
 
@@ -451,7 +451,7 @@ class Reach:
         return None
 
 
-_NAMED = (_looks.of_names, _looks.of_class, _looks.of_cells, _looks.of_slots, _looks.of_attributes)
+_NAMED = (looks.of_names, looks.of_class, looks.of_cells, looks.of_slots, looks.of_attributes)
 
 
 def _is_of_library(value: Any) -> bool:
@@ -470,6 +470,6 @@ def _same_tensor(before: Look, after: Look) -> bool:
     """Whether a tensor's description is as it was, and the attributes set on it."""
     held = dict(zip(before.labels, before.items[4:], strict=True))
     set_on_it = zip(after.labels, after.items[4:], strict=True)
-    return _looks.same_items(before.items[:4], after.items[:4]) and all(
-        _looks.same_item(held.get(name, MISSING), item) for name, item in set_on_it
+    return looks.same_items(before.items[:4], after.items[:4]) and all(
+        looks.same_item(held.get(name, MISSING), item) for name, item in set_on_it
     )

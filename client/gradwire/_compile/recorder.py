@@ -14,14 +14,14 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire._errors import GradwireError, make_error
-from gradwire._handle import Handle
-from gradwire._place import describe_place, find_place
-from gradwire._signals import handlers_running
+from gradwire._base.call_site import describe_place, find_place
+from gradwire._base.errors import GradwireError, make_error
+from gradwire._base.signals import handlers_running
+from gradwire._proxy.handle import Handle
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._session import Session
+    from gradwire._session.session import Session
 
 # Fields that name what a command makes; all other fixed64 fields name what it uses.
 _MADE = {("create", "id"), ("op", "outputs"), ("grad", "id"), ("gradients", "results")}

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradwire import _commands
-from gradwire._answers import Place, find_obstacle, map_tensors, tensors_of
-from gradwire._arguments import two_sessions
-from gradwire._calls import Call, attributes_of, surroundings
-from gradwire._errors import GradwireError, make_error
-from gradwire._guards import Guard
-from gradwire._handle import PRESENT, UNKNOWN, Handle
-from gradwire._kin import Kin
-from gradwire._memo import Spec, read_spec
-from gradwire._noting import Gradients, run_recorded
-from gradwire._place import describe_place
-from gradwire._reach import TOO_MUCH, Reach
-from gradwire._recorder import Recorder, Trace
-from gradwire._results import new_proxy, watch_retained
-from gradwire._session import Session
-from gradwire._sessions import current_session
-from gradwire._watching import Used, Watching
-from gradwire._wire import Value
+from gradwire._base.call_site import describe_place
+from gradwire._base.errors import GradwireError, make_error
+from gradwire._compile.aliases import Kin
+from gradwire._compile.answers import Place, find_obstacle, map_tensors, tensors_of
+from gradwire._compile.calls import Call, attributes_of, surroundings
+from gradwire._compile.guards import Guard
+from gradwire._compile.noting import Gradients, run_recorded
+from gradwire._compile.reach import TOO_MUCH, Reach
+from gradwire._compile.recorder import Recorder, Trace
+from gradwire._compile.watching import Used, Watching
+from gradwire._graph import commands
+from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
+from gradwire._proxy.memo import Spec, read_spec
+from gradwire._proxy.results import new_proxy, watch_retained
+from gradwire._session.session import Session
+from gradwire._session.sessions import current_session
+from gradwire._tensor.arguments import two_sessions
+from gradwire._transport.wire import Value
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
 
 
@@ -116,7 +116,7 @@ class Noted:
         made = {id(handle) for handle in self.recorder.living()}
         for handle in self.results:
             if id(handle) in made and (
-                handle.__dict__.keys() - {"_view"} or type(handle).__module__ != "gradwire._tensor"
+                handle.__dict__.keys() - {"_view"} or type(handle).__module__ != "gradwire._tensor.tensor"
             ):
                 return "it returns a tensor of a class, or with attributes, of its own"
         known = {id(handle) for handle in self.results}
@@ -309,7 +309,7 @@ class Recording:
     def _run(self, key: tuple[Any, ...], values: list[Value], build: Callable[[Sequence[Value]], Any]) -> Any:
         session = self.session
         read = _read_outputs if self._reads else None
-        return run_program(session, self.trace, lambda: _commands.run(session, "run_program", key, values, build, read))
+        return run_program(session, self.trace, lambda: commands.run(session, "run_program", key, values, build, read))
 
     def compare(self, other: Recording) -> None:
         """Raise RuntimeError if another recording under the same key does something else."""

@@ -12,8 +12,9 @@ import types
 from functools import cache
 from typing import Any
 
-from gradwire._place import INTERNAL, describe_place
-from gradwire._pure import (
+from gradwire._base.call_site import INTERNAL, describe_place
+from gradwire._base.signals import handlers_running
+from gradwire._compile.purity import (
     FORMATS,
     LEADS_ELSEWHERE,
     LIBRARY,
@@ -24,7 +25,6 @@ from gradwire._pure import (
     is_pure,
     reads_all,
 )
-from gradwire._signals import handlers_running
 
 _GLOBAL = ("_GLOBAL", "_NAME", "_GLOBALS")
 _ATTRIBUTE = ("_ATTR", "_METHOD", "IMPORT_FROM")
@@ -195,7 +195,7 @@ class Watching:
             self.used.reads_all = True
         if INTERNAL[code.co_filename]:
             if is_distrusted_here(code.co_filename) or (
-                code.co_filename.endswith("_legacy.py") and code.co_name.startswith(("get_", "set_", "are_", "use_"))
+                code.co_filename.endswith("legacy.py") and code.co_name.startswith(("get_", "set_", "are_", "use_"))
             ):
                 self._obstruct(f"it calls {code.co_name}(), which depends on or changes what is outside", frame)
             elif code.co_name not in _STEPPING and "optim" in code.co_filename:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gradwire._errors import GradwireError
+from gradwire._base.errors import GradwireError
 
 
 class _Anomaly:

@@ -15,7 +15,7 @@ from functools import cached_property
 from html import escape
 from pathlib import Path
 
-from gradwire._graph_layout import Layout, Route, lay_out
+from gradwire._graph.graph_layout import Layout, Route, lay_out
 
 _FONT = "-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
 _LONGEST_LABEL = 48

@@ -7,12 +7,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from gradwire import _commands
-from gradwire._errors import GradwireTypeError, refuse
-from gradwire._handle import Handle
-from gradwire._running import Asked
-from gradwire._session import Session
-from gradwire._wire import Value
+from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._graph import commands
+from gradwire._graph.hook_runner import Asked
+from gradwire._proxy.handle import Handle
+from gradwire._session.session import Session
+from gradwire._transport.wire import Value
 from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
 
 Hook: TypeAlias = "Callable[..., Any]"
@@ -126,7 +126,7 @@ def _register(tensor: Handle, kind: Any, run: Any, node: int = 0) -> RemovableHa
 
     session.hooks[number] = run
     try:
-        _commands.run(session, "register_hook", (kind, node, tensor._spec), [number, tensor._id], build)
+        commands.run(session, "register_hook", (kind, node, tensor._spec), [number, tensor._id], build)
     except BaseException:
         session.hooks.pop(number, None)
         raise
@@ -141,7 +141,7 @@ def _remove(session: Session | None, number: int) -> None:
         return service_pb2.Command(remove_hook=hooks_pb2.RemoveHookRequest(hook=int(values[0])))
 
     if session is not None and number in session.hooks:
-        _commands.run(session, "remove_hook", (), [number], build)
+        commands.run(session, "remove_hook", (), [number], build)
 
 
 def _replaced(given: Sequence[Any], answer: Any, hook: Hook) -> Sequence[Any] | None:

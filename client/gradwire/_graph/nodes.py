@@ -6,19 +6,19 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire import _dtypes
-from gradwire._errors import GradwireTypeError
-from gradwire._graph import Graph, GraphLeaf, GraphNode
-from gradwire._handle import Handle
-from gradwire._hooks import RemovableHandle, hook_after, hook_before
-from gradwire._memo import read_spec
-from gradwire._results import new_proxy
-from gradwire._running import Asked
-from gradwire._session import Session
+from gradwire._base import dtypes
+from gradwire._base.errors import GradwireTypeError
+from gradwire._graph.graph import Graph, GraphLeaf, GraphNode
+from gradwire._graph.hook_runner import Asked
+from gradwire._graph.hooks import RemovableHandle, hook_after, hook_before
+from gradwire._proxy.handle import Handle
+from gradwire._proxy.memo import read_spec
+from gradwire._proxy.results import new_proxy
+from gradwire._session.session import Session
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2, types_pb2
 
 if TYPE_CHECKING:
-    from gradwire._tensor import Tensor
+    from gradwire._tensor.tensor import Tensor
 
 _MOST_NODES = 20_000
 # Nodes whose name, unlike the name of their class, says where PyTorch declares them.
@@ -220,7 +220,7 @@ def graph(*tensors: Tensor, params: dict[str, Tensor] | None = None, saved: bool
                 freed=node.freed,
                 retains_grad=node.retains_grad,
                 saved=tuple(
-                    f"{each.name} {_dtypes.BY_CODE[each.dtype].name} {tuple(each.shape)}" for each in node.saved
+                    f"{each.name} {dtypes.BY_CODE[each.dtype].name} {tuple(each.shape)}" for each in node.saved
                 ),
                 made_at=session.made_at(node.command),
             )

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from gradwire._graph import _bytes_text
-from gradwire._handle import Handle
-from gradwire._nodes import fetch_nodes
-from gradwire._place import describe_place, find_place
+from gradwire._base.call_site import describe_place, find_place
+from gradwire._graph.graph import _bytes_text
+from gradwire._graph.nodes import fetch_nodes
+from gradwire._proxy.handle import Handle
 
 if TYPE_CHECKING:
-    from gradwire._session import Session
+    from gradwire._session.session import Session
 
 _MOST_ROWS = 30
 _HEADINGS = ("count", "shape", "dtype", "bytes", "what", "made at")

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from gradwire import _dtypes
-from gradwire._create import make_tensor
-from gradwire._errors import GradwireTypeError, refuse
-from gradwire._tensor import Tensor
-from gradwire._values import read_array
+from gradwire._base import dtypes
+from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._tensor.create import make_tensor
+from gradwire._tensor.tensor import Tensor
+from gradwire._tensor.values import read_array
 
 #: DLPack's number for memory of the CPU.
 CPU = 1
@@ -26,7 +26,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     """
     if copy is False:
         raise ValueError("from_dlpack(copy=False): the tensor lives on a server, so it cannot share memory")
-    place = _dtypes.device_name(device)
+    place = dtypes.device_name(device)
     if isinstance(ext_tensor, Tensor):
         made: Tensor = ext_tensor.detach().to(device=place, copy=True)
         return made
@@ -62,11 +62,11 @@ def from_torch(tensor: Any) -> Tensor:
     torch = _torch("from_torch")
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
         raise GradwireTypeError(f"from_torch() takes a dense tensor of PyTorch's, not {type(tensor).__name__}")
-    dtype = _dtypes.BY_NAME.get(str(tensor.dtype).removeprefix("torch."))
+    dtype = dtypes.BY_NAME.get(str(tensor.dtype).removeprefix("torch."))
     if dtype is None:
         raise GradwireTypeError(f"from_torch(): {tensor.dtype} does not exist here")
     values = tensor.detach().cpu().resolve_conj().resolve_neg()
-    array = (values.float() if dtype is _dtypes.bfloat16 else values).numpy()
+    array = (values.float() if dtype is dtypes.bfloat16 else values).numpy()
     return make_tensor(array, dtype, requires_grad=bool(tensor.requires_grad and tensor.is_leaf))
 
 

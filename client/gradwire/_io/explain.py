@@ -5,12 +5,12 @@ Of a compiled function: what was recorded, and whether the server runs it as a p
 
 from __future__ import annotations
 
-from gradwire._compile import Compiled
-from gradwire._errors import GradwireTypeError
-from gradwire._graph import GraphNode
-from gradwire._modes import is_grad_enabled
-from gradwire._nodes import graph
-from gradwire._tensor import Tensor
+from gradwire._base.errors import GradwireTypeError
+from gradwire._base.modes import is_grad_enabled
+from gradwire._compile.compile import Compiled
+from gradwire._graph.graph import GraphNode
+from gradwire._graph.nodes import graph
+from gradwire._tensor.tensor import Tensor
 
 _MOST_LEAVES = 8
 

@@ -18,32 +18,32 @@ from typing import Any
 
 import numpy as np
 
-from gradwire import _dtypes
-from gradwire._create import empty, make_tensor, to_bfloat16
-from gradwire._errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError
-from gradwire._modes import no_grad
-from gradwire._ops import view_as_complex
-from gradwire._saved_files import read_file, write_file
-from gradwire._tensor import Tensor
-from gradwire._values import Array, read_array
+from gradwire._base import dtypes
+from gradwire._base.errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError
+from gradwire._base.modes import no_grad
+from gradwire._session.saved_files import read_file, write_file
+from gradwire._tensor.create import empty, make_tensor, to_bfloat16
+from gradwire._tensor.ops import view_as_complex
+from gradwire._tensor.tensor import Tensor
+from gradwire._tensor.values import Array, read_array
 
 _METADATA = "gradwire"
 _FORMAT = 1
 _CODES = {
-    "F64": _dtypes.float64,
-    "F32": _dtypes.float32,
-    "F16": _dtypes.float16,
-    "BF16": _dtypes.bfloat16,
-    "I64": _dtypes.int64,
-    "I32": _dtypes.int32,
-    "I16": _dtypes.int16,
-    "I8": _dtypes.int8,
-    "U64": _dtypes.uint64,
-    "U32": _dtypes.uint32,
-    "U16": _dtypes.uint16,
-    "U8": _dtypes.uint8,
-    "BOOL": _dtypes.bool_,
-    "C64": _dtypes.complex64,
+    "F64": dtypes.float64,
+    "F32": dtypes.float32,
+    "F16": dtypes.float16,
+    "BF16": dtypes.bfloat16,
+    "I64": dtypes.int64,
+    "I32": dtypes.int32,
+    "I16": dtypes.int16,
+    "I8": dtypes.int8,
+    "U64": dtypes.uint64,
+    "U32": dtypes.uint32,
+    "U16": dtypes.uint16,
+    "U8": dtypes.uint8,
+    "BOOL": dtypes.bool_,
+    "C64": dtypes.complex64,
 }
 
 
@@ -91,7 +91,7 @@ def load(
     library = _library()
     name = str(getattr(f, "name", "the file")) if hasattr(f, "read") else os.fspath(f)
     content = f.read() if hasattr(f, "read") else _content(name)
-    device = "cpu" if map_location is None else _dtypes.device_name(map_location)
+    device = "cpu" if map_location is None else dtypes.device_name(map_location)
     arrays, metadata = _parse(library, bytes(content), name)
     return _read(_Reader(arrays, device, name), metadata)
 
@@ -131,7 +131,7 @@ def save_there(obj: Any, name: Any) -> None:
 
 def load_there(name: Any, map_location: Any) -> Any:
     """Have the server make tensors of a file on its own disk."""
-    device = "cpu" if map_location is None else _dtypes.device_name(map_location)
+    device = "cpu" if map_location is None else dtypes.device_name(map_location)
     tensors, metadata = read_file(_name(name), device)
     return _read(_ThereReader({key: (each, each.dtype) for key, each in tensors.items()}, device, name), metadata)
 
@@ -195,7 +195,7 @@ class _Writer:
             kind = "ordered" if isinstance(value, OrderedDict) else "dict"
             items = [[self.encode_key(key, path), self.encode(item, _join(path, key))] for key, item in value.items()]
             return {kind: items}
-        if isinstance(value, _dtypes.Size):
+        if isinstance(value, dtypes.Size):
             return {"size": list(value)}
         if type(value) in (list, tuple):
             return {type(value).__name__: [self.encode(item, _join(path, at)) for at, item in enumerate(value)]}
@@ -217,9 +217,9 @@ class _Writer:
             return {"value": value} if math.isfinite(value) else {"float": repr(value)}
         if isinstance(value, complex):
             return {"complex": [repr(value.real), repr(value.imag)]}
-        if isinstance(value, _dtypes.dtype):
+        if isinstance(value, dtypes.dtype):
             return {"dtype": value.name}
-        if isinstance(value, _dtypes.device):
+        if isinstance(value, dtypes.device):
             return {"device": str(value)}
         raise GradwireTypeError(
             f"save(): {path or 'the object'} is a {type(value).__name__}; what can be saved are tensors, numbers, "
@@ -261,12 +261,12 @@ def _stored(value: Tensor) -> tuple[Array, str, tuple[int, ...]]:
     if value.is_complex():
         real = array.view(array.real.dtype).reshape(*value.shape, 2)
         return real, real.dtype.name, tuple(real.shape)
-    if value.dtype is _dtypes.bfloat16:
+    if value.dtype is dtypes.bfloat16:
         return np.ascontiguousarray(to_bfloat16(array)), "bfloat16", tuple(value.shape)
     return array, value.dtype.name, tuple(value.shape)
 
 
-def _parse(library: Any, content: bytes, name: str) -> tuple[dict[str, tuple[Array, _dtypes.dtype]], dict[str, str]]:
+def _parse(library: Any, content: bytes, name: str) -> tuple[dict[str, tuple[Array, dtypes.dtype]], dict[str, str]]:
     """The arrays of a file with their dtypes, and its metadata, all checked."""
     if not content:
         raise EOFError(f"Ran out of input: {name} is empty")
@@ -291,7 +291,7 @@ def _parse(library: Any, content: bytes, name: str) -> tuple[dict[str, tuple[Arr
 class _Reader:
     """Turns what the file holds into values."""
 
-    def __init__(self, arrays: dict[str, tuple[Any, _dtypes.dtype]], device: str, name: str) -> None:
+    def __init__(self, arrays: dict[str, tuple[Any, dtypes.dtype]], device: str, name: str) -> None:
         self.arrays = arrays
         self.device = device
         self.name = name
@@ -301,7 +301,7 @@ class _Reader:
         """Raise for a description that does not fit the file, before anything is made."""
         if "tensor" in tree:
             array, dtype = self.arrays[tree["tensor"]]
-            if tree.get("complex") and (dtype not in (_dtypes.float32, _dtypes.float64) or array.shape[-1:] != (2,)):
+            if tree.get("complex") and (dtype not in (dtypes.float32, dtypes.float64) or array.shape[-1:] != (2,)):
                 raise ValueError(f"{tree['tensor']!r} holds no complex numbers")
             if tree.get("requires_grad") and not (dtype.is_floating_point or tree.get("complex")):
                 raise ValueError(f"{tree['tensor']!r} is of {dtype}, which has no gradients")
@@ -354,7 +354,7 @@ class _Reader:
             dtype = dtype.to_complex()
             assert dtype.numpy is not None
             array = array.view(dtype.numpy).reshape(array.shape[:-1])
-        elif dtype is _dtypes.bfloat16:
+        elif dtype is dtypes.bfloat16:
             array = np.left_shift(array, 16, dtype=np.uint32).view(np.float32).reshape(array.shape)
         return make_tensor(array, dtype, self.device)
 
@@ -376,7 +376,7 @@ class _ThereReader(_Reader):
 _PLAIN: dict[str, Any] = {
     "value": lambda held: held,
     "float": float,
-    "size": _dtypes.Size,
-    "dtype": lambda held: _dtypes.BY_NAME[held],
-    "device": _dtypes.device,
+    "size": dtypes.Size,
+    "dtype": lambda held: dtypes.BY_NAME[held],
+    "device": dtypes.device,
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gradwire._ghost import Edge, Leaf
-    from gradwire._memo import Spec
-    from gradwire._session import Session
+    from gradwire._proxy.memo import Spec
+    from gradwire._proxy.shadow_graph import Edge, Leaf
+    from gradwire._session.session import Session
 
 
 class Mark:

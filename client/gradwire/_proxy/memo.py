@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Callable
 from types import CodeType
 
-from gradwire._dtypes import BY_CODE, Size, device, dtype
-from gradwire._wire import Template
+from gradwire._base.dtypes import BY_CODE, Size, device, dtype
+from gradwire._transport.wire import Template
 from gradwire.v1 import types_pb2 as pb
 
 #: Entries a session remembers before it starts over.

@@ -11,7 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from gradwire._handle import Handle
+    from gradwire._proxy.handle import Handle
 
 
 class Leaf:

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Sequence
 from types import CodeType
 
-from gradwire._errors import GradwireError, from_message
-from gradwire._memo import Entry
-from gradwire._place import describe_place
+from gradwire._base.call_site import describe_place
+from gradwire._base.errors import GradwireError, from_message
+from gradwire._proxy.memo import Entry
 from gradwire.v1 import errors_pb2 as pb
 
 _MOST_ROOTS = 4096

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from gradwire._errors import refuse
-from gradwire._handle import Handle
-from gradwire._memo import read_spec
-from gradwire._modes import is_inference_mode_enabled
-from gradwire._results import new_proxy
-from gradwire._sessions import current_session
+from gradwire._base.errors import refuse
+from gradwire._base.modes import is_inference_mode_enabled
+from gradwire._proxy.handle import Handle
+from gradwire._proxy.memo import read_spec
+from gradwire._proxy.results import new_proxy
+from gradwire._session.sessions import current_session
 from gradwire.v1 import files_pb2, types_pb2
 
 

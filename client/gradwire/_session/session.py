@@ -21,28 +21,28 @@ from datetime import datetime, timezone
 from sys import modules
 from typing import TYPE_CHECKING, Any
 
-from gradwire import _wire
-from gradwire._bulk import Bulk
-from gradwire._delivery import MOST_FLIGHTS, PATIENCE_SECONDS, Delivery, Flight, WaitOver
-from gradwire._ending import ORPHANS, Ending
-from gradwire._errors import GradwireError, make_error
-from gradwire._handle import UNKNOWN
-from gradwire._late import LateErrors, Origin
-from gradwire._memo import MEMO_LIMIT, Entry
-from gradwire._patience import PATIENCE, Alarm
-from gradwire._place import find_place
-from gradwire._recorder import Recorder
-from gradwire._running import Runner
-from gradwire._signals import Interrupted, deliver, guard, holding, interrupted, look, postpone
-from gradwire._snapshots import Snapshot, restore_on, restored_tensors, save_session
-from gradwire._tracing import traceparent
-from gradwire._transport import LAST_WORD_SECONDS, LONGEST_NAP, PROTOCOL, Transport, client_name
+from gradwire._base.call_site import find_place
+from gradwire._base.errors import GradwireError, make_error
+from gradwire._base.signals import Interrupted, deliver, guard, holding, interrupted, look, postpone
+from gradwire._base.timeouts import PATIENCE, Alarm
+from gradwire._compile.recorder import Recorder
+from gradwire._graph.hook_runner import Runner
+from gradwire._proxy.handle import UNKNOWN
+from gradwire._proxy.memo import MEMO_LIMIT, Entry
+from gradwire._session.deferred_errors import LateErrors, Origin
+from gradwire._session.snapshots import Snapshot, restore_on, restored_tensors, save_session
+from gradwire._transport import wire
+from gradwire._transport.bulk import Bulk
+from gradwire._transport.finalizer import ORPHANS, Ending
+from gradwire._transport.retransmission import MOST_FLIGHTS, PATIENCE_SECONDS, Delivery, Flight, WaitOver
+from gradwire._transport.tracing import traceparent
+from gradwire._transport.transport import LAST_WORD_SECONDS, LONGEST_NAP, PROTOCOL, Transport, client_name
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 from gradwire.v1 import errors_pb2 as pb
 
 if TYPE_CHECKING:
-    from gradwire._summary import Summary
-    from gradwire._timings import timings
+    from gradwire._graph.summary import Summary
+    from gradwire._session.timings import timings
 
 #: Commands after which a batch goes without being asked for.
 BATCH_COMMANDS = 64
@@ -173,7 +173,7 @@ class Session:
         if len(self.buffer) >= BATCH_COMMANDS:
             self.press()
 
-    def post_op(self, entry: Entry, values: Sequence[_wire.Value]) -> None:
+    def post_op(self, entry: Entry, values: Sequence[wire.Value]) -> None:
         """Send an op that has succeeded before some time soon: as a call of a prepared op if it can be one."""
         if not entry.number and entry.template.op:
             self._prepare(entry)
@@ -189,7 +189,7 @@ class Session:
         number = next(self._numbers)
         if number < self.limits.max_prepared:
             # Before the entry tells its number, so that no thread's call can come first.
-            self.buffer.append((_wire.prepare_command(number, entry.template.op), None, False))
+            self.buffer.append((wire.prepare_command(number, entry.template.op), None, False))
             entry.number = number
 
     def press(self) -> None:
@@ -268,23 +268,23 @@ class Session:
                 calls.append(command)
             else:
                 if calls:
-                    commands.append(_wire.calls_command(calls))
+                    commands.append(wire.calls_command(calls))
                     calls = []
                 commands.append(command)
             records.append(record)
             size += following
         if calls:
-            commands.append(_wire.calls_command(calls))
+            commands.append(wire.calls_command(calls))
         if len(records) == waiting and releases:
             fitting = min(releases, _MOST_RELEASES, (most_bytes - size) // 8 - _BATCH_HEAD)
             if fitting > 0:
                 popleft = self.released.popleft
-                commands.append(_wire.release_command([popleft() for _ in range(fitting)]))
+                commands.append(wire.release_command([popleft() for _ in range(fitting)]))
                 records.append(None)
         self.buffered_bytes = max(0, self.buffered_bytes - size)
         first, self._next_seq = self._next_seq, self._next_seq + len(records)
         timed = self.timed
-        request, size = _wire.stream_batch(
+        request, size = wire.stream_batch(
             first,
             self._delivery.acknowledged,
             commands,
@@ -315,7 +315,7 @@ class Session:
             command.ClearField("timeout_ms")
         try:
             self.buffered_bytes += len(data)
-            self.buffer.append((_wire.framed(data), ticket, False))
+            self.buffer.append((wire.framed(data), ticket, False))
             if patience is None:
                 self._await(ticket)
             else:
@@ -421,7 +421,7 @@ class Session:
     def abandon(self, command: service_pb2.Command) -> None:
         """Let the server drop what was to be gone on with; nobody waits for that."""
         command.quiet = True
-        self.buffer.append((_wire.framed(command.SerializeToString()), None, False))
+        self.buffer.append((wire.framed(command.SerializeToString()), None, False))
 
     def cancel(self) -> None:
         """Stop what was sent and is not done; may be called from any thread.
@@ -662,13 +662,13 @@ class Session:
         return not any(type(each) is Ticket and each.result is None for flight in flights for each in flight.records)
 
     def __enter__(self) -> Session:
-        from gradwire._sessions import enter
+        from gradwire._session.sessions import enter
 
         enter(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        from gradwire._sessions import leave
+        from gradwire._session.sessions import leave
 
         leave(self)
 
@@ -699,13 +699,13 @@ class Session:
 
     def summary(self) -> Summary:
         """The tensors that this program holds in the session, the bytes and graphs behind them, where each was made."""
-        from gradwire._summary import summarize
+        from gradwire._graph.summary import summarize
 
         return summarize(self)
 
     def remember_lines(self, most: int = 1 << 20) -> None:
         """From now on note the program's line for each new tensor, for `summary()`; that of the newest `most`."""
-        from gradwire._summary import TrackedIds
+        from gradwire._graph.summary import TrackedIds
 
         if not isinstance(self.ids, TrackedIds):
             self.ids = TrackedIds(self.ids, most)

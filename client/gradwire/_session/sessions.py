@@ -14,15 +14,15 @@ import time
 import weakref
 from contextvars import ContextVar
 
-from gradwire._credentials import Credentials, from_environment
-from gradwire._delivery import patience_of
-from gradwire._embedded import EmbeddedServer
-from gradwire._ending import ORPHANS
-from gradwire._errors import GradwireError
-from gradwire._mistakes import checked, explained
-from gradwire._session import Session
-from gradwire._signals import guard
-from gradwire._transport import Transport
+from gradwire._base.errors import GradwireError
+from gradwire._base.signals import guard
+from gradwire._session.session import Session
+from gradwire._transport.credentials import Credentials, from_environment
+from gradwire._transport.embedded import EmbeddedServer
+from gradwire._transport.finalizer import ORPHANS
+from gradwire._transport.mistakes import checked, explained
+from gradwire._transport.retransmission import patience_of
+from gradwire._transport.transport import Transport
 from gradwire.v1 import service_pb2
 
 _TIDY_SECONDS = 0.5

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from gradwire._errors import GradwireTypeError, refuse
-from gradwire._handle import UNKNOWN, Handle
-from gradwire._memo import read_spec
-from gradwire._results import new_proxy, watch_retained
+from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._proxy.handle import UNKNOWN, Handle
+from gradwire._proxy.memo import read_spec
+from gradwire._proxy.results import new_proxy, watch_retained
 from gradwire.v1 import errors_pb2, service_pb2, snapshots_pb2
 
 if TYPE_CHECKING:
-    from gradwire._session import Session
-    from gradwire._transport import Transport
+    from gradwire._session.session import Session
+    from gradwire._transport.transport import Transport
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def restore_on(transport: Transport, name: str, client: str) -> service_pb2.Rest
 
 def snapshots() -> list[Snapshot]:
     """The snapshots on the current session's server that are the caller's, by name."""
-    from gradwire._sessions import current_session
+    from gradwire._session.sessions import current_session
 
     request = snapshots_pb2.ListSnapshotsRequest()
     answer = current_session()._transport.call("ListSnapshots", request, snapshots_pb2.ListSnapshotsResponse)
@@ -86,7 +86,7 @@ def snapshots() -> list[Snapshot]:
 
 def delete_snapshot(name: str) -> None:
     """Delete a snapshot on the current session's server. Raises RuntimeError if the caller has none of that name."""
-    from gradwire._sessions import current_session
+    from gradwire._session.sessions import current_session
 
     request = snapshots_pb2.DeleteSnapshotRequest(name=name)
     current_session()._transport.call("DeleteSnapshot", request, snapshots_pb2.DeleteSnapshotResponse)

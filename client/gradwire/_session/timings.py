@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradwire._sessions import current_session
+from gradwire._session.sessions import current_session
 from gradwire.v1 import service_pb2
 
 

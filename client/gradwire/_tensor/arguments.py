@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from gradwire import _wire
-from gradwire._dtypes import BY_PYTHON, device, dtype
-from gradwire._handle import Handle
-from gradwire._indexing import Index
+from gradwire._base.dtypes import BY_PYTHON, device, dtype
+from gradwire._proxy.handle import Handle
+from gradwire._tensor.indexing import Index
+from gradwire._transport import wire
 from gradwire.v1 import types_pb2 as pb
 
 _OPEN, _CLOSE = object(), object()
@@ -28,7 +28,7 @@ class Operands:
 
     __slots__ = ("edges", "key", "session", "values")
 
-    def __init__(self, key: list[Any], values: list[_wire.Value], edges: list[Any], session: Any) -> None:
+    def __init__(self, key: list[Any], values: list[wire.Value], edges: list[Any], session: Any) -> None:
         self.key = key
         self.values = values
         self.edges = edges
@@ -70,7 +70,7 @@ class Operands:
                 raise two_sessions(op, self.session, value._session)
             self.session = value._session
         if value._family is not None and value._family.epoch != value._epoch:
-            from gradwire._results import refresh
+            from gradwire._proxy.results import refresh
 
             refresh(value)
         self.key.append(value._spec)
@@ -87,7 +87,7 @@ class Operands:
 
 def two_sessions(op: str, one: Any, other: Any) -> Exception:
     """The refusal of an op on tensors of two sessions."""
-    from gradwire._errors import make_error
+    from gradwire._base.errors import make_error
     from gradwire.v1 import errors_pb2
 
     return make_error(
@@ -98,7 +98,7 @@ def two_sessions(op: str, one: Any, other: Any) -> Exception:
     )
 
 
-def write_argument(message: pb.Argument, value: Any, values: Iterator[_wire.Value]) -> None:
+def write_argument(message: pb.Argument, value: Any, values: Iterator[wire.Value]) -> None:
     """Put one argument into the message, taking ids and floats from `values`."""
     if isinstance(value, Handle):
         message.tensor = _as_id(next(values))
@@ -126,7 +126,7 @@ def write_argument(message: pb.Argument, value: Any, values: Iterator[_wire.Valu
         _write_list(message, value, values)
 
 
-def _write_list(message: pb.Argument, items: Any, values: Iterator[_wire.Value]) -> None:
+def _write_list(message: pb.Argument, items: Any, values: Iterator[wire.Value]) -> None:
     if any(isinstance(item, Handle) for item in items):
         for place, item in enumerate(items):
             if not isinstance(item, Handle):
@@ -141,7 +141,7 @@ def _write_list(message: pb.Argument, items: Any, values: Iterator[_wire.Value])
         message.integers.values.extend([_checked_int(operator.index(item)) for item in items])
 
 
-def _write_index_item(message: pb.IndexItem, item: Any, values: Iterator[_wire.Value]) -> None:
+def _write_index_item(message: pb.IndexItem, item: Any, values: Iterator[wire.Value]) -> None:
     if isinstance(item, Handle):
         message.tensor = _as_id(next(values))
     elif item is None:
@@ -162,7 +162,7 @@ def _write_index_item(message: pb.IndexItem, item: Any, values: Iterator[_wire.V
         message.integer = item
 
 
-def _as_id(value: _wire.Value) -> int:
+def _as_id(value: wire.Value) -> int:
     return int(value)
 
 

@@ -7,21 +7,21 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from gradwire import _commands
-from gradwire._anomaly import checks_nan, explained
-from gradwire._create import zeros_like
-from gradwire._edges import EdgeTensor, GradientEdge, tensor_at
-from gradwire._errors import GradwireError, GradwireTypeError, GradwireValueError, refuse
-from gradwire._ghost import Reach
-from gradwire._handle import PRESENT, UNKNOWN, Handle
-from gradwire._memo import Spec, read_spec
-from gradwire._ops import stack
-from gradwire._packing import packing
-from gradwire._results import after_backward, doubt_gradients, known_or_new, mark_gradients, new_proxy
-from gradwire._running import run_hooks
-from gradwire._session import Session
-from gradwire._tensor import Tensor
-from gradwire._wire import Value
+from gradwire._base.errors import GradwireError, GradwireTypeError, GradwireValueError, refuse
+from gradwire._graph import commands
+from gradwire._graph.anomaly import checks_nan, explained
+from gradwire._graph.hook_runner import run_hooks
+from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
+from gradwire._proxy.memo import Spec, read_spec
+from gradwire._proxy.results import after_backward, doubt_gradients, known_or_new, mark_gradients, new_proxy
+from gradwire._proxy.shadow_graph import Reach
+from gradwire._session.session import Session
+from gradwire._tensor.create import zeros_like
+from gradwire._tensor.edges import EdgeTensor, GradientEdge, tensor_at
+from gradwire._tensor.ops import stack
+from gradwire._tensor.saved_tensor_hooks import packing
+from gradwire._tensor.tensor import Tensor
+from gradwire._transport.wire import Value
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
 
 _Tensors: TypeAlias = "Tensor | GradientEdge | Sequence[Tensor | GradientEdge]"
@@ -67,7 +67,7 @@ def backward(
         _cycle_warned = True
         warnings.warn(_CYCLE, UserWarning, stacklevel=3)
     given = [each for each in gradients if each is not None]
-    session = _commands.common_session("backward", [*roots, *given, *targets])
+    session = commands.common_session("backward", [*roots, *given, *targets])
     keep = create_graph if retain_graph is None else bool(retain_graph)
     check_nan = checks_nan()
     hooked = bool(session.hooks)
@@ -92,7 +92,7 @@ def backward(
         # Wherever Ctrl-C falls until they are marked: which gradients there are is the server's to say.
         before = doubt_gradients(reach.owners())
         try:
-            _commands.run(session, "backward", (keep, *_spec_key(roots), *_spec_key(gradients)), values, build)
+            commands.run(session, "backward", (keep, *_spec_key(roots), *_spec_key(gradients)), values, build)
         except GradwireError as error:
             # What is raised late may be another command's refusal: then this backward was done.
             for owner, state in () if error.late else before:
@@ -153,7 +153,7 @@ def grad(
     gradients = _gradients(roots, grad_outputs)
     _check_inputs(targets)
     given = [each for each in gradients if each is not None]
-    session = _commands.common_session("grad", [*roots, *targets, *given])
+    session = commands.common_session("grad", [*roots, *targets, *given])
     keep = create_graph if retain_graph is None else bool(retain_graph)
     near = {each._id: each for each in (*roots, *targets, *given)}
     shown = [each.__dict__["_view"].base for each in near.values() if "_view" in each.__dict__]
@@ -187,7 +187,7 @@ def grad(
     plain = not (create_graph or allow_unused or materialize_grads or check_nan or hooked)
     if plain and reach.known and all(id(target._edge) in reached for target in targets):
         key = (keep, *_spec_key(roots), *_spec_key(targets), *_spec_key(gradients))
-        specs = _commands.run(session, "grad", key, values, build, _read_gradients)
+        specs = commands.run(session, "grad", key, values, build, _read_gradients)
         assert specs is not None
         mark_gradients(retaining, UNKNOWN)
         made = tuple(new_proxy(session, one, spec) for one, spec in zip(ids, specs, strict=True))

@@ -13,23 +13,23 @@ from sys import _getframe
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from gradwire._arguments import Operands, two_sessions, write_argument
-from gradwire._batching import BATCHING, DISPATCH
-from gradwire._dtypes import float32, get_default_dtype
-from gradwire._handle import Handle
-from gradwire._in_place import check_in_place
-from gradwire._memo import Entry, Spec, read_spec
-from gradwire._modes import GRAD_ENABLED, wire_mode
-from gradwire._place import INTERNAL
-from gradwire._results import TENSOR_CLASS, arrange, change, new_result, refresh, turn
-from gradwire._session import BATCH_COMMANDS, Session
-from gradwire._sessions import current_session
-from gradwire._warnings import WARNING_OPS, warn, warning_of
-from gradwire._wire import Value, make_template
+from gradwire._base.call_site import INTERNAL
+from gradwire._base.dtypes import float32, get_default_dtype
+from gradwire._base.modes import GRAD_ENABLED, wire_mode
+from gradwire._proxy.handle import Handle
+from gradwire._proxy.memo import Entry, Spec, read_spec
+from gradwire._proxy.results import TENSOR_CLASS, arrange, change, new_result, refresh, turn
+from gradwire._session.session import BATCH_COMMANDS, Session
+from gradwire._session.sessions import current_session
+from gradwire._tensor.arguments import Operands, two_sessions, write_argument
+from gradwire._tensor.batching import BATCHING, DISPATCH
+from gradwire._tensor.in_place import check_in_place
+from gradwire._tensor.warnings import WARNING_OPS, warn, warning_of
+from gradwire._transport.wire import Value, make_template
 from gradwire.v1 import service_pb2, types_pb2
 
 if TYPE_CHECKING:
-    from gradwire._tensor import Tensor
+    from gradwire._tensor.tensor import Tensor
 
 _new = object.__new__
 _grad_enabled = GRAD_ENABLED.get
@@ -287,12 +287,12 @@ def _is_weak(op: str, place: int, key: list[Any], value: int) -> bool:
 @cache
 def _parameters(op: str) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str]]:
     """An op's parameter names in order, their defaults, and which of them take numbers to compute with."""
-    from gradwire import _ops
+    from gradwire._tensor import ops
 
-    name = op[:-1] if op.endswith("_") and not hasattr(_ops, op) else op
-    function = getattr(_ops, name.replace(".", "_"), None)
+    name = op[:-1] if op.endswith("_") and not hasattr(ops, op) else op
+    function = getattr(ops, name.replace(".", "_"), None)
     names = () if function is None else tuple(inspect.signature(function).parameters)
-    return names, _ops.DEFAULTS.get(name, {}), _ops.NUMBERS.get(name, frozenset())
+    return names, ops.DEFAULTS.get(name, {}), ops.NUMBERS.get(name, frozenset())
 
 
 def _without_defaults(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> tuple[tuple[Any, ...], _NamedValues]:

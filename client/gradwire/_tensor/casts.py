@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire import _dtypes
-from gradwire._call import _call
-from gradwire._handle import Handle
-from gradwire._memo import Spec
+from gradwire._base import dtypes
+from gradwire._proxy.handle import Handle
+from gradwire._proxy.memo import Spec
+from gradwire._tensor.call import _call
 
 
 class Casts:
@@ -24,7 +24,7 @@ class Casts:
         wanted_dtype, wanted_device, copied = _parse_to(args, kwargs)
         return self._moved(wanted_dtype, wanted_device, copied)
 
-    def _moved(self, wanted_dtype: _dtypes.dtype | None, wanted_device: str | None, copied: bool = False) -> Any:
+    def _moved(self, wanted_dtype: dtypes.dtype | None, wanted_device: str | None, copied: bool = False) -> Any:
         spec = self._spec
         same_dtype = wanted_dtype is None or wanted_dtype is spec.dtype
         same_device = wanted_device is None or wanted_device == spec.device_name
@@ -46,10 +46,10 @@ class Casts:
             return f"{prefix}{self._spec.dtype.title}Tensor"
         if isinstance(dtype, str):
             title = dtype.rsplit(".", 1)[-1].removesuffix("Tensor")
-            if title not in _dtypes.BY_TITLE:
+            if title not in dtypes.BY_TITLE:
                 raise ValueError(f"invalid type: '{dtype}'")
-            dtype = _dtypes.BY_TITLE[title]
-        return self._moved(_dtypes.as_dtype(dtype), None)
+            dtype = dtypes.BY_TITLE[title]
+        return self._moved(dtypes.as_dtype(dtype), None)
 
     def type_as(self, other: Any) -> Any:
         """This tensor with another's dtype."""
@@ -61,58 +61,58 @@ class Casts:
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Any:
         """This tensor on the server's GPU. Raises RuntimeError if it has none."""
-        return self._moved(None, _dtypes.device_name("cuda" if device is None else device))
+        return self._moved(None, dtypes.device_name("cuda" if device is None else device))
 
     def float(self) -> Any:
         """Cast to float32."""
-        return self._moved(_dtypes.float32, None)
+        return self._moved(dtypes.float32, None)
 
     def double(self) -> Any:
         """Cast to float64."""
-        return self._moved(_dtypes.float64, None)
+        return self._moved(dtypes.float64, None)
 
     def half(self) -> Any:
         """Cast to float16."""
-        return self._moved(_dtypes.float16, None)
+        return self._moved(dtypes.float16, None)
 
     def bfloat16(self) -> Any:
         """Cast to bfloat16."""
-        return self._moved(_dtypes.bfloat16, None)
+        return self._moved(dtypes.bfloat16, None)
 
     def int(self) -> Any:
         """Cast to int32."""
-        return self._moved(_dtypes.int32, None)
+        return self._moved(dtypes.int32, None)
 
     def long(self) -> Any:
         """Cast to int64."""
-        return self._moved(_dtypes.int64, None)
+        return self._moved(dtypes.int64, None)
 
     def short(self) -> Any:
         """Cast to int16."""
-        return self._moved(_dtypes.int16, None)
+        return self._moved(dtypes.int16, None)
 
     def char(self) -> Any:
         """Cast to int8."""
-        return self._moved(_dtypes.int8, None)
+        return self._moved(dtypes.int8, None)
 
     def byte(self) -> Any:
         """Cast to uint8."""
-        return self._moved(_dtypes.uint8, None)
+        return self._moved(dtypes.uint8, None)
 
     def bool(self) -> Any:
         """Cast to bool."""
-        return self._moved(_dtypes.bool_, None)
+        return self._moved(dtypes.bool_, None)
 
     def cfloat(self) -> Any:
         """Cast to complex64."""
-        return self._moved(_dtypes.complex64, None)
+        return self._moved(dtypes.complex64, None)
 
     def cdouble(self) -> Any:
         """Cast to complex128."""
-        return self._moved(_dtypes.complex128, None)
+        return self._moved(dtypes.complex128, None)
 
 
-def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_dtypes.dtype | None, str | None, bool]:
+def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dtypes.dtype | None, str | None, bool]:
     """The dtype, device and copy flag that Tensor.to was given, in any of its forms."""
     wanted_dtype, wanted_device = kwargs.get("dtype"), kwargs.get("device")
     flags = [arg for arg in args if isinstance(arg, bool)]
@@ -121,16 +121,16 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_dtypes.dt
     for arg in args:
         if isinstance(arg, Handle):
             other = arg
-        elif isinstance(arg, _dtypes.dtype) or (isinstance(arg, type) and arg in _dtypes.BY_PYTHON):
+        elif isinstance(arg, dtypes.dtype) or (isinstance(arg, type) and arg in dtypes.BY_PYTHON):
             wanted_dtype = arg
-        elif isinstance(arg, (str, _dtypes.device)) or (isinstance(arg, int) and not isinstance(arg, bool)):
+        elif isinstance(arg, (str, dtypes.device)) or (isinstance(arg, int) and not isinstance(arg, bool)):
             wanted_device = arg
         elif arg is not None and not isinstance(arg, bool):
             raise TypeError(f"to() received an invalid argument: {type(arg).__name__}")
     if other is not None:
         wanted_dtype, wanted_device = other._spec.dtype, other._spec.device_name
     return (
-        None if wanted_dtype is None else _dtypes.as_dtype(wanted_dtype),
-        None if wanted_device is None else _dtypes.device_name(wanted_device),
+        None if wanted_dtype is None else dtypes.as_dtype(wanted_dtype),
+        None if wanted_device is None else dtypes.device_name(wanted_device),
         copied,
     )

@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from gradwire import _dtypes, _ops
-from gradwire._errors import refuse
-from gradwire._handle import Handle
-from gradwire._modes import no_grad
+from gradwire._base import dtypes
+from gradwire._base.errors import refuse
+from gradwire._base.modes import no_grad
+from gradwire._proxy.handle import Handle
+from gradwire._tensor import ops
 
 _T = TypeVar("_T", bound="Composed")
 
@@ -95,7 +96,7 @@ class Composed(Handle):
         return False
 
 
-def broadcast_shapes(*shapes: int | Sequence[int]) -> _dtypes.Size:
+def broadcast_shapes(*shapes: int | Sequence[int]) -> dtypes.Size:
     """The shape that shapes broadcast to (torch.broadcast_shapes). Raises RuntimeError where they do not."""
     given = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
     made = [1] * max(map(len, given), default=0)
@@ -109,7 +110,7 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> _dtypes.Size:
                 raise refuse(
                     "Shape mismatch: objects cannot be broadcast to a single shape: " + " and ".join(map(str, given))
                 )
-    return _dtypes.Size(made)
+    return dtypes.Size(made)
 
 
 def adjoint(input: Any) -> Any:
@@ -119,44 +120,44 @@ def adjoint(input: Any) -> Any:
 
 def conj_physical(input: Any) -> Any:
     """The complex conjugate, computed at once (torch.conj_physical)."""
-    return _ops.conj(input)
+    return ops.conj(input)
 
 
 def matrix_power(input: Any, n: int) -> Any:
     """The n-th power of square matrices, for a negative n of their inverses (torch.matrix_power)."""
-    return _ops.linalg_matrix_power(input, n)
+    return ops.linalg_matrix_power(input, n)
 
 
 def pinverse(input: Any, rcond: float = 1e-15) -> Any:
     """The pseudo-inverse of matrices (torch.pinverse)."""
-    return _ops.linalg_pinv(input, rtol=rcond)
+    return ops.linalg_pinv(input, rtol=rcond)
 
 
 def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
     """U, S and V with input = U diag(S) Vᴴ (torch.svd): V, not Vᴴ as `linalg.svd` gives."""
     if not compute_uv:
-        values = _ops.linalg_svdvals(input)
+        values = ops.linalg_svdvals(input)
         *batch, rows, columns = input.shape
         return input.new_zeros((*batch, rows, rows)), values, input.new_zeros((*batch, columns, columns))
-    left, values, right = _ops.linalg_svd(input, full_matrices=not some)
+    left, values, right = ops.linalg_svd(input, full_matrices=not some)
     return left, values, right.mH
 
 
 def qr(input: Any, some: bool = True) -> Any:
     """An orthogonal and an upper triangular matrix whose product is the input (torch.qr)."""
-    return _ops.linalg_qr(input, "reduced" if some else "complete")
+    return ops.linalg_qr(input, "reduced" if some else "complete")
 
 
 def chain_matmul(*matrices: Any) -> Any:
     """The product of matrices, in the order that costs least (torch.chain_matmul)."""
-    return _ops.linalg_multi_dot(list(matrices)) if len(matrices) > 1 else matrices[0]
+    return ops.linalg_multi_dot(list(matrices)) if len(matrices) > 1 else matrices[0]
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     """The powers of a vector as columns, falling unless `increasing` (torch.vander)."""
     if x.ndim != 1:
         raise refuse(f"x must be a one-dimensional tensor, but got {x.ndim} dimensions")
-    made = _ops.linalg_vander(x, N=len(x) if N is None else N)
+    made = ops.linalg_vander(x, N=len(x) if N is None else N)
     return made if increasing else made.flip(1)
 
 
@@ -168,17 +169,17 @@ def _window(length: int, periodic: bool, options: dict[str, Any], weights: Seque
 def _cosines(k: Any, n: int, weights: Sequence[float]) -> Any:
     made = weights[0]
     for order, weight in enumerate(weights[1:], 1):
-        made = made + (-1) ** order * weight * _ops.cos(k * (2 * math.pi * order / n))
+        made = made + (-1) ** order * weight * ops.cos(k * (2 * math.pi * order / n))
     return made
 
 
 def _points(length: int, periodic: bool, options: dict[str, Any], of: Any) -> Any:
-    from gradwire._create import arange, ones
+    from gradwire._tensor.create import arange, ones
 
     requires_grad = options.pop("requires_grad", False)
     if options.get("dtype") is None:
-        options["dtype"] = _dtypes.get_default_dtype()
-    if not _dtypes.as_dtype(options["dtype"]).is_floating_point:
+        options["dtype"] = dtypes.get_default_dtype()
+    if not dtypes.as_dtype(options["dtype"]).is_floating_point:
         raise refuse("a window expects floating point dtypes")
     if length <= 1:
         made = ones(length, **options)

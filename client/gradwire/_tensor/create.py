@@ -9,19 +9,19 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from gradwire import _dtypes
-from gradwire._call import _call, _sizes
-from gradwire._dtypes import device, device_name, dtype
-from gradwire._errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError, refuse
-from gradwire._handle import Handle
-from gradwire._memo import Entry, intern
-from gradwire._modes import is_inference_mode_enabled
-from gradwire._place import find_place
-from gradwire._results import new_proxy
-from gradwire._session import Session
-from gradwire._sessions import current_session
-from gradwire._tensor import Tensor
-from gradwire._wire import Template, framed
+from gradwire._base import dtypes
+from gradwire._base.call_site import find_place
+from gradwire._base.dtypes import device, device_name, dtype
+from gradwire._base.errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError, refuse
+from gradwire._base.modes import is_inference_mode_enabled
+from gradwire._proxy.handle import Handle
+from gradwire._proxy.memo import Entry, intern
+from gradwire._proxy.results import new_proxy
+from gradwire._session.session import Session
+from gradwire._session.sessions import current_session
+from gradwire._tensor.call import _call, _sizes
+from gradwire._tensor.tensor import Tensor
+from gradwire._transport.wire import Template, framed
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
 from gradwire.v1 import types_pb2 as pb
 
@@ -50,13 +50,13 @@ def tensor(
     if isinstance(data, Tensor):
         warnings.warn(_COPY_WARNING, UserWarning, stacklevel=2)
         return _copied(data, dtype, device).requires_grad_(requires_grad)
-    return make_tensor(data, None if dtype is None else _dtypes.as_dtype(dtype), device_name(device), requires_grad)
+    return make_tensor(data, None if dtype is None else dtypes.as_dtype(dtype), device_name(device), requires_grad)
 
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | int | None = None) -> Tensor:
     """A tensor of values; a tensor itself where it is one of that dtype and device already (torch.as_tensor)."""
     if isinstance(data, Tensor):
-        wanted = data.dtype if dtype is None else _dtypes.as_dtype(dtype)
+        wanted = data.dtype if dtype is None else dtypes.as_dtype(dtype)
         same: Tensor = data.to(wanted) if device is None else data.to(device, wanted)
         return same
     return tensor(data, dtype=dtype, device=device)
@@ -74,7 +74,7 @@ def from_numpy(ndarray: Array) -> Tensor:
 
 def _copied(source: Tensor, wanted: dtype | None, place: Any) -> Tensor:
     bare = source.detach()
-    made: Tensor = bare.to(dtype=None if wanted is None else _dtypes.as_dtype(wanted), device=place, copy=True)
+    made: Tensor = bare.to(dtype=None if wanted is None else dtypes.as_dtype(wanted), device=place, copy=True)
     return made
 
 
@@ -88,9 +88,9 @@ def legacy_tensor(args: tuple[Any, ...], **options: Any) -> Tensor:
         raise TypeError("Tensor() takes sizes, or one list, array or tensor of values")
     if isinstance(args[0], Tensor):
         return args[0].detach()
-    if isinstance(args[0], _dtypes.Size):
+    if isinstance(args[0], dtypes.Size):
         return empty(*args[0], **options)
-    return make_tensor(args[0], _dtypes.get_default_dtype(), **options)
+    return make_tensor(args[0], dtypes.get_default_dtype(), **options)
 
 
 def as_operand(value: Any, like: Tensor) -> Any:
@@ -137,7 +137,7 @@ def _as_array(data: Any, wanted: dtype | None) -> tuple[Array, dtype]:
         array = np.asarray(data)
     found = wanted
     if found is None:
-        found = _dtypes.BY_NUMPY.get(array.dtype.newbyteorder("<"))
+        found = dtypes.BY_NUMPY.get(array.dtype.newbyteorder("<"))
         if found is None:
             raise GradwireTypeError(
                 f"can't convert np.ndarray of type {array.dtype}. The supported types are: float64, float32, float16, "
@@ -213,7 +213,7 @@ def _of_scalars(scalars: list[Any], shape: tuple[int, ...], wanted: dtype | None
     if target.numpy is None:
         return np.array(scalars, dtype=np.float32).reshape(shape)
     try:
-        if not target.is_floating_point and not target.is_complex and target is not _dtypes.bool_:
+        if not target.is_floating_point and not target.is_complex and target is not dtypes.bool_:
             scalars = [int(scalar) for scalar in scalars]
         return np.array(scalars, dtype=target.numpy).reshape(shape)
     except OverflowError:
@@ -228,20 +228,20 @@ def _refuse_overflow(scalars: list[Any], target: dtype) -> NoReturn:
 
 def _inferred(scalars: list[Any], kinds: set[type[Any]]) -> dtype:
     """The dtype that holds all: NumPy's scalars bring their own, Python's numbers PyTorch's default of their kind."""
-    default = _dtypes.get_default_dtype()
-    own = {_dtypes.BY_NUMPY[np.dtype(kind)] for kind in kinds if issubclass(kind, np.generic)}
+    default = dtypes.get_default_dtype()
+    own = {dtypes.BY_NUMPY[np.dtype(kind)] for kind in kinds if issubclass(kind, np.generic)}
     plain = {kind for kind in kinds if not issubclass(kind, np.generic)}
     if not kinds:
         return default
     if own and not plain:
         joint = np.result_type(*[each.numpy for each in own if each.numpy is not None])
-        return _dtypes.BY_NUMPY[joint]
+        return dtypes.BY_NUMPY[joint]
     kinds = plain | {complex if d.is_complex else float if d.is_floating_point else int for d in own}
     if complex in kinds:
         return default.to_complex()
     if float in kinds:
         return default
-    return _dtypes.int64 if int in kinds else _dtypes.bool_
+    return dtypes.int64 if int in kinds else dtypes.bool_
 
 
 # Arrays to the server.
@@ -289,7 +289,7 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
         if given is not None and given is not False:
             raise NotImplementedError(f"{op}({name}=…) is not supported")
     if options.get("dtype") is not None:
-        options["dtype"] = _dtypes.as_dtype(options["dtype"])
+        options["dtype"] = dtypes.as_dtype(options["dtype"])
     if options.get("device") is not None:
         options["device"] = device_name(options["device"])
     named = tuple((name, value) for name, value in options.items() if value is not None and value is not False)
@@ -304,8 +304,8 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
 
 def _floating(options: dict[str, Any]) -> dict[str, Any]:
     """The options, with the default dtype where it is not the server's."""
-    default = _dtypes.get_default_dtype()
-    if options.get("dtype") is None and default is not _dtypes.float32:
+    default = dtypes.get_default_dtype()
+    if options.get("dtype") is None and default is not dtypes.float32:
         options["dtype"] = default
     return options
 

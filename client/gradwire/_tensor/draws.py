@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from gradwire._call import _call
-from gradwire._handle import Handle
+from gradwire._proxy.handle import Handle
+from gradwire._tensor.call import _call
 
 _T = TypeVar("_T", bound="Draws")
 
@@ -68,7 +68,7 @@ def _first(named: dict[str, Any], name: str, default: Any) -> Any:
 
 
 def _used(generator: Any) -> Any:
-    from gradwire._random import default_generator
+    from gradwire._tensor.random import default_generator
 
     return (generator or default_generator).used()
 

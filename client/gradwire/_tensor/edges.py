@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gradwire._errors import refuse
-from gradwire._memo import read_spec
-from gradwire._modes import enable_grad
-from gradwire._nodes import Node
-from gradwire._results import new_proxy
-from gradwire._tensor import Tensor
+from gradwire._base.errors import refuse
+from gradwire._base.modes import enable_grad
+from gradwire._graph.nodes import Node
+from gradwire._proxy.memo import read_spec
+from gradwire._proxy.results import new_proxy
+from gradwire._tensor.tensor import Tensor
 from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire import _dtypes
-from gradwire._call import _call
-from gradwire._dtypes import dtype
-from gradwire._errors import GradwireTypeError, refuse
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.dtypes import dtype
+from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._tensor.call import _call
+from gradwire._tensor.tensor import Tensor
 from gradwire.v1 import errors_pb2
 
 _BOOL, _INT, _FLOAT, _COMPLEX = range(4)
@@ -173,7 +173,7 @@ def _category(one: dtype) -> int:
         return _COMPLEX
     if one.is_floating_point:
         return _FLOAT
-    return _BOOL if one is _dtypes.bool_ else _INT
+    return _BOOL if one is dtypes.bool_ else _INT
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
@@ -182,13 +182,13 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
         return type1
     low, high = sorted((type1, type2), key=_category)
     if _category(low) < _category(high):
-        if _category(high) == _COMPLEX and low is _dtypes.float64:
-            return _dtypes.complex128
+        if _category(high) == _COMPLEX and low is dtypes.float64:
+            return dtypes.complex128
         return high
     if _category(high) == _INT:
         return _wider_int(low, high)
     if _category(high) == _FLOAT and low.itemsize == high.itemsize:
-        return _dtypes.float32  # float16 with bfloat16
+        return dtypes.float32  # float16 with bfloat16
     return low if low.itemsize > high.itemsize else high
 
 
@@ -196,18 +196,18 @@ def _wider_int(one: dtype, other: dtype) -> dtype:
     if one.is_signed == other.is_signed:
         return one if one.itemsize > other.itemsize else other
     signed, unsigned = (one, other) if one.is_signed else (other, one)
-    if unsigned is _dtypes.uint64:
+    if unsigned is dtypes.uint64:
         raise refuse(
             f"Promotion of UInt64 with signed integers is not supported, attempted to promote {one.title} and "
             f"{other.title}: no integer type holds both",
             errors_pb2.REASON_DTYPE,
         )
-    return signed if signed.itemsize > unsigned.itemsize else _dtypes.BY_NAME[f"int{unsigned.itemsize * 16}"]
+    return signed if signed.itemsize > unsigned.itemsize else dtypes.BY_NAME[f"int{unsigned.itemsize * 16}"]
 
 
 def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether results of one dtype may be written into a tensor of another (torch.can_cast)."""
-    if to is _dtypes.bool_:
+    if to is dtypes.bool_:
         return from_ is to
     return _category(from_) <= _category(to)
 
@@ -227,9 +227,9 @@ def _ranked(value: Any) -> tuple[int, dtype]:
     """A tensor with dimensions counts before one without, and that before a number."""
     if isinstance(value, Tensor):
         return (2 if value.ndim else 1), value.dtype
-    default = _dtypes.get_default_dtype()
+    default = dtypes.get_default_dtype()
     if isinstance(value, bool):
-        return 0, _dtypes.bool_
+        return 0, dtypes.bool_
     if isinstance(value, int):
-        return 0, _dtypes.int64
+        return 0, dtypes.int64
     return 0, default.to_complex() if isinstance(value, complex) else default

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire._errors import GradwireError, refuse
-from gradwire._handle import Handle
-from gradwire._memo import Spec
-from gradwire._modes import INFERENCE
+from gradwire._base.errors import GradwireError, refuse
+from gradwire._base.modes import INFERENCE
+from gradwire._proxy.handle import Handle
+from gradwire._proxy.memo import Spec
 from gradwire.v1 import errors_pb2, types_pb2
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from gradwire._call import _call
-from gradwire._handle import Handle
-from gradwire._in_place import check_in_place
-from gradwire._modes import GRAD_ENABLED
+from gradwire._base.modes import GRAD_ENABLED
+from gradwire._proxy.handle import Handle
+from gradwire._tensor.call import _call
+from gradwire._tensor.in_place import check_in_place
 
 _T = TypeVar("_T", bound="InPlaceViews")
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gradwire._errors import GradwireIndexError, GradwireTypeError, GradwireValueError
-from gradwire._handle import Handle
+from gradwire._base.errors import GradwireIndexError, GradwireTypeError, GradwireValueError
+from gradwire._proxy.handle import Handle
 
 _INDEX_DTYPES = ("int64", "int32", "int16", "int8", "uint8", "bool")
 
@@ -95,7 +95,7 @@ def _tensor(item: Handle) -> Handle:
 
 
 def _as_tensor(tensor: Handle, item: Any) -> Handle:
-    from gradwire._create import make_tensor
+    from gradwire._tensor.create import make_tensor
 
     data = list(item) if isinstance(item, range) else item
     if isinstance(data, (list, tuple)) and len(data) == 0:

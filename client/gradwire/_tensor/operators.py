@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gradwire._call import _call
-from gradwire._errors import GradwireTypeError
-from gradwire._handle import Handle
-from gradwire._memo import Spec
+from gradwire._base.errors import GradwireTypeError
+from gradwire._proxy.handle import Handle
+from gradwire._proxy.memo import Spec
+from gradwire._tensor.call import _call
 
 _NUMBERS = (int, float, bool, complex)
 

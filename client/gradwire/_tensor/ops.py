@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire import _dtypes
-from gradwire._call import _call, _renamed, _sizes, _tensors
-from gradwire._out import _into
+from gradwire._base import dtypes as _dtypes
+from gradwire._tensor.call import _call, _renamed, _sizes, _tensors
+from gradwire._tensor.out import _into
 
 if TYPE_CHECKING:
-    from gradwire._dtypes import device, dtype
-    from gradwire._indexing import Index
-    from gradwire._tensor import Number, Tensor
+    from gradwire._base.dtypes import device, dtype
+    from gradwire._tensor.indexing import Index
+    from gradwire._tensor.tensor import Number, Tensor
 
 # What a parameter has when it is left out: arguments equal to it need not travel.
 DEFAULTS: dict[str, dict[str, Any]] = {

@@ -6,13 +6,13 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from gradwire._errors import GradwireTypeError, refuse
-from gradwire._handle import Handle
-from gradwire._modes import GRAD_ENABLED, no_grad
+from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._base.modes import GRAD_ENABLED, no_grad
+from gradwire._proxy.handle import Handle
 from gradwire.v1 import errors_pb2
 
 if TYPE_CHECKING:
-    from gradwire._tensor import Tensor
+    from gradwire._tensor.tensor import Tensor
 
 # The ops whose `out` must have the result's dtype; of the others the result is cast, as by copy_.
 _EXACT = frozenset(
@@ -115,7 +115,7 @@ def _into(op: str, out: Any, made: Tensor, given: tuple[Any, ...] = ()) -> Tenso
 
 
 def _check_dtype(op: str, target: Any, made: Tensor) -> None:
-    from gradwire._functions import can_cast
+    from gradwire._tensor.functions import can_cast
 
     if op in _EXACT:
         raise refuse(

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from gradwire import _commands, _ops
-from gradwire._create import make_tensor
-from gradwire._errors import GradwireTypeError
-from gradwire._sessions import current_session
-from gradwire._tensor import Tensor
-from gradwire._wire import Value
+from gradwire._base.errors import GradwireTypeError
+from gradwire._graph import commands
+from gradwire._session.sessions import current_session
+from gradwire._tensor import ops
+from gradwire._tensor.create import make_tensor
+from gradwire._tensor.tensor import Tensor
+from gradwire._transport.wire import Value
 from gradwire.v1 import commands_pb2, service_pb2
 
 _SEEDS = range(-(1 << 63), 1 << 64)
@@ -43,7 +44,7 @@ def manual_seed(seed: int) -> Generator:
     def build(values: Sequence[Value]) -> service_pb2.Command:
         return _command(seed=number)
 
-    _commands.run(current_session(), "manual_seed", (number,), [], build)
+    commands.run(current_session(), "manual_seed", (number,), [], build)
     return default_generator
 
 
@@ -153,25 +154,25 @@ def normal(
 ) -> Tensor:
     """Random numbers of a normal distribution; mean and std may be tensors, else the size is given (torch.normal)."""
     with (generator or default_generator).used():
-        return _ops.normal(mean, std, size, **options)
+        return ops.normal(mean, std, size, **options)
 
 
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
     """Ones and zeros, one with the probability that the element, or `p`, tells (torch.bernoulli)."""
     with (generator or default_generator).used():
-        return _ops.bernoulli(input, p)
+        return ops.bernoulli(input, p)
 
 
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Numbers of the Poisson distribution, each element its mean (torch.poisson)."""
     with (generator or default_generator).used():
-        return _ops.poisson(input)
+        return ops.poisson(input)
 
 
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """How many of `count` trials succeed with probability `prob` (torch.binomial)."""
     with (generator or default_generator).used():
-        return _ops.binomial(count, prob)
+        return ops.binomial(count, prob)
 
 
 def multinomial(
@@ -179,4 +180,4 @@ def multinomial(
 ) -> Tensor:
     """Indices drawn with the weights of the last dimension (torch.multinomial)."""
     with (generator or default_generator).used():
-        return _ops.multinomial(input, num_samples, replacement)
+        return ops.multinomial(input, num_samples, replacement)

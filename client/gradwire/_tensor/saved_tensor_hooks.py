@@ -11,18 +11,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
-from gradwire import _commands
-from gradwire._arguments import two_sessions
-from gradwire._batching import BATCHING, DISPATCH
-from gradwire._call import _call
-from gradwire._errors import GradwireTypeError, refuse
-from gradwire._handle import Handle
-from gradwire._memo import read_spec
-from gradwire._modes import GRAD_ENABLED, no_grad
-from gradwire._results import new_proxy
-from gradwire._running import Asked, Runner
-from gradwire._session import Session
-from gradwire._wire import Value
+from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._base.modes import GRAD_ENABLED, no_grad
+from gradwire._graph import commands
+from gradwire._graph.hook_runner import Asked, Runner
+from gradwire._proxy.handle import Handle
+from gradwire._proxy.memo import read_spec
+from gradwire._proxy.results import new_proxy
+from gradwire._session.session import Session
+from gradwire._tensor.arguments import two_sessions
+from gradwire._tensor.batching import BATCHING, DISPATCH
+from gradwire._tensor.call import _call
+from gradwire._transport.wire import Value
 from gradwire.v1 import hooks_pb2, service_pb2
 
 _T = TypeVar("_T")
@@ -73,7 +73,7 @@ def packing(session: Session, apply: Callable[[], _T], changed: Sequence[Any] = 
     def begin(values: Sequence[Value]) -> service_pb2.Command:
         return _command(int(values[0]), hooks_pb2.PACK_STEP_BEGIN, (), ())
 
-    _commands.run(session, "pack_saved", (), [number], begin)
+    commands.run(session, "pack_saved", (), [number], begin)
     hooks: list[int] = []
     done = False
     try:

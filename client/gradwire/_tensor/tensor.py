@@ -15,25 +15,28 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from gradwire import _commands, _dtypes, _results, _values
-from gradwire._absent import absent
-from gradwire._call import _call, _sizes
-from gradwire._casts import Casts
-from gradwire._composed import Composed
-from gradwire._draws import Draws
-from gradwire._dtypes import Size
-from gradwire._errors import GradwireIndexError, GradwireRuntimeError, GradwireTypeError, refuse
-from gradwire._handle import PRESENT, UNKNOWN, Handle
-from gradwire._hooks import RemovableHandle, hook_accumulated, hook_tensor
-from gradwire._in_place import refuse_origin
-from gradwire._in_place_views import InPlaceViews
-from gradwire._indexing import make_index
-from gradwire._modes import is_inference_mode_enabled, no_grad
-from gradwire._nodes import Node, grad_fn_of
-from gradwire._operators import Operators
-from gradwire._ops import TensorMethods
-from gradwire._results import join, new_proxy, refresh, watch_leaf, watch_retained
-from gradwire._warnings import warn_once
+from gradwire._base import dtypes
+from gradwire._base.absent import absent
+from gradwire._base.dtypes import Size
+from gradwire._base.errors import GradwireIndexError, GradwireRuntimeError, GradwireTypeError, refuse
+from gradwire._base.modes import is_inference_mode_enabled, no_grad
+from gradwire._graph import commands
+from gradwire._graph.hooks import RemovableHandle, hook_accumulated, hook_tensor
+from gradwire._graph.nodes import Node, grad_fn_of
+from gradwire._proxy import results
+from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
+from gradwire._proxy.results import join, new_proxy, refresh, watch_leaf, watch_retained
+from gradwire._tensor import values
+from gradwire._tensor.call import _call, _sizes
+from gradwire._tensor.casts import Casts
+from gradwire._tensor.composed import Composed
+from gradwire._tensor.draws import Draws
+from gradwire._tensor.in_place import refuse_origin
+from gradwire._tensor.in_place_views import InPlaceViews
+from gradwire._tensor.indexing import make_index
+from gradwire._tensor.operators import Operators
+from gradwire._tensor.ops import TensorMethods
+from gradwire._tensor.warnings import warn_once
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2, types_pb2
 
 Number: TypeAlias = "int | float | bool | complex"
@@ -65,7 +68,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """A tensor of the default dtype: Tensor([1, 2]) of values, Tensor(2, 3) of sizes."""
-        from gradwire._create import legacy_tensor
+        from gradwire._tensor.create import legacy_tensor
 
         made = legacy_tensor(args, **kwargs)
         return made if cls is Tensor else made._as_subclass(cls)
@@ -98,12 +101,12 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return dim
 
     @property
-    def dtype(self) -> _dtypes.dtype:
+    def dtype(self) -> dtypes.dtype:
         """Element type."""
         return self._spec.dtype
 
     @property
-    def device(self) -> _dtypes.device:
+    def device(self) -> dtypes.device:
         """Where it lives."""
         return self._spec.device
 
@@ -195,7 +198,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             raise refuse_origin(self._spec, "its base or another view of its base has been")
         view = self.__dict__.get("_view")
         if view is not None and view.written and not self._spec.is_leaf:
-            _commands.look(self)
+            commands.look(self)
             view.written = False
         return grad_fn_of(self)
 
@@ -269,7 +272,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             )
         if flag == (self._edge is not None):
             return
-        _commands.set_requires_grad(self, flag)
+        commands.set_requires_grad(self, flag)
         base = self._base
         self._spec = spec.with_requires_grad(flag or (base is not None and base._spec.requires_grad))
         if flag:
@@ -292,7 +295,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             raise refuse("can't retain_grad on Tensor that has requires_grad=False", errors_pb2.REASON_REQUIRES_GRAD)
         if spec.is_leaf or self._retained is not None:
             return
-        _commands.retain_grad(self)
+        commands.retain_grad(self)
         watch_retained(self)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
@@ -325,7 +328,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             return None
         if state is PRESENT or state is UNKNOWN:
             tensor_id = next(self._session.ids)
-            spec = _commands.name_grad(self, tensor_id, known=state is PRESENT)
+            spec = commands.name_grad(self, tensor_id, known=state is PRESENT)
             self._grad = state = None if spec is None else new_proxy(self._session, tensor_id, spec)
         return state
 
@@ -333,11 +336,11 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     def grad(self, value: Tensor | None) -> None:
         if value is None:
             if self._grad is not None:
-                _commands.set_grad(self, None)
+                commands.set_grad(self, None)
                 self._grad = None
             return
         _check_grad(self, value)
-        _commands.set_grad(self, value)
+        commands.set_grad(self, value)
         self._grad = value
 
     @grad.deleter
@@ -356,7 +359,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         `gradient` has its shape; only a tensor of one element needs none. Raises RuntimeError if it has no history, or
         the history's saved values were freed by an earlier backward without `retain_graph`.
         """
-        from gradwire._backward import backward
+        from gradwire._tensor.backward import backward
 
         backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
@@ -378,7 +381,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     def data(self) -> Tensor:
         """A leaf on the same values that no graph knows of, with a version counter of its own."""
         bare: Tensor = _call("detach", (self,))
-        bare._spec = _commands.set_data(bare, self)
+        bare._spec = commands.set_data(bare, self)
         return bare
 
     @data.setter
@@ -387,7 +390,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             raise GradwireTypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
         if self._fresh().requires_grad and not (value.is_floating_point() or value.is_complex()):
             raise refuse("data set to a tensor that requires gradients must be floating point or complex dtype")
-        self._spec = _commands.set_data(self, value)
+        self._spec = commands.set_data(self, value)
 
     def _as_subclass(self: Tensor, cls: type[_T]) -> _T:
         """This proxy as one of a subclass. For a proxy that nobody else holds: it is not copied."""
@@ -399,11 +402,11 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def item(self) -> Any:
         """The one value as a Python number. Raises RuntimeError if there is not exactly one."""
-        return _values.read_item(self)
+        return values.read_item(self)
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers."""
-        return _values.read_array(self).tolist()
+        return values.read_array(self).tolist()
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
         """The values as an array; a copy, for they live on the server.
@@ -411,14 +414,14 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         Raises RuntimeError if it requires grad (use detach() first, or `force`), TypeError for bfloat16.
         """
         if force and self._spec.dtype.numpy is not None:
-            return _values.read_array(self)
+            return values.read_array(self)
         self._fresh()
-        _values.check_numpy(self)
+        values.check_numpy(self)
         if self.is_cuda:
             raise TypeError(
                 f"can't convert {self._spec.device_name} device type tensor to numpy. Use Tensor.cpu() first."
             )
-        return _values.read_array(self)
+        return values.read_array(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array: np.ndarray[Any, Any] = self.numpy()
@@ -434,7 +437,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
         """The values for another library in this process; a copy, in memory of the CPU. Raises BufferError."""
-        from gradwire._exchange import export
+        from gradwire._io.exchange import export
 
         return export(self, max_version, dl_device, copy)
 
@@ -442,7 +445,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return (1, 0)
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        from gradwire._create import make_tensor
+        from gradwire._tensor.create import make_tensor
 
         return make_tensor(np.asarray(array), session=self._session)
 
@@ -505,7 +508,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return _call("getitem", (self, make_index(self, key)))
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        from gradwire._create import as_operand
+        from gradwire._tensor.create import as_operand
 
         if key is False:
             return  # as PyTorch has it: nothing is written, looked at or refused
@@ -524,11 +527,11 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def __repr__(self) -> str:
         self._fresh()
-        return _values.show(self, self._is_parameter())
+        return values.show(self, self._is_parameter())
 
     def _repr_html_(self) -> str:
         self._fresh()
-        return _values.show_html(self, self._is_parameter())
+        return values.show_html(self, self._is_parameter())
 
     def _is_parameter(self) -> bool:
         return False
@@ -587,33 +590,33 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def tensor_split(self, indices_or_sections: Any = None, dim: int = 0, **named: Any) -> Any:
         """Parts: so many, or between the places given (torch.Tensor.tensor_split)."""
-        from gradwire._functions import tensor_split
+        from gradwire._tensor.functions import tensor_split
 
         return tensor_split(self, indices_or_sections, dim, **named)
 
     def hsplit(self, indices_or_sections: Any) -> Any:
         """Parts along the second dimension, of a vector along its only one (torch.Tensor.hsplit)."""
-        from gradwire._functions import hsplit
+        from gradwire._tensor.functions import hsplit
 
         return hsplit(self, indices_or_sections)
 
     def vsplit(self, indices_or_sections: Any) -> Any:
         """Parts along the first dimension (torch.Tensor.vsplit)."""
-        from gradwire._functions import vsplit
+        from gradwire._tensor.functions import vsplit
 
         return vsplit(self, indices_or_sections)
 
     def dsplit(self, indices_or_sections: Any) -> Any:
         """Parts along the third dimension (torch.Tensor.dsplit)."""
-        from gradwire._functions import dsplit
+        from gradwire._tensor.functions import dsplit
 
         return dsplit(self, indices_or_sections)
 
     def view(self, *size: Any, dtype: Any = None) -> Tensor:
         """The elements under other sizes, or their bytes as another dtype; never copied (torch.Tensor.view)."""
         wanted = size[0] if len(size) == 1 and dtype is None else dtype
-        if isinstance(wanted, (_dtypes.dtype, type)):
-            return _call("view_dtype", (self, _dtypes.as_dtype(wanted)))
+        if isinstance(wanted, (dtypes.dtype, type)):
+            return _call("view_dtype", (self, dtypes.as_dtype(wanted)))
         return _call("view", (self, _sizes(size)))
 
     def contiguous(self) -> Tensor:
@@ -711,10 +714,10 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
         """A leaf of values, with this tensor's dtype and device unless told otherwise."""
-        from gradwire._create import make_tensor
+        from gradwire._tensor.create import make_tensor
 
-        wanted = self._spec.dtype if dtype is None else _dtypes.as_dtype(dtype)
-        place = self._spec.device_name if device is None else _dtypes.device_name(device)
+        wanted = self._spec.dtype if dtype is None else dtypes.as_dtype(dtype)
+        place = self._spec.device_name if device is None else dtypes.device_name(device)
         return make_tensor(data, wanted, place, requires_grad, self._session)
 
 
@@ -771,4 +774,4 @@ def _check_grad(target: Tensor, grad: Any) -> None:
         )
 
 
-_results.TENSOR_CLASS[0] = Tensor
+results.TENSOR_CLASS[0] = Tensor

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gradwire import _dtypes
-from gradwire._errors import refuse
-from gradwire._handle import Handle
-from gradwire._modes import GRAD_ENABLED, no_grad
-from gradwire._repr import PRINT_OPTIONS, edge_indices, format_html, format_tensor, needs_summary
+from gradwire._base import dtypes
+from gradwire._base.errors import refuse
+from gradwire._base.modes import GRAD_ENABLED, no_grad
+from gradwire._base.printing import PRINT_OPTIONS, edge_indices, format_html, format_tensor, needs_summary
+from gradwire._proxy.handle import Handle
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
 
 Array = npt.NDArray[Any]
@@ -29,7 +29,7 @@ def read_array(source: Handle) -> Array:
         described = answer.transfer
         data = np.empty(described.total_bytes, np.uint8)
         session.download(described.transfer_id, data.data)
-    dtype = _dtypes.BY_CODE[described.dtype]
+    dtype = dtypes.BY_CODE[described.dtype]
     if dtype.numpy is None:
         wide = np.left_shift(data.view(np.uint16), 16, dtype=np.uint32)
         return wide.view(np.float32).reshape(tuple(described.shape))
@@ -59,13 +59,13 @@ def _shown(source: Any) -> tuple[Array, bool]:
         return read_array(source), False
     corner = source
     with no_grad():
-        from gradwire import _ops
+        from gradwire._tensor import ops
 
         for axis, size in enumerate(spec.shape):
             if edge_indices(size, PRINT_OPTIONS.edgeitems) is not None:
                 edge = PRINT_OPTIONS.edgeitems
-                first, last = _ops.narrow(corner, axis, 0, edge), _ops.narrow(corner, axis, size - edge, edge)
-                corner = _ops.cat((first, last), axis)
+                first, last = ops.narrow(corner, axis, 0, edge), ops.narrow(corner, axis, size - edge, edge)
+                corner = ops.cat((first, last), axis)
     return read_array(corner), True
 
 
@@ -81,7 +81,7 @@ def show(source: Any, is_parameter: bool = False) -> str:
         requires_grad=spec.requires_grad,
         grad_fn=spec.grad_fn or None,
         is_parameter=is_parameter,
-        default_dtype=_dtypes.get_default_dtype().name,
+        default_dtype=dtypes.get_default_dtype().name,
         summarized=summarized,
     )
 

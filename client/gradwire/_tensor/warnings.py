@@ -11,11 +11,11 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire._handle import Handle
-from gradwire._place import INTERNAL
+from gradwire._base.call_site import INTERNAL
+from gradwire._proxy.handle import Handle
 
 if TYPE_CHECKING:
-    from gradwire._memo import Spec
+    from gradwire._proxy.memo import Spec
 
 #: What was warned of that is warned of once a process.
 TOLD: set[str] = set()

@@ -18,11 +18,11 @@ from typing import Any, TypeAlias
 import grpc
 import numpy as np
 
-from gradwire._errors import GradwireError, make_error
-from gradwire._shared import SHARED_FROM, Exchange, NotShared, may_share
-from gradwire._signals import deliver
-from gradwire._transport import LONGEST_NAP, Transport, WaitCut, answers, finished
-from gradwire._wire import varint
+from gradwire._base.errors import GradwireError, make_error
+from gradwire._base.signals import deliver
+from gradwire._transport.shared import SHARED_FROM, Exchange, NotShared, may_share
+from gradwire._transport.transport import LONGEST_NAP, Transport, WaitCut, answers, finished
+from gradwire._transport.wire import varint
 from gradwire.v1 import errors_pb2, service_pb2
 
 #: Called with "upload" or "download", the bytes that are through, and the bytes in all.
@@ -52,7 +52,7 @@ def progress(callback: Callback | None = None) -> Iterator[None]:
     """
     bars = None
     if callback is None:
-        from gradwire._bars import Bars
+        from gradwire._transport.bars import Bars
 
         bars = Bars()
         callback = bars.show

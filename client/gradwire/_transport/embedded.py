@@ -19,8 +19,8 @@ import threading
 import time
 from typing import IO
 
-from gradwire._errors import make_error
-from gradwire._signals import deliver
+from gradwire._base.errors import make_error
+from gradwire._base.signals import deliver
 from gradwire.v1 import errors_pb2 as pb
 
 _START_SECONDS = 60.0

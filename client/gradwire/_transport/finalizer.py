@@ -12,12 +12,12 @@ import queue
 import threading
 from typing import TYPE_CHECKING
 
-from gradwire._errors import GradwireError
+from gradwire._base.errors import GradwireError
 from gradwire.v1 import service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._embedded import EmbeddedServer
-    from gradwire._transport import Transport
+    from gradwire._transport.embedded import EmbeddedServer
+    from gradwire._transport.transport import Transport
 
 _PATIENCE_SECONDS = 5.0
 _WAITS = (0.02, 0.1, 0.3)  # a connection may break; a server that is gone is not waited for

@@ -22,11 +22,11 @@ from typing import Any, Protocol, TypeAlias
 
 import grpc
 
-from gradwire import _wire
-from gradwire._errors import GradwireError, make_error
-from gradwire._local import LocalCall
-from gradwire._signals import Interrupted, interrupted, waking
-from gradwire._status import error_of_status
+from gradwire._base.errors import GradwireError, make_error
+from gradwire._base.signals import Interrupted, interrupted, waking
+from gradwire._transport import wire
+from gradwire._transport.local import LocalCall
+from gradwire._transport.status import error_of_status
 from gradwire.v1 import errors_pb2 as pb
 from gradwire.v1 import service_pb2
 
@@ -46,7 +46,7 @@ _BREAKS = frozenset(
 # How long a signal waits for a link that is being opened: else frequent ones would let none be.
 _ATTACH_SECONDS = 0.5
 # A message that the server has no use for: that nothing more was received.
-_NUDGE = _wire.stream_acknowledge(0)
+_NUDGE = wire.stream_acknowledge(0)
 # What tells that the lower layer is not the one that is known here.
 _UNLIKE = (AttributeError, TypeError)
 
@@ -338,7 +338,7 @@ class Link:
 
     def acknowledge(self, seq: int) -> None:
         """Tell that all answers through `seq` have come."""
-        self.send(_wire.stream_acknowledge(seq))
+        self.send(wire.stream_acknowledge(seq))
 
     def receive(self, patience: float = 0.0) -> service_pb2.StreamResponse:
         """Wait for the next message. Raises GradwireError, LinkBroken.

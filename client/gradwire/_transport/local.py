@@ -19,8 +19,8 @@ from typing import Any
 
 import grpc
 
-from gradwire._signals import waking
-from gradwire._wire import Details
+from gradwire._base.signals import waking
+from gradwire._transport.wire import Details
 
 _LENGTH = struct.Struct("<I")
 _PREFIX = _LENGTH.size
@@ -41,7 +41,7 @@ def wanted() -> bool:
 
 
 class LocalCall:
-    """The stream, to be used as gRPC's (_link.py): events are taken by who waits for them, one thread at a time.
+    """The stream, to be used as gRPC's (link.py): events are taken by who waits for them, one thread at a time.
 
     What the socket does not take at once waits here, and goes when whoever waits for events sees that it can.
     """

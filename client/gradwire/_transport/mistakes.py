@@ -11,11 +11,11 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
-from gradwire._errors import GradwireError, make_error
+from gradwire._base.errors import GradwireError, make_error
 from gradwire.v1 import errors_pb2 as pb
 
 if TYPE_CHECKING:
-    from gradwire._credentials import Credentials
+    from gradwire._transport.credentials import Credentials
 
 _LOOK_SECONDS = 0.7
 _SCHEMES = ("unix:", "unix-abstract:", "vsock:", "dns:", "ipv4:", "ipv6:")

@@ -16,15 +16,15 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from gradwire._errors import GradwireError, make_error
-from gradwire._link import Link, LinkBroken
-from gradwire._signals import Interrupted, interrupted
+from gradwire._base.errors import GradwireError, make_error
+from gradwire._base.signals import Interrupted, interrupted
+from gradwire._transport.link import Link, LinkBroken
 from gradwire.v1 import errors_pb2 as pb
 from gradwire.v1 import service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._timings import timings
-    from gradwire._transport import Transport
+    from gradwire._session.timings import timings
+    from gradwire._transport.transport import Transport
 
 #: How long a session waits for a server that does not answer any more, unless GRADWIRE_PATIENCE or connect() says.
 PATIENCE_SECONDS = 120.0

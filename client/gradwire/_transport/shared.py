@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gradwire._transport import Transport, answers
+from gradwire._transport.transport import Transport, answers
 from gradwire.v1 import service_pb2
 
 #: Smaller tensors are through before a ring is there.

@@ -7,8 +7,8 @@ from typing import Any
 
 import grpc
 
-from gradwire._errors import GradwireError, make_error, reason_of_code
-from gradwire._wire import Details
+from gradwire._base.errors import GradwireError, make_error, reason_of_code
+from gradwire._transport.wire import Details
 from gradwire.v1 import errors_pb2
 
 

@@ -1,4 +1,4 @@
-"""What talks gRPC, but for the chunks of large tensors (_bulk.py): calls in, typed errors out.
+"""What talks gRPC, but for the chunks of large tensors (bulk.py): calls in, typed errors out.
 
 Batches travel as bytes on a `Link`, for the session packs them itself; the rare calls use the generated messages.
 Every wait here can be interrupted by Ctrl-C.
@@ -18,14 +18,14 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from gradwire._credentials import Credentials
-from gradwire._errors import GradwireError, make_error
-from gradwire._link import Link, open_call
-from gradwire._local import LocalCall, NotLocal, wanted
-from gradwire._signals import deliver, interrupted, postpone, waking
-from gradwire._status import error_of_call
-from gradwire._tracing import traceparent
-from gradwire._version import __version__
+from gradwire._base.errors import GradwireError, make_error
+from gradwire._base.signals import deliver, interrupted, postpone, waking
+from gradwire._base.version import __version__
+from gradwire._transport.credentials import Credentials
+from gradwire._transport.link import Link, open_call
+from gradwire._transport.local import LocalCall, NotLocal, wanted
+from gradwire._transport.status import error_of_call
+from gradwire._transport.tracing import traceparent
 from gradwire.v1 import errors_pb2
 
 PROTOCOL = 1

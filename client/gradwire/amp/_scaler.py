@@ -6,9 +6,9 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from gradwire import _ops
-from gradwire._modes import no_grad
-from gradwire._tensor import Tensor
+from gradwire._base.modes import no_grad
+from gradwire._tensor import ops
+from gradwire._tensor.tensor import Tensor
 
 
 class GradScaler:
@@ -75,7 +75,7 @@ class GradScaler:
         with no_grad():
             for grad in grads:
                 grad.mul_(1.0 / self._scale)
-            finite = _ops.stack([grad.isfinite().all() for grad in grads]).all()
+            finite = ops.stack([grad.isfinite().all() for grad in grads]).all()
         self._unscaled[optimizer] = bool(finite)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:

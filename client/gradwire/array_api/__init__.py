@@ -4,8 +4,8 @@ Names and defaults are the standard's, where PyTorch's differ. Arrays are Tensor
 gradients flow through every function here.
 """
 
-from gradwire._dtypes import bool_ as bool
-from gradwire._dtypes import (
+from gradwire._base.dtypes import bool_ as bool
+from gradwire._base.dtypes import (
     complex64,
     complex128,
     float32,
@@ -19,7 +19,7 @@ from gradwire._dtypes import (
     uint32,
     uint64,
 )
-from gradwire._version import __version__
+from gradwire._base.version import __version__
 from gradwire.array_api import fft, linalg
 from gradwire.array_api._array import Array
 from gradwire.array_api._casting import astype

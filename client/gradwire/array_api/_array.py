@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from gradwire import _dtypes
-from gradwire._call import _call
-from gradwire._create import as_operand, create, make_tensor
-from gradwire._dtypes import dtype
-from gradwire._errors import GradwireTypeError, GradwireValueError, refuse
-from gradwire._functions import promote_types
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.dtypes import dtype
+from gradwire._base.errors import GradwireTypeError, GradwireValueError, refuse
+from gradwire._tensor.call import _call
+from gradwire._tensor.create import as_operand, create, make_tensor
+from gradwire._tensor.functions import promote_types
+from gradwire._tensor.tensor import Tensor
 from gradwire.array_api._dtypes import default_of, with_number
 
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -93,8 +93,8 @@ def rounded(value: Any, of: dtype) -> Any:
     """The number as a dtype has it: a float beyond its range is infinite, as rounding has it; PyTorch refuses it."""
     if type(value) is not float or abs(value) <= _LEAST_MAX or math.isinf(value) or value != value:
         return value
-    floating = of if of.is_floating_point or of.is_complex else _dtypes.get_default_dtype()
-    return math.copysign(math.inf, value) if abs(value) > _dtypes.finfo(floating).max else value
+    floating = of if of.is_floating_point or of.is_complex else dtypes.get_default_dtype()
+    return math.copysign(math.inf, value) if abs(value) > dtypes.finfo(floating).max else value
 
 
 def _filled(value: Any, beside: Any) -> Any:
@@ -118,7 +118,7 @@ def full(shape: tuple[int, ...], value: Any, of: dtype | None, device: Any = Non
     of = default_of(value) if of is None else of
     value = rounded(value, of)
     if type(value) is int and value not in _INT64 and of.numpy is not None:
-        made = make_tensor(np.asarray(value, of.numpy), device=_dtypes.device_name(device), session=session)
+        made = make_tensor(np.asarray(value, of.numpy), device=dtypes.device_name(device), session=session)
         return call("clone", call("expand", made, shape)) if shape else as_array(made)
     return as_array(create("full", (shape, value), {"dtype": of, "device": device}, session))
 
@@ -145,7 +145,7 @@ def axes_of(x: Tensor, axis: int | tuple[int, ...] | None) -> tuple[int, ...]:
 def one_axis(axis: int, ndim: int) -> int:
     """An axis counted from the front. Raises IndexError for one that an array of `ndim` axes does not have."""
     if not -ndim <= axis < ndim:
-        from gradwire._errors import GradwireIndexError
+        from gradwire._base.errors import GradwireIndexError
 
         raise GradwireIndexError(f"axis {axis} is out of range for an array of {ndim} axes")
     return axis % ndim
@@ -260,7 +260,7 @@ class Array(Tensor):
             raise GradwireValueError(
                 "to_device(stream=…): the server orders its own work, so there is no stream to name"
             )
-        return as_array(self.to(_dtypes.device(device)), (self,))
+        return as_array(self.to(dtypes.device(device)), (self,))
 
     def __getitem__(self, key: Any, /) -> Array:
         from gradwire.array_api._keys import forward, plain_key

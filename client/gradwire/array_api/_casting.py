@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire import _dtypes
-from gradwire._dtypes import dtype
-from gradwire._errors import GradwireTypeError
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.dtypes import dtype
+from gradwire._base.errors import GradwireTypeError
+from gradwire._tensor.tensor import Tensor
 from gradwire.array_api._array import Array, as_array, call
 
 
@@ -16,11 +16,11 @@ def astype(x: Tensor, dtype: dtype, /, *, copy: bool = True, device: Any = None)
 
     Raises TypeError for complex to real, which loses a part: use real, imag or abs.
     """
-    if x.is_complex() and not dtype.is_complex and dtype is not _dtypes.bool_:
+    if x.is_complex() and not dtype.is_complex and dtype is not dtypes.bool_:
         raise GradwireTypeError(
             f"astype(): {x.dtype} to {dtype} would lose the imaginary parts; use real(), imag(), abs()"
         )
-    place = x.device if device is None else _dtypes.device(device)
+    place = x.device if device is None else dtypes.device(device)
     if dtype is x.dtype and place == x.device:
         return call("clone", x) if copy else as_array(x, (x,))
     return as_array(x.to(device=place, dtype=dtype), (x,))

@@ -9,18 +9,19 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from gradwire import _dtypes, _exchange
-from gradwire._call import _call
-from gradwire._create import create, make_tensor
-from gradwire._dtypes import dtype
-from gradwire._errors import GradwireTypeError, GradwireValueError
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.dtypes import dtype
+from gradwire._base.errors import GradwireTypeError, GradwireValueError
+from gradwire._io import exchange
+from gradwire._tensor.call import _call
+from gradwire._tensor.create import create, make_tensor
+from gradwire._tensor.tensor import Tensor
 from gradwire.array_api import _array
 from gradwire.array_api._array import Array, as_array, call, cast
 from gradwire.array_api._dtypes import Scalar
 
 Shape: TypeAlias = "int | tuple[int, ...]"
-Device: TypeAlias = "_dtypes.device | str | None"
+Device: TypeAlias = "dtypes.device | str | None"
 
 
 def asarray(obj: Any, /, *, dtype: dtype | None = None, device: Device = None, copy: Bool | None = None) -> Array:
@@ -41,12 +42,12 @@ def asarray(obj: Any, /, *, dtype: dtype | None = None, device: Device = None, c
         obj = _as_numpy(obj)
     elif isinstance(obj, (list, tuple, range)) and dtype is not None and dtype.numpy is not None:
         obj = np.asarray(obj, dtype=dtype.numpy)
-    return as_array(make_tensor(obj, dtype, _dtypes.device_name(device)))
+    return as_array(make_tensor(obj, dtype, dtypes.device_name(device)))
 
 
 def _of_tensor(x: Tensor, of: dtype | None, device: Device, copy: Bool | None) -> Array:
     wanted = x.dtype if of is None else of
-    place = x.device if device is None else _dtypes.device(device)
+    place = x.device if device is None else dtypes.device(device)
     if wanted is x.dtype and place == x.device:
         return call("clone", x) if copy else as_array(x, (x,))
     if copy is False:
@@ -86,11 +87,11 @@ def from_dlpack(x: object, /, *, device: Device = None, copy: Bool | None = None
     """
     if isinstance(x, Tensor) and not copy:
         return asarray(x.detach(), device=device, copy=copy)
-    return as_array(_exchange.from_dlpack(x, device=device, copy=copy))
+    return as_array(exchange.from_dlpack(x, device=device, copy=copy))
 
 
 def _made(op: str, args: tuple[Any, ...], of: dtype | None, device: Device) -> Array:
-    wanted = _dtypes.get_default_dtype() if of is None else of
+    wanted = dtypes.get_default_dtype() if of is None else of
     return as_array(create(op, args, {"dtype": wanted, "device": device}))
 
 
@@ -165,7 +166,7 @@ def arange(
         raise GradwireValueError("arange(): step must not be zero")
     options: dict[str, Any] = {"dtype": dtype, "device": device}
     if dtype is None and any(isinstance(one, float) for one in (first, last, step)):
-        options["dtype"] = _dtypes.get_default_dtype()
+        options["dtype"] = dtypes.get_default_dtype()
     if (last - first) / step <= 0:
         last = first  # PyTorch refuses bounds that the step leads away from
     return as_array(create("arange", (first, last, step), options))
@@ -186,7 +187,7 @@ def linspace(
         raise GradwireValueError(f"linspace(): num must not be negative, not {num}")
     of = dtype
     if of is None:
-        default = _dtypes.get_default_dtype()
+        default = dtypes.get_default_dtype()
         of = default.to_complex() if isinstance(start, complex) or isinstance(stop, complex) else default
     steps = num if endpoint or not num else num + 1
     if of.is_complex:
@@ -206,7 +207,7 @@ def eye(
 ) -> Array:
     """Ones on the k-th diagonal, zeros elsewhere."""
     columns = n_rows if n_cols is None else n_cols
-    of = _dtypes.get_default_dtype() if dtype is None else dtype
+    of = dtypes.get_default_dtype() if dtype is None else dtype
     k = max(-n_rows, min(k, columns))  # further away there is nothing either
     if k == 0:
         return as_array(create("eye", (n_rows, columns), {"dtype": of, "device": device}))

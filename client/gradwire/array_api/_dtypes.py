@@ -10,11 +10,11 @@ from builtins import bool as Bool
 from functools import reduce
 from typing import TypeAlias
 
-from gradwire import _dtypes
-from gradwire._dtypes import bool_, dtype
-from gradwire._errors import GradwireTypeError, GradwireValueError
-from gradwire._functions import promote_types
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.dtypes import bool_, dtype
+from gradwire._base.errors import GradwireTypeError, GradwireValueError
+from gradwire._tensor.functions import promote_types
+from gradwire._tensor.tensor import Tensor
 
 Scalar: TypeAlias = "Bool | int | float | complex"
 
@@ -39,19 +39,19 @@ class finfo:
     """The limits of a floating-point dtype: bits, eps, max, min, smallest_normal, dtype (that of complex parts)."""
 
     def __init__(self, type: dtype | Tensor, /) -> None:
-        known = _dtypes.finfo(_dtype_of(type))
+        known = dtypes.finfo(_dtype_of(type))
         self.bits, self.eps = known.bits, known.eps
         self.max, self.min, self.smallest_normal = known.max, known.min, known.smallest_normal
-        self.dtype = _dtypes.BY_NAME[known.dtype]
+        self.dtype = dtypes.BY_NAME[known.dtype]
 
 
 class iinfo:
     """The limits of an integer dtype: bits, max, min, dtype."""
 
     def __init__(self, type: dtype | Tensor, /) -> None:
-        known = _dtypes.iinfo(_dtype_of(type))
+        known = dtypes.iinfo(_dtype_of(type))
         self.bits, self.max, self.min = known.bits, known.max, known.min
-        self.dtype = _dtypes.BY_NAME[known.dtype]
+        self.dtype = dtypes.BY_NAME[known.dtype]
 
 
 def _dtype_of(value: dtype | Tensor) -> dtype:
@@ -65,7 +65,7 @@ def isdtype(dtype: dtype, kind: dtype | str | tuple[dtype | str, ...]) -> Bool:
     """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, one) for one in kind)
-    if isinstance(kind, _dtypes.dtype):
+    if isinstance(kind, dtypes.dtype):
         return dtype is kind
     if not isinstance(kind, str):
         raise GradwireTypeError(f"isdtype(): kind must be a dtype, a str or a tuple of them, not {kind!r}")
@@ -103,14 +103,14 @@ def with_number(value: Scalar, beside: dtype) -> dtype:
     if isinstance(value, Bool):
         return beside
     if isinstance(value, int):
-        return _dtypes.int64 if beside is bool_ else beside
+        return dtypes.int64 if beside is bool_ else beside
     if isinstance(value, float):
         floating = beside.is_floating_point or beside.is_complex
-        return beside if floating else _dtypes.get_default_dtype()
+        return beside if floating else dtypes.get_default_dtype()
     if isinstance(value, complex):
         if beside.is_complex:
             return beside
-        return (beside if beside.is_floating_point else _dtypes.get_default_dtype()).to_complex()
+        return (beside if beside.is_floating_point else dtypes.get_default_dtype()).to_complex()
     raise GradwireTypeError(f"expected an array or a Python number, not {type(value).__name__}")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from gradwire._tensor import Tensor
+from gradwire._tensor.tensor import Tensor
 from gradwire.array_api._array import Array, _arithmetic, binary, call, cast, filled, full
 from gradwire.array_api._dtypes import Scalar
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from gradwire import _dtypes
-from gradwire._dtypes import device, dtype
-from gradwire._errors import GradwireValueError
-from gradwire._sessions import server_info
+from gradwire._base import dtypes as _dtypes
+from gradwire._base.dtypes import device, dtype
+from gradwire._base.errors import GradwireValueError
+from gradwire._session.sessions import server_info
 from gradwire.array_api._dtypes import KINDS, isdtype
 
 # NumPy's most, and so the server's.

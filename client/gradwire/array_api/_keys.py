@@ -9,11 +9,11 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from gradwire import _dtypes
-from gradwire._call import _call
-from gradwire._create import create
-from gradwire._errors import GradwireIndexError, GradwireValueError
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.errors import GradwireIndexError, GradwireValueError
+from gradwire._tensor.call import _call
+from gradwire._tensor.create import create
+from gradwire._tensor.tensor import Tensor
 
 _WHOLE = slice(None)
 
@@ -21,16 +21,16 @@ _WHOLE = slice(None)
 def plain_key(x: Tensor, key: Any) -> tuple[Any, ...]:
     """A key as a tuple of items that a Tensor takes, but for backward slices."""
     items = key if isinstance(key, tuple) else (key,)
-    if len(items) == 1 and isinstance(key, Tensor) and key.dtype is _dtypes.bool_ and not key.numel():
+    if len(items) == 1 and isinstance(key, Tensor) and key.dtype is dtypes.bool_ and not key.numel():
         sizes = tuple(x.shape[: key.ndim])
         if len(sizes) == key.ndim and all(found in (0, size) for found, size in zip(key.shape, sizes, strict=True)):
-            return (create("zeros", (sizes,), {"dtype": _dtypes.bool_, "device": x.device}, x._session),)
+            return (create("zeros", (sizes,), {"dtype": dtypes.bool_, "device": x.device}, x._session),)
     return tuple([_positions(item) if isinstance(item, Tensor) else item for item in items])
 
 
 def _positions(item: Tensor) -> Tensor:
-    unsigned = not item.dtype.is_signed and item.dtype is not _dtypes.bool_
-    return _call("to", (item,), (("dtype", _dtypes.int64),)) if unsigned else item
+    unsigned = not item.dtype.is_signed and item.dtype is not dtypes.bool_
+    return _call("to", (item,), (("dtype", dtypes.int64),)) if unsigned else item
 
 
 def forward(x: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
@@ -95,6 +95,6 @@ def _reversed(part: slice, size: int) -> slice:
 def _axes_taken(item: Any) -> int:
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
-    if isinstance(item, Tensor) and item.dtype is _dtypes.bool_:
+    if isinstance(item, Tensor) and item.dtype is dtypes.bool_:
         return item.ndim
     return 1

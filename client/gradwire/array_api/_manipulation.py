@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-from gradwire import _dtypes
-from gradwire._call import _call
-from gradwire._errors import GradwireValueError
-from gradwire._functions import promote_types
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.errors import GradwireValueError
+from gradwire._tensor.call import _call
+from gradwire._tensor.functions import promote_types
+from gradwire._tensor.tensor import Tensor
 from gradwire.array_api._array import Array, as_array, axes_of, call, cast, one_axis
 
 Axes = int | tuple[int, ...]
@@ -103,7 +103,7 @@ def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Array:
 def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Array:
     """Each element so many times, along an axis or of the flattened array. Arrays of counts are waited for."""
     if isinstance(repeats, Tensor):
-        repeats = cast(repeats, _dtypes.int64)
+        repeats = cast(repeats, dtypes.int64)
         if repeats.ndim == 0:
             repeats = call("reshape", repeats, (1,))
     source = call("reshape", x, (-1,)) if axis is None else x

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradwire import _functions
-from gradwire._errors import GradwireValueError
-from gradwire._functions import promote_types
-from gradwire._tensor import Tensor
+from gradwire._base.errors import GradwireValueError
+from gradwire._tensor import functions
+from gradwire._tensor.functions import promote_types
+from gradwire._tensor.tensor import Tensor
 from gradwire.array_api._array import Array, as_array, call, cast
 
 
@@ -32,7 +32,7 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Seq
     """Products summed over the last axes of x1 and the first of x2, or over two lists of axes."""
     first, second = _alike(x1, x2)
     pairs = axes if isinstance(axes, int) else (list(axes[0]), list(axes[1]))
-    return as_array(_functions.tensordot(first, second, pairs))
+    return as_array(functions.tensordot(first, second, pairs))
 
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Array:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from builtins import bool as Bool
 from typing import Any
 
-from gradwire import _dtypes
-from gradwire._call import _call
-from gradwire._dtypes import dtype
-from gradwire._errors import GradwireValueError
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.dtypes import dtype
+from gradwire._base.errors import GradwireValueError
+from gradwire._tensor.call import _call
+from gradwire._tensor.tensor import Tensor
 from gradwire.array_api._array import Array, as_array, axes_of, call, cast, full, one_axis
 from gradwire.array_api._dtypes import result_type
 
@@ -35,8 +35,8 @@ def _accumulator(x: Tensor, wanted: dtype | None) -> dtype:
         return wanted
     if x.is_floating_point() or x.is_complex():
         return x.dtype
-    unsigned = not x.dtype.is_signed and x.dtype is not _dtypes.bool_
-    return _dtypes.uint64 if unsigned else _dtypes.int64
+    unsigned = not x.dtype.is_signed and x.dtype is not dtypes.bool_
+    return dtypes.uint64 if unsigned else dtypes.int64
 
 
 def sum(x: Tensor, /, *, axis: Axes = None, dtype: dtype | None = None, keepdims: Bool = False) -> Array:
@@ -75,7 +75,7 @@ def min(x: Tensor, /, *, axis: Axes = None, keepdims: Bool = False) -> Array:
 
 
 def _floating(x: Tensor) -> Tensor:
-    return x if x.is_floating_point() or x.is_complex() else cast(x, _dtypes.get_default_dtype())
+    return x if x.is_floating_point() or x.is_complex() else cast(x, dtypes.get_default_dtype())
 
 
 def mean(x: Tensor, /, *, axis: Axes = None, keepdims: Bool = False) -> Array:
@@ -95,12 +95,12 @@ def std(x: Tensor, /, *, axis: Axes = None, correction: int | float = 0.0, keepd
 
 def all(x: Tensor, /, *, axis: Axes = None, keepdims: Bool = False) -> Array:
     """Whether all elements over axes are true."""
-    return reduced("all", cast(x, _dtypes.bool_), axis, keepdims)
+    return reduced("all", cast(x, dtypes.bool_), axis, keepdims)
 
 
 def any(x: Tensor, /, *, axis: Axes = None, keepdims: Bool = False) -> Array:
     """Whether an element over axes is true."""
-    return reduced("any", cast(x, _dtypes.bool_), axis, keepdims)
+    return reduced("any", cast(x, dtypes.bool_), axis, keepdims)
 
 
 def cumulative_sum(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from gradwire import _dtypes
-from gradwire._call import _call
-from gradwire._errors import GradwireIndexError, GradwireValueError
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.errors import GradwireIndexError, GradwireValueError
+from gradwire._tensor.call import _call
+from gradwire._tensor.tensor import Tensor
 from gradwire.array_api._array import Array, as_array, call, cast, filled, one_axis, operands
 from gradwire.array_api._dtypes import Scalar, result_type
 from gradwire.array_api._reductions import reduced
@@ -32,7 +32,7 @@ def _extreme(op: str, x: Tensor, axis: int | None, keepdims: bool) -> Array:
 
 def count_nonzero(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
     """How many elements are not zero, as int64."""
-    return reduced("sum", call("ne", x, 0), axis, keepdims, dtype=_dtypes.int64)
+    return reduced("sum", call("ne", x, 0), axis, keepdims, dtype=dtypes.int64)
 
 
 def nonzero(x: Tensor, /) -> tuple[Array, ...]:
@@ -66,7 +66,7 @@ def where(condition: Tensor, x1: Tensor | Scalar | None = None, x2: Tensor | Sca
     if x1 is None and x2 is None:
         return nonzero(condition)
     first, second = operands(x1, x2)
-    return call("where", cast(condition, _dtypes.bool_), first, second)
+    return call("where", cast(condition, dtypes.bool_), first, second)
 
 
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Array:
@@ -79,7 +79,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Array:
             raise GradwireValueError(f"take(): axis is needed for an array of {x.ndim} axes")
         axis = 0
     before = (slice(None),) * one_axis(axis, x.ndim)
-    return as_array(Tensor.__getitem__(x, (*before, cast(indices, _dtypes.int64))), (x,))
+    return as_array(Tensor.__getitem__(x, (*before, cast(indices, dtypes.int64))), (x,))
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Array:
@@ -93,7 +93,7 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Array:
     size = x.shape[along]
     if size == 0 and indices.numel():
         raise GradwireIndexError(f"take_along_axis(): axis {along} has no elements to take")
-    places = cast(indices, _dtypes.int64)
+    places = cast(indices, dtypes.int64)
     positive = call("where", call("lt", places, 0), call("add", places, size), places)
     return call("take_along_dim", x, positive, along)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gradwire._call import _call
-from gradwire._tensor import Tensor
+from gradwire._tensor.call import _call
+from gradwire._tensor.tensor import Tensor
 from gradwire.array_api._array import Array, as_array, call, one_axis
 
 

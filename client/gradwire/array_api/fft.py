@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from gradwire import _dtypes
-from gradwire._dtypes import dtype
-from gradwire._errors import GradwireValueError
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.dtypes import dtype
+from gradwire._base.errors import GradwireValueError
+from gradwire._tensor.tensor import Tensor
 from gradwire.array_api._array import Array, as_array, axes_of, call, cast
 from gradwire.array_api._creation import Device, arange
 from gradwire.array_api._manipulation import concat
@@ -112,7 +112,7 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: dtype | None = None, device: D
 def _frequency_dtype(name: str, n: int, given: dtype | None) -> dtype:
     if n < 1:
         raise GradwireValueError(f"{name}(): n must be positive, not {n}")
-    of = _dtypes.get_default_dtype() if given is None else given
+    of = dtypes.get_default_dtype() if given is None else given
     if not of.is_floating_point:
         raise GradwireValueError(f"{name}(): dtype must be real floating, not {of}")
     return of

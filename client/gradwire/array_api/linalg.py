@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from gradwire._call import _call
-from gradwire._dtypes import dtype
-from gradwire._errors import GradwireValueError
-from gradwire._tensor import Tensor
+from gradwire._base.dtypes import dtype
+from gradwire._base.errors import GradwireValueError
+from gradwire._tensor.call import _call
+from gradwire._tensor.tensor import Tensor
 from gradwire.array_api._array import Array, as_array, axes_of, call, one_axis
 from gradwire.array_api._manipulation import broadcast_shapes
 from gradwire.array_api._products import _alike, matmul, matrix_transpose, tensordot, vecdot

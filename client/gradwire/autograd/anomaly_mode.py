@@ -1,5 +1,5 @@
 """torch.autograd.anomaly_mode: backward that names what made a nan."""
 
-from gradwire._anomaly import detect_anomaly, set_detect_anomaly
+from gradwire._graph.anomaly import detect_anomaly, set_detect_anomaly
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]

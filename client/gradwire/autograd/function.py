@@ -14,17 +14,17 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
-from gradwire import _commands
-from gradwire._errors import GradwireNotImplementedError, GradwireTypeError, refuse
-from gradwire._handle import Handle
-from gradwire._in_place import check_in_place
-from gradwire._memo import Spec, read_spec
-from gradwire._modes import is_grad_enabled, is_inference_mode_enabled, no_grad
-from gradwire._packing import packing
-from gradwire._results import change
-from gradwire._running import Asked
-from gradwire._tensor import Tensor
-from gradwire._wire import Value
+from gradwire._base.errors import GradwireNotImplementedError, GradwireTypeError, refuse
+from gradwire._base.modes import is_grad_enabled, is_inference_mode_enabled, no_grad
+from gradwire._graph import commands
+from gradwire._graph.hook_runner import Asked
+from gradwire._proxy.handle import Handle
+from gradwire._proxy.memo import Spec, read_spec
+from gradwire._proxy.results import change
+from gradwire._tensor.in_place import check_in_place
+from gradwire._tensor.saved_tensor_hooks import packing
+from gradwire._tensor.tensor import Tensor
+from gradwire._transport.wire import Value
 from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
@@ -189,7 +189,7 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
     """Let the results be a node's outputs."""
     ctx._dirty = _inputs_changed(ctx._dirty, tensors, results)
     outputs = _tensors_of(results)
-    session = _commands.common_session(cls.__name__, [each for each in (*tensors, *outputs) if each is not None])
+    session = commands.common_session(cls.__name__, [each for each in (*tensors, *outputs) if each is not None])
     number = next(session.ids)
     name = f"{cls.__name__}Backward"
     wanted = [each is not None for each in tensors]
@@ -299,7 +299,7 @@ def record(
     shape = tuple(tuple(each is not None for each in one) for one in lists)
     values: list[Value] = [number] if number else []
     values += [each._id for one in lists for each in one if each is not None]
-    session = _commands.common_session(name, [each for one in lists for each in one if each is not None])
+    session = commands.common_session(name, [each for one in lists for each in one if each is not None])
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
         ids = iter([int(value) for value in values])
@@ -324,7 +324,7 @@ def record(
     specs = tuple(None if each is None else each._spec for one in lists for each in one)
     key = (name, bool(number), shape, materialize, same, specs)
     edges = [each._edge for each in inputs if each is not None and each._edge is not None]
-    told = _commands.run(session, "record_function", key, values, build, read)
+    told = commands.run(session, "record_function", key, values, build, read)
     assert told is not None
     for output, spec in zip([each for each in outputs if each is not None], told, strict=True):
         if spec.grad_fn and any(output is each for each in dirty):

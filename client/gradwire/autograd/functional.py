@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from gradwire._backward import grad
-from gradwire._create import zeros, zeros_like
-from gradwire._errors import GradwireNotImplementedError, GradwireTypeError, GradwireValueError, refuse
-from gradwire._modes import enable_grad
-from gradwire._ops import stack
-from gradwire._tensor import Tensor
+from gradwire._base.errors import GradwireNotImplementedError, GradwireTypeError, GradwireValueError, refuse
+from gradwire._base.modes import enable_grad
+from gradwire._tensor.backward import grad
+from gradwire._tensor.create import zeros, zeros_like
+from gradwire._tensor.ops import stack
+from gradwire._tensor.tensor import Tensor
 
 _Tensors: TypeAlias = "Tensor | tuple[Tensor, ...]"
 _Function: TypeAlias = "Callable[..., Any]"

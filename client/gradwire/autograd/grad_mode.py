@@ -1,5 +1,5 @@
 """torch.autograd.grad_mode: whether operations are recorded."""
 
-from gradwire._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from gradwire._base.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 __all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled"]

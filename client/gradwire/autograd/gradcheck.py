@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from gradwire._backward import grad
-from gradwire._create import make_tensor, randn_like, zeros_like
-from gradwire._errors import GradwireNotImplementedError, GradwireValueError, refuse
-from gradwire._modes import enable_grad
-from gradwire._tensor import Tensor
+from gradwire._base.errors import GradwireNotImplementedError, GradwireValueError, refuse
+from gradwire._base.modes import enable_grad
+from gradwire._tensor.backward import grad
+from gradwire._tensor.create import make_tensor, randn_like, zeros_like
+from gradwire._tensor.tensor import Tensor
 from gradwire.autograd.function import Function
 
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from gradwire._edges import GradientEdge, get_gradient_edge
-from gradwire._errors import GradwireValueError, refuse
-from gradwire._hooks import RemovableHandle
-from gradwire._modes import no_grad
-from gradwire._nodes import Node
-from gradwire._packing import CURRENT, DISABLED, Pair, check_enabled, in_force
-from gradwire._running import CURRENT_PASS, Pass
-from gradwire._tensor import Tensor
+from gradwire._base.errors import GradwireValueError, refuse
+from gradwire._base.modes import no_grad
+from gradwire._graph.hook_runner import CURRENT_PASS, Pass
+from gradwire._graph.hooks import RemovableHandle
+from gradwire._graph.nodes import Node
+from gradwire._tensor.edges import GradientEdge, get_gradient_edge
+from gradwire._tensor.saved_tensor_hooks import CURRENT, DISABLED, Pair, check_enabled, in_force
+from gradwire._tensor.tensor import Tensor
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:

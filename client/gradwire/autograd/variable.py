@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire._create import empty
-from gradwire._tensor import Tensor
+from gradwire._tensor.create import empty
+from gradwire._tensor.tensor import Tensor
 
 
 class _AnyTensor(type):

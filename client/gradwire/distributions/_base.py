@@ -10,11 +10,12 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
-from gradwire import _dtypes, _ops
-from gradwire._create import tensor
-from gradwire._dtypes import Size
-from gradwire._modes import no_grad
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.dtypes import Size
+from gradwire._base.modes import no_grad
+from gradwire._tensor import ops
+from gradwire._tensor.create import tensor
+from gradwire._tensor.tensor import Tensor
 from gradwire.distributions.constraints import Constraint
 
 D = TypeVar("D", bound="Distribution")
@@ -28,12 +29,12 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
             "Input arguments must all be instances of Number, gradwire.Tensor or objects that are like one."
         )
     like = next((value for value in values if isinstance(value, Tensor)), None)
-    dtype = _dtypes.get_default_dtype() if like is None or not like.is_floating_point() else like.dtype
+    dtype = dtypes.get_default_dtype() if like is None or not like.is_floating_point() else like.dtype
     device = None if like is None else like.device
     held = [
         value if isinstance(value, Tensor) else tensor(float(value), dtype=dtype, device=device) for value in values
     ]
-    return tuple(_ops.broadcast_tensors(*held)) if len(held) > 1 else tuple(held)
+    return tuple(ops.broadcast_tensors(*held)) if len(held) > 1 else tuple(held)
 
 
 class Distribution:
@@ -72,7 +73,7 @@ class Distribution:
                 held.append((name, constraint, value))
         with no_grad():
             verdicts = [constraint.check(value.detach()).all() for _, constraint, value in held]
-            good = _ops.stack(verdicts).tolist() if verdicts else []
+            good = ops.stack(verdicts).tolist() if verdicts else []
         for (name, constraint, value), fits in zip(held, good, strict=True):
             if not fits:
                 raise ValueError(
@@ -206,7 +207,7 @@ def _new(like: Tensor, shape: Sequence[int]) -> Tensor:
 
 def uniform(like: Tensor, shape: Sequence[int]) -> Tensor:
     """Numbers in (0, 1), of a tensor's dtype and device."""
-    tiny = _dtypes.finfo(like.dtype).tiny
+    tiny = dtypes.finfo(like.dtype).tiny
     return _new(like, shape).uniform_().clamp_(min=tiny)
 
 

@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire import _dtypes, _ops
-from gradwire._create import arange, eye, zeros_like
-from gradwire._modes import enable_grad, no_grad
-from gradwire._random import bernoulli, binomial, multinomial, poisson
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.modes import enable_grad, no_grad
+from gradwire._tensor import ops
+from gradwire._tensor.create import arange, eye, zeros_like
+from gradwire._tensor.random import bernoulli, binomial, multinomial, poisson
+from gradwire._tensor.tensor import Tensor
 from gradwire.distributions import constraints
 from gradwire.distributions._base import Distribution, broadcast_all
 from gradwire.nn import functional as F
@@ -18,7 +19,7 @@ from gradwire.nn import functional as F
 
 def _clamped(probs: Tensor) -> Tensor:
     """Away from 0 and 1, so that logits are finite."""
-    eps = _dtypes.finfo(probs.dtype).eps
+    eps = dtypes.finfo(probs.dtype).eps
     return probs.clamp(eps, 1 - eps)
 
 
@@ -77,7 +78,7 @@ class Bernoulli(_Odds):
     def mode(self) -> Tensor:
         """1 where that is more probable; nan where both are alike."""
         made = (self.probs >= 0.5).to(self.probs.dtype)
-        return _ops.where(self.probs == 0.5, math.nan, made)
+        return ops.where(self.probs == 0.5, math.nan, made)
 
     @property
     def variance(self) -> Tensor:
@@ -140,7 +141,7 @@ class Geometric(_Odds):
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
         value, probs = broadcast_all(self._checked(value), self.probs)
-        probs = _ops.where((probs == 1) & (value == 0), 0.0, probs)
+        probs = ops.where((probs == 1) & (value == 0), 0.0, probs)
         return value * (-probs).log1p() + self.probs.log()
 
     def entropy(self) -> Tensor:
@@ -175,7 +176,7 @@ class Binomial(_Odds):
     @property
     def mode(self) -> Tensor:
         """⌊(n + 1) p⌋, at most n."""
-        return _ops.minimum(((self.total_count + 1) * self.probs).floor(), self.total_count)
+        return ops.minimum(((self.total_count + 1) * self.probs).floor(), self.total_count)
 
     @property
     def variance(self) -> Tensor:
@@ -189,7 +190,7 @@ class Binomial(_Odds):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """0, 1, … total_count. Raises NotImplementedError where that differs over the batch."""
-        least, most = _ops.stack([self.total_count.min(), self.total_count.max()]).tolist()
+        least, most = ops.stack([self.total_count.min(), self.total_count.max()]).tolist()
         if least != most:
             raise NotImplementedError("Inhomogeneous total count not supported by `enumerate_support`.")
         made = arange(1 + int(most), dtype=self._param.dtype, device=self._param.device)
@@ -205,7 +206,7 @@ class Binomial(_Odds):
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
         value, n, logits = self._checked(value), self.total_count, self.logits
-        ways = _ops.lgamma(n + 1) - _ops.lgamma(value + 1) - _ops.lgamma(n - value + 1)
+        ways = ops.lgamma(n + 1) - ops.lgamma(value + 1) - ops.lgamma(n - value + 1)
         made: Tensor = ways + value * logits - n * F.softplus(logits)
         return made
 
@@ -243,7 +244,7 @@ class Poisson(Distribution):
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
         rate, value = broadcast_all(self.rate, self._checked(value))
-        return _ops.xlogy(value, rate) - rate - _ops.lgamma(value + 1)
+        return ops.xlogy(value, rate) - rate - ops.lgamma(value + 1)
 
 
 class Categorical(Distribution):
@@ -327,13 +328,13 @@ class Categorical(Distribution):
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
         held = self._checked(value).long().unsqueeze(-1)
-        held, logits = _ops.broadcast_tensors(held, self.logits)
+        held, logits = ops.broadcast_tensors(held, self.logits)
         made: Tensor = logits.gather(-1, held[..., :1]).squeeze(-1)
         return made
 
     def entropy(self) -> Tensor:
         """See Distribution."""
-        least = _dtypes.finfo(self.logits.dtype).min
+        least = dtypes.finfo(self.logits.dtype).min
         return -(self.logits.clamp(min=least) * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
@@ -462,13 +463,13 @@ class Multinomial(Distribution):
         """See Distribution."""
         value = self._checked(value)
         logits, held = broadcast_all(self.logits, value)
-        logits = _ops.where((held == 0) & (logits == -math.inf), 0.0, logits)
-        return _ops.lgamma(held.sum(-1) + 1) - _ops.lgamma(held + 1).sum(-1) + (logits * held).sum(-1)
+        logits = ops.where((held == 0) & (logits == -math.inf), 0.0, logits)
+        return ops.lgamma(held.sum(-1) + 1) - ops.lgamma(held + 1).sum(-1) + (logits * held).sum(-1)
 
     def entropy(self) -> Tensor:
         """See Distribution."""
         n = self.total_count
         each = Binomial(n, probs=self.probs, validate_args=False)
         counts = each.enumerate_support(False)[1:]
-        ways = (each.log_prob(counts).exp() * _ops.lgamma(counts + 1)).sum((0, -1))
+        ways = (each.log_prob(counts).exp() * ops.lgamma(counts + 1)).sum((0, -1))
         return n * self._categorical.entropy() - math.lgamma(n + 1) + ways

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire import _ops
-from gradwire._create import ones_like, zeros_like
-from gradwire._modes import no_grad
-from gradwire._tensor import Tensor
+from gradwire._base.modes import no_grad
+from gradwire._tensor import ops
+from gradwire._tensor.create import ones_like, zeros_like
+from gradwire._tensor.tensor import Tensor
 from gradwire.distributions import constraints
 from gradwire.distributions._base import Distribution, broadcast_all, normal, uniform
 from gradwire.nn.functional import one_hot
@@ -23,7 +23,7 @@ def standard_gamma(concentration: Tensor, shape: Sequence[int]) -> Tensor:
     """
     alpha = concentration.expand(tuple(shape))
     small = alpha < 1
-    d = _ops.where(small, alpha + 1, alpha) - 1 / 3
+    d = ops.where(small, alpha + 1, alpha) - 1 / 3
     c = (9 * d).rsqrt()
     found = zeros_like(d)
     missing = ones_like(d).bool()
@@ -31,13 +31,13 @@ def standard_gamma(concentration: Tensor, shape: Sequence[int]) -> Tensor:
         x = normal(d, d.shape)
         v = (1 + c * x) ** 3
         fits = v > 0
-        bound = 0.5 * x**2 + d * (1 - v + _ops.where(fits, v, 1.0).log())
+        bound = 0.5 * x**2 + d * (1 - v + ops.where(fits, v, 1.0).log())
         accepted = missing & fits & (uniform(d, d.shape).log() < bound)
-        found = _ops.where(accepted, d * v, found)
+        found = ops.where(accepted, d * v, found)
         missing = missing & ~accepted
         if not bool(missing.any()):
             break
-    boost = uniform(d, d.shape) ** _ops.where(small, 1 / alpha, 0.0)
+    boost = uniform(d, d.shape) ** ops.where(small, 1 / alpha, 0.0)
     return found * boost
 
 
@@ -75,13 +75,13 @@ class Gamma(Distribution):
         """See Distribution."""
         value = self._checked(value)
         c = self.concentration
-        made: Tensor = _ops.xlogy(c, self.rate) + _ops.xlogy(c - 1, value) - self.rate * value - _ops.lgamma(c)
+        made: Tensor = ops.xlogy(c, self.rate) + ops.xlogy(c - 1, value) - self.rate * value - ops.lgamma(c)
         return made
 
     def entropy(self) -> Tensor:
         """See Distribution."""
         c = self.concentration
-        return c - self.rate.log() + _ops.lgamma(c) + (1.0 - c) * _ops.digamma(c)
+        return c - self.rate.log() + ops.lgamma(c) + (1.0 - c) * ops.digamma(c)
 
 
 class Chi2(Gamma):
@@ -117,7 +117,7 @@ class Dirichlet(Distribution):
         above = (self.concentration - 1).clamp(min=0.0)
         inside = above / above.sum(-1, True)
         corner = one_hot(inside.argmax(-1), inside.shape[-1]).to(inside.dtype)
-        return _ops.where((self.concentration < 1).all(-1, keepdim=True), corner, inside)
+        return ops.where((self.concentration < 1).all(-1, keepdim=True), corner, inside)
 
     @property
     def variance(self) -> Tensor:
@@ -133,9 +133,7 @@ class Dirichlet(Distribution):
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
         c = self.concentration
-        made: Tensor = (
-            _ops.xlogy(c - 1.0, self._checked(value)).sum(-1) + _ops.lgamma(c.sum(-1)) - _ops.lgamma(c).sum(-1)
-        )
+        made: Tensor = ops.xlogy(c - 1.0, self._checked(value)).sum(-1) + ops.lgamma(c.sum(-1)) - ops.lgamma(c).sum(-1)
         return made
 
     def entropy(self) -> Tensor:
@@ -143,10 +141,10 @@ class Dirichlet(Distribution):
         c = self.concentration
         total, size = c.sum(-1), c.shape[-1]
         return (
-            _ops.lgamma(c).sum(-1)
-            - _ops.lgamma(total)
-            - (size - total) * _ops.digamma(total)
-            - ((c - 1.0) * _ops.digamma(c)).sum(-1)
+            ops.lgamma(c).sum(-1)
+            - ops.lgamma(total)
+            - (size - total) * ops.digamma(total)
+            - ((c - 1.0) * ops.digamma(c)).sum(-1)
         )
 
 
@@ -162,7 +160,7 @@ class Beta(Distribution):
 
     @property
     def _pair(self) -> Dirichlet:
-        return Dirichlet(_ops.stack([self.concentration1, self.concentration0], -1), validate_args=False)
+        return Dirichlet(ops.stack([self.concentration1, self.concentration0], -1), validate_args=False)
 
     @property
     def mean(self) -> Tensor:
@@ -187,7 +185,7 @@ class Beta(Distribution):
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
         value = self._checked(value)
-        return self._pair.log_prob(_ops.stack([value, 1.0 - value], -1))
+        return self._pair.log_prob(ops.stack([value, 1.0 - value], -1))
 
     def entropy(self) -> Tensor:
         """See Distribution."""
@@ -211,7 +209,7 @@ class StudentT(Distribution):
     @property
     def mean(self) -> Tensor:
         """The location where df is above 1, else nan."""
-        return _ops.where(self.df > 1, self.loc, math.nan)
+        return ops.where(self.df > 1, self.loc, math.nan)
 
     @property
     def mode(self) -> Tensor:
@@ -222,19 +220,19 @@ class StudentT(Distribution):
     def variance(self) -> Tensor:
         """scale² df / (df - 2) where df is above 2, inf above 1, else nan."""
         finite = self.scale.pow(2) * self.df / (self.df - 2)
-        return _ops.where(self.df > 2, finite, _ops.where(self.df > 1, math.inf, math.nan).to(self.df.dtype))
+        return ops.where(self.df > 2, finite, ops.where(self.df > 1, math.inf, math.nan).to(self.df.dtype))
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """See Distribution."""
         shape = self._extended(sample_shape)
         with no_grad():
             chi2 = standard_gamma(self.df / 2, shape) * 2
-            return self.loc + self.scale * normal(self.df, shape) * _ops.rsqrt(chi2 / self.df)
+            return self.loc + self.scale * normal(self.df, shape) * ops.rsqrt(chi2 / self.df)
 
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
         z = (self._checked(value) - self.loc) / self.scale
-        made: Tensor = -0.5 * (self.df + 1.0) * _ops.log1p(z**2 / self.df) - self._log_volume()
+        made: Tensor = -0.5 * (self.df + 1.0) * ops.log1p(z**2 / self.df) - self._log_volume()
         return made
 
     def _log_volume(self) -> Tensor:
@@ -243,11 +241,11 @@ class StudentT(Distribution):
             self.scale.log()
             + 0.5 * self.df.log()
             + 0.5 * math.log(math.pi)
-            + _ops.lgamma(0.5 * self.df)
-            - _ops.lgamma(0.5 * (self.df + 1.0))
+            + ops.lgamma(0.5 * self.df)
+            - ops.lgamma(0.5 * (self.df + 1.0))
         )
 
     def entropy(self) -> Tensor:
         """See Distribution."""
         more = 0.5 * (self.df + 1.0)
-        return more * (_ops.digamma(more) - _ops.digamma(0.5 * self.df)) + self._log_volume()
+        return more * (ops.digamma(more) - ops.digamma(0.5 * self.df)) + self._log_volume()

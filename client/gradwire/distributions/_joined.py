@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire import _ops
-from gradwire._create import eye
-from gradwire._modes import no_grad
-from gradwire._tensor import Tensor
+from gradwire._base.modes import no_grad
+from gradwire._tensor import ops
+from gradwire._tensor.create import eye
+from gradwire._tensor.tensor import Tensor
 from gradwire.distributions import constraints
 from gradwire.distributions._base import Distribution, normal
 from gradwire.distributions._discrete import Categorical
@@ -177,7 +177,7 @@ class MultivariateNormal(Distribution):
         ((name, matrix),) = held.items()
         if matrix.ndim < 2:
             raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
-        batch = _ops.broadcast_tensors(loc.detach()[..., 0], matrix.detach()[..., 0, 0])[0].shape
+        batch = ops.broadcast_tensors(loc.detach()[..., 0], matrix.detach()[..., 0, 0])[0].shape
         size = loc.shape[-1]
         self.loc = loc.expand((*batch, size))
         matrix = matrix.expand((*batch, size, size))
@@ -186,12 +186,12 @@ class MultivariateNormal(Distribution):
         if name == "scale_tril":
             self._factor = matrix
         elif name == "covariance_matrix":
-            self._factor = _ops.linalg_cholesky(matrix)
+            self._factor = ops.linalg_cholesky(matrix)
         else:
             # The factor of the inverse: by the factor of the matrix that is flipped in both dimensions.
-            flipped = _ops.linalg_cholesky(matrix.flip(-2, -1)).flip(-2, -1).mT
+            flipped = ops.linalg_cholesky(matrix.flip(-2, -1)).flip(-2, -1).mT
             one = eye(size, dtype=matrix.dtype, device=matrix.device)
-            self._factor = _ops.linalg_solve_triangular(flipped, one, upper=False)
+            self._factor = ops.linalg_solve_triangular(flipped, one, upper=False)
 
     def __getattr__(self, name: str) -> Any:
         factor = self.__dict__.get("_factor")
@@ -200,7 +200,7 @@ class MultivariateNormal(Distribution):
         if factor is not None and name == "covariance_matrix":
             return factor @ factor.mT
         if factor is not None and name == "precision_matrix":
-            return _ops.linalg_inv(factor @ factor.mT)
+            return ops.linalg_inv(factor @ factor.mT)
         raise AttributeError(name)
 
     @property
@@ -227,7 +227,7 @@ class MultivariateNormal(Distribution):
         """See Distribution."""
         away = (self._checked(value) - self.loc).unsqueeze(-1)
         factor = self._factor.expand((*away.shape[:-2], *self._factor.shape[-2:]))
-        solved = _ops.linalg_solve_triangular(factor, away, upper=False)
+        solved = ops.linalg_solve_triangular(factor, away, upper=False)
         distance = solved.squeeze(-1).pow(2).sum(-1)
         made: Tensor = -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - self._log_volume()
         return made

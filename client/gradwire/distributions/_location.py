@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire import _ops
-from gradwire._create import full_like, zeros_like
-from gradwire._tensor import Tensor
+from gradwire._tensor import ops
+from gradwire._tensor.create import full_like, zeros_like
+from gradwire._tensor.tensor import Tensor
 from gradwire.distributions import constraints
 from gradwire.distributions._base import HALF_LOG_2PI, Distribution, broadcast_all, normal, uniform
 
@@ -62,11 +62,11 @@ class Normal(_LocationScale):
 
     def cdf(self, value: Any) -> Tensor:
         """See Distribution."""
-        return 0.5 * (1 + _ops.erf(self._standard(value) / math.sqrt(2)))
+        return 0.5 * (1 + ops.erf(self._standard(value) / math.sqrt(2)))
 
     def icdf(self, value: Any) -> Tensor:
         """See Distribution."""
-        return self.loc + self.scale * _ops.erfinv(2 * value - 1) * math.sqrt(2)
+        return self.loc + self.scale * ops.erfinv(2 * value - 1) * math.sqrt(2)
 
     def entropy(self) -> Tensor:
         """See Distribution."""
@@ -84,7 +84,7 @@ class Laplace(_LocationScale):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """See Distribution."""
         drawn = uniform(self.loc, self._extended(sample_shape)) - 0.5
-        return self.loc - self.scale * drawn.sign() * _ops.log1p(-2 * drawn.abs())
+        return self.loc - self.scale * drawn.sign() * ops.log1p(-2 * drawn.abs())
 
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
@@ -94,13 +94,13 @@ class Laplace(_LocationScale):
     def cdf(self, value: Any) -> Tensor:
         """See Distribution."""
         z = self._standard(value)
-        made: Tensor = 0.5 - 0.5 * z.sign() * _ops.expm1(-z.abs())
+        made: Tensor = 0.5 - 0.5 * z.sign() * ops.expm1(-z.abs())
         return made
 
     def icdf(self, value: Any) -> Tensor:
         """See Distribution."""
         term = value - 0.5
-        made: Tensor = self.loc - self.scale * term.sign() * _ops.log1p(-2 * term.abs())
+        made: Tensor = self.loc - self.scale * term.sign() * ops.log1p(-2 * term.abs())
         return made
 
     def entropy(self) -> Tensor:
@@ -127,16 +127,16 @@ class Cauchy(_LocationScale):
 
     def log_prob(self, value: Any) -> Tensor:
         """See Distribution."""
-        made: Tensor = -math.log(math.pi) - self.scale.log() - _ops.log1p(self._standard(value) ** 2)
+        made: Tensor = -math.log(math.pi) - self.scale.log() - ops.log1p(self._standard(value) ** 2)
         return made
 
     def cdf(self, value: Any) -> Tensor:
         """See Distribution."""
-        return _ops.atan(self._standard(value)) / math.pi + 0.5
+        return ops.atan(self._standard(value)) / math.pi + 0.5
 
     def icdf(self, value: Any) -> Tensor:
         """See Distribution."""
-        return _ops.tan(math.pi * (value - 0.5)) * self.scale + self.loc
+        return ops.tan(math.pi * (value - 0.5)) * self.scale + self.loc
 
     def entropy(self) -> Tensor:
         """See Distribution."""
@@ -218,11 +218,11 @@ class HalfNormal(Distribution):
 
     def cdf(self, value: Any) -> Tensor:
         """See Distribution."""
-        return _ops.erf(self._checked(value) / self.scale / math.sqrt(2))
+        return ops.erf(self._checked(value) / self.scale / math.sqrt(2))
 
     def icdf(self, value: Any) -> Tensor:
         """See Distribution."""
-        return self.scale * _ops.erfinv(value) * math.sqrt(2)
+        return self.scale * ops.erfinv(value) * math.sqrt(2)
 
     def entropy(self) -> Tensor:
         """See Distribution."""
@@ -274,7 +274,7 @@ class Exponential(Distribution):
 
     def icdf(self, value: Any) -> Tensor:
         """See Distribution."""
-        made: Tensor = -_ops.log1p(-value) / self.rate
+        made: Tensor = -ops.log1p(-value) / self.rate
         return made
 
     def entropy(self) -> Tensor:

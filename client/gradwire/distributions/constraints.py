@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradwire import _ops
+from gradwire._tensor import ops
 
 
 class Constraint:
@@ -35,7 +35,7 @@ def _is_lower_cholesky(value: Any) -> Any:
 
 def _is_positive_definite(value: Any) -> Any:
     symmetric = (value - value.mT).abs().flatten(-2).amax(-1) < 1e-6
-    return symmetric & (_ops.linalg_eigvalsh(value) > 0).all(-1)
+    return symmetric & (ops.linalg_eigvalsh(value) > 0).all(-1)
 
 
 def _whole(value: Any) -> Any:

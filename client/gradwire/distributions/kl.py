@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gradwire import _ops
-from gradwire._tensor import Tensor
+from gradwire._tensor import ops
+from gradwire._tensor.tensor import Tensor
 from gradwire.distributions._base import Distribution
 from gradwire.distributions._discrete import Bernoulli, Categorical, OneHotCategorical, Poisson
 from gradwire.distributions._gammas import Beta, Dirichlet, Gamma
@@ -59,17 +59,17 @@ def _log_normal(p: Any, q: Any) -> Any:
 
 @register_kl(Bernoulli, Bernoulli)
 def _bernoulli(p: Any, q: Any) -> Any:
-    one = _ops.where(p.probs == 0, 0.0, p.probs * (p.probs / q.probs).log())
-    zero = _ops.where(p.probs == 1, 0.0, (1 - p.probs) * ((1 - p.probs) / (1 - q.probs)).log())
-    one = _ops.where((q.probs == 0) & (p.probs != 0), math.inf, one)
-    return one + _ops.where((q.probs == 1) & (p.probs != 1), math.inf, zero)
+    one = ops.where(p.probs == 0, 0.0, p.probs * (p.probs / q.probs).log())
+    zero = ops.where(p.probs == 1, 0.0, (1 - p.probs) * ((1 - p.probs) / (1 - q.probs)).log())
+    one = ops.where((q.probs == 0) & (p.probs != 0), math.inf, one)
+    return one + ops.where((q.probs == 1) & (p.probs != 1), math.inf, zero)
 
 
 @register_kl(Categorical, Categorical)
 def _categorical(p: Any, q: Any) -> Any:
     each = p.probs * (p.logits - q.logits)
-    each = _ops.where(q.probs == 0, math.inf, each)
-    return _ops.where(p.probs == 0, 0.0, each).sum(-1)
+    each = ops.where(q.probs == 0, math.inf, each)
+    return ops.where(p.probs == 0, 0.0, each).sum(-1)
 
 
 @register_kl(OneHotCategorical, OneHotCategorical)
@@ -91,7 +91,7 @@ def _exponential(p: Any, q: Any) -> Any:
 @register_kl(Uniform, Uniform)
 def _uniform(p: Any, q: Any) -> Any:
     inside = (q.low <= p.low) & (q.high >= p.high)
-    return _ops.where(inside, ((q.high - q.low) / (p.high - p.low)).log(), math.inf)
+    return ops.where(inside, ((q.high - q.low) / (p.high - p.low)).log(), math.inf)
 
 
 @register_kl(Laplace, Laplace)
@@ -104,9 +104,9 @@ def _laplace(p: Any, q: Any) -> Any:
 def _gamma(p: Any, q: Any) -> Any:
     return (
         q.concentration * (p.rate / q.rate).log()
-        + _ops.lgamma(q.concentration)
-        - _ops.lgamma(p.concentration)
-        + (p.concentration - q.concentration) * _ops.digamma(p.concentration)
+        + ops.lgamma(q.concentration)
+        - ops.lgamma(p.concentration)
+        + (p.concentration - q.concentration) * ops.digamma(p.concentration)
         + (q.rate - p.rate) * (p.concentration / p.rate)
     )
 
@@ -116,10 +116,10 @@ def _dirichlet(p: Any, q: Any) -> Any:
     a, b = p.concentration, q.concentration
     total = a.sum(-1)
     return (
-        _ops.lgamma(total)
-        - _ops.lgamma(b.sum(-1))
-        - (_ops.lgamma(a) - _ops.lgamma(b)).sum(-1)
-        + ((a - b) * (_ops.digamma(a) - _ops.digamma(total).unsqueeze(-1))).sum(-1)
+        ops.lgamma(total)
+        - ops.lgamma(b.sum(-1))
+        - (ops.lgamma(a) - ops.lgamma(b)).sum(-1)
+        + ((a - b) * (ops.digamma(a) - ops.digamma(total).unsqueeze(-1))).sum(-1)
     )
 
 
@@ -134,8 +134,8 @@ def _multivariate(p: Any, q: Any) -> Any:
         raise ValueError(
             "KL-divergence between two Multivariate Normals with different event shapes cannot be computed"
         )
-    solved = _ops.linalg_solve_triangular(q._factor, p._factor, upper=False)
-    away = _ops.linalg_solve_triangular(q._factor, (q.loc - p.loc).unsqueeze(-1), upper=False)
+    solved = ops.linalg_solve_triangular(q._factor, p._factor, upper=False)
+    away = ops.linalg_solve_triangular(q._factor, (q.loc - p.loc).unsqueeze(-1), upper=False)
     trace = solved.pow(2).sum((-2, -1))
     return q._log_volume() - p._log_volume() + 0.5 * (trace + away.pow(2).sum((-2, -1)) - p.event_shape[0])
 

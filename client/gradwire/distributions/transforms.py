@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire._tensor import Tensor
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional as F
 
 __all__ = [

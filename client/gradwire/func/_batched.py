@@ -9,9 +9,9 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
-from gradwire._errors import refuse
-from gradwire._memo import Spec, intern
-from gradwire._tensor import Tensor
+from gradwire._base.errors import refuse
+from gradwire._proxy.memo import Spec, intern
+from gradwire._tensor.tensor import Tensor
 
 
 class Level:

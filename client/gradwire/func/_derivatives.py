@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
-from gradwire._create import eye, zeros, zeros_like
-from gradwire._errors import GradwireTypeError, GradwireValueError, refuse
-from gradwire._ghost import Leaf, Reach
-from gradwire._modes import GRAD_ENABLED, enable_grad
-from gradwire._ops import ones_like, stack
-from gradwire._tensor import Tensor
+from gradwire._base.errors import GradwireTypeError, GradwireValueError, refuse
+from gradwire._base.modes import GRAD_ENABLED, enable_grad
+from gradwire._proxy.shadow_graph import Leaf, Reach
+from gradwire._tensor.create import eye, zeros, zeros_like
+from gradwire._tensor.ops import ones_like, stack
+from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import at_all_levels
 from gradwire.func._gradients import gradients
 from gradwire.func._pytree import Structure, flatten, rebuild, tree_map

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire._batching import DISPATCH
-from gradwire._call import _parameters
-from gradwire._errors import refuse
-from gradwire._handle import Handle
-from gradwire._indexing import Index
+from gradwire._base.errors import refuse
+from gradwire._proxy.handle import Handle
+from gradwire._tensor.batching import DISPATCH
+from gradwire._tensor.call import _parameters
+from gradwire._tensor.indexing import Index
 from gradwire.func._batched import LEVELS, innermost
 from gradwire.func.rules import FACTORIES, RULES, Call, draw
 

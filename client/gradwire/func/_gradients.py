@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradwire._backward import grad
-from gradwire._errors import refuse
-from gradwire._ops import stack
-from gradwire._tensor import Tensor
+from gradwire._base.errors import refuse
+from gradwire._tensor.backward import grad
+from gradwire._tensor.ops import stack
+from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import BatchedTensor, Level, innermost, is_batched, spread, value_at
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire._errors import GradwireTypeError, GradwireValueError, refuse
-from gradwire._ops import stack
-from gradwire._tensor import Tensor
+from gradwire._base.errors import GradwireTypeError, GradwireValueError, refuse
+from gradwire._tensor.ops import stack
+from gradwire._tensor.tensor import Tensor
 
 if TYPE_CHECKING:  # gradwire.nn imports gradwire.func
     from gradwire.nn._module import Module

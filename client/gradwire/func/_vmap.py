@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from gradwire._batching import BATCHING
-from gradwire._errors import GradwireValueError, refuse
-from gradwire._ops import cat
-from gradwire._tensor import Tensor
+from gradwire._base.errors import GradwireValueError, refuse
+from gradwire._tensor.batching import BATCHING
+from gradwire._tensor.ops import cat
+from gradwire._tensor.tensor import Tensor
 from gradwire.func import _dispatch as _dispatch
 from gradwire.func._batched import LEVELS, BatchedTensor, Level, spread
 from gradwire.func._pytree import Structure, flatten, rebuild

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gradwire import _dtypes
-from gradwire._create import full
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._tensor.create import full
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional as F
 from gradwire.nn import init as initial
 from gradwire.nn._module import Module
 from gradwire.nn._parameter import Parameter
 
-Device = _dtypes.device | str | int | None
+Device = dtypes.device | str | int | None
 
 
 class _MayBeInPlace(Module):
@@ -355,12 +355,12 @@ class PReLU(Module):
         num_parameters: int = 1,
         init: float = 0.25,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
-        kind = _dtypes.get_default_dtype() if dtype is None else dtype
+        kind = dtypes.get_default_dtype() if dtype is None else dtype
         self.weight = Parameter(full((num_parameters,), float(init), device=device, dtype=kind))
 
     def reset_parameters(self) -> None:

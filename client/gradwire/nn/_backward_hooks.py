@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradwire._errors import refuse
-from gradwire._modes import is_grad_enabled
-from gradwire._tensor import Tensor
+from gradwire._base.errors import refuse
+from gradwire._base.modes import is_grad_enabled
+from gradwire._tensor.tensor import Tensor
 from gradwire.autograd.function import hand_on
 
 _NODE = "BackwardHookFunctionBackward"

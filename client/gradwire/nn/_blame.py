@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradwire._errors import GradwireError
-from gradwire._tensor import Tensor
+from gradwire._base.errors import GradwireError
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn._parameter import qualified_name
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, overload
 
-from gradwire._tensor import Tensor
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import Module, indented
 from gradwire.nn._parameter import Parameter, set_owner
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradwire import _dtypes
-from gradwire._create import empty
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._tensor.create import empty
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional as F
 from gradwire.nn import init
 from gradwire.nn._module import Module
 from gradwire.nn._parameter import Parameter
 
 Ints = int | Sequence[int]
-Device = _dtypes.device | str | int | None
+Device = dtypes.device | str | int | None
 
 
 def _each(value: Ints, dims: int) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ class _ConvNd(Module):
         bias: bool = True,
         padding_mode: str = "zeros",
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         super().__init__()
         _check_arguments(in_channels, out_channels, groups, stride, padding, padding_mode)
@@ -181,7 +181,7 @@ class _ConvTransposeNd(_ConvNd):
         dilation: Ints = 1,
         padding_mode: str = "zeros",
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire import _ops
-from gradwire._create import linspace, ones
-from gradwire._errors import refuse
-from gradwire._tensor import Tensor
+from gradwire._base.errors import refuse
+from gradwire._tensor import ops
+from gradwire._tensor.create import linspace, ones
+from gradwire._tensor.tensor import Tensor
 
 
 def _line(count: int, align_corners: bool, theta: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         shape = [1] * rank
         shape[place] = side
         lines.append(_line(side, bool(align_corners), theta).reshape(shape).expand(sides))
-    places = _ops.stack([*reversed(lines), ones(sides, dtype=theta.dtype, device=theta.device)], -1)
+    places = ops.stack([*reversed(lines), ones(sides, dtype=theta.dtype, device=theta.device)], -1)
     made = places.reshape(1, -1, rank + 1) @ theta.transpose(1, 2)
     grid: Tensor = made.reshape(size[0], *sides, rank)
     return grid

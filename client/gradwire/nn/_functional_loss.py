@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 
-from gradwire import _ops
-from gradwire._tensor import Tensor
+from gradwire._tensor import ops
+from gradwire._tensor.tensor import Tensor
 
 
 def resolve_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -42,7 +42,7 @@ def mse_loss(
     """(input - target)² of tensors of one shape; answers to torch.nn.functional.mse_loss."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     _warn_of_broadcast("mse_loss", input, target)
-    return _ops.mse_loss(input, target, reduction=reduction, weight=weight)
+    return ops.mse_loss(input, target, reduction=reduction, weight=weight)
 
 
 def l1_loss(
@@ -56,7 +56,7 @@ def l1_loss(
     """|input - target| of tensors of one shape; answers to torch.nn.functional.l1_loss."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     _warn_of_broadcast("l1_loss", input, target)
-    return _ops.l1_loss(input, target, reduction=reduction, weight=weight)
+    return ops.l1_loss(input, target, reduction=reduction, weight=weight)
 
 
 def smooth_l1_loss(
@@ -70,7 +70,7 @@ def smooth_l1_loss(
     """Squared within `beta` of the target, linear beyond; answers to torch.nn.functional.smooth_l1_loss."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     _warn_of_broadcast("smooth_l1_loss", input, target)
-    return _ops.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
+    return ops.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
 
 
 def huber_loss(
@@ -78,7 +78,7 @@ def huber_loss(
 ) -> Tensor:
     """Squared within `delta` of the target, linear beyond; answers to torch.nn.functional.huber_loss."""
     _warn_of_broadcast("huber_loss", input, target)
-    return _ops.huber_loss(input, target, reduction=reduction, delta=delta, weight=weight)
+    return ops.huber_loss(input, target, reduction=reduction, delta=delta, weight=weight)
 
 
 def kl_div(
@@ -101,7 +101,7 @@ def kl_div(
             "same as 'batchmean' in the next major release.",
             stacklevel=2,
         )
-    return _ops.kl_div(input, target, reduction=reduction, log_target=log_target)
+    return ops.kl_div(input, target, reduction=reduction, log_target=log_target)
 
 
 def nll_loss(
@@ -115,7 +115,7 @@ def nll_loss(
 ) -> Tensor:
     """Minus the log-probability of the target class: (N, C, *), classes (N, *); torch.nn.functional.nll_loss."""
     reduction = resolve_reduction(size_average, reduce, reduction)
-    return _ops.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
+    return ops.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
 
 
 def cross_entropy(
@@ -133,7 +133,7 @@ def cross_entropy(
     Answers to torch.nn.functional.cross_entropy.
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
-    return _ops.cross_entropy(
+    return ops.cross_entropy(
         input, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
     )
 
@@ -151,7 +151,7 @@ def binary_cross_entropy(
     Raises ValueError where the shapes differ.
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
-    return _ops.binary_cross_entropy(input, target, weight, reduction=reduction)
+    return ops.binary_cross_entropy(input, target, weight, reduction=reduction)
 
 
 def binary_cross_entropy_with_logits(
@@ -168,4 +168,4 @@ def binary_cross_entropy_with_logits(
     Raises ValueError where the shapes differ.
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
-    return _ops.binary_cross_entropy_with_logits(input, target, weight, reduction=reduction, pos_weight=pos_weight)
+    return ops.binary_cross_entropy_with_logits(input, target, weight, reduction=reduction, pos_weight=pos_weight)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire import _dtypes
-from gradwire._create import empty
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._tensor.create import empty
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional as F
 from gradwire.nn import init
 from gradwire.nn._module import Module
 from gradwire.nn._parameter import Parameter
 
-Device = _dtypes.device | str | int | None
+Device = dtypes.device | str | int | None
 
 
 class Identity(Module):
@@ -38,7 +38,7 @@ class Linear(Module):
         out_features: int,
         bias: bool = True,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         super().__init__()
         self.in_features = in_features
@@ -81,7 +81,7 @@ class Bilinear(Module):
         out_features: int,
         bias: bool = True,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         super().__init__()
         if in1_features <= 0:
@@ -134,7 +134,7 @@ class Embedding(Module):
         _weight: Tensor | None = None,
         _freeze: bool = False,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         super().__init__()
         if padding_idx is not None:
@@ -221,7 +221,7 @@ class EmbeddingBag(Module):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         super().__init__()
         if padding_idx is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gradwire._tensor import Tensor
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional as F
 from gradwire.nn._functional_loss import resolve_reduction
 from gradwire.nn._module import Module

@@ -13,11 +13,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from gradwire import _dtypes
-from gradwire._errors import refuse
-from gradwire._hooks import RemovableHandle, kept_in
-from gradwire._modes import no_grad
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.errors import refuse
+from gradwire._base.modes import no_grad
+from gradwire._graph.hooks import RemovableHandle, kept_in
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn import _state
 from gradwire.nn._blame import blame
 from gradwire.nn._parameter import Parameter, set_owner
@@ -427,26 +427,26 @@ class Module:
         """Move the module to a GPU of the server."""
         return self._apply(lambda tensor: tensor.cuda() if device is None else tensor.cuda(device))
 
-    def _cast(self: M, dtype: _dtypes.dtype) -> M:
+    def _cast(self: M, dtype: dtypes.dtype) -> M:
         return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
 
     def float(self: M) -> M:
         """Cast what is floating to float32."""
-        return self._cast(_dtypes.float32)
+        return self._cast(dtypes.float32)
 
     def double(self: M) -> M:
         """Cast what is floating to float64."""
-        return self._cast(_dtypes.float64)
+        return self._cast(dtypes.float64)
 
     def half(self: M) -> M:
         """Cast what is floating to float16."""
-        return self._cast(_dtypes.float16)
+        return self._cast(dtypes.float16)
 
     def bfloat16(self: M) -> M:
         """Cast what is floating to bfloat16."""
-        return self._cast(_dtypes.bfloat16)
+        return self._cast(dtypes.bfloat16)
 
-    def type(self: M, dst_type: _dtypes.dtype) -> M:
+    def type(self: M, dst_type: dtypes.dtype) -> M:
         """Cast every parameter and buffer."""
         return self._apply(lambda tensor: tensor.to(dst_type))
 
@@ -518,7 +518,7 @@ def _replace_data(param: Parameter, fn: Callable[[Tensor], Tensor]) -> None:
     param.grad = new_grad.requires_grad_(grad.requires_grad)
 
 
-def _target(*args: Any, **kwargs: Any) -> tuple[Any, _dtypes.dtype | None]:
+def _target(*args: Any, **kwargs: Any) -> tuple[Any, dtypes.dtype | None]:
     """The device and dtype that the arguments of `to` name."""
     device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
     like = kwargs.pop("tensor", None)
@@ -528,7 +528,7 @@ def _target(*args: Any, **kwargs: Any) -> tuple[Any, _dtypes.dtype | None]:
     for place, argument in enumerate(args):
         if isinstance(argument, Tensor):
             like = argument
-        elif isinstance(argument, _dtypes.dtype):
+        elif isinstance(argument, dtypes.dtype):
             dtype = argument
         elif isinstance(argument, bool) and place > 0:
             continue  # non_blocking

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradwire import _dtypes
-from gradwire._create import empty, ones, tensor, zeros
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._tensor.create import empty, ones, tensor, zeros
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional as F
 from gradwire.nn import init
 from gradwire.nn._module import Module
 from gradwire.nn._parameter import Parameter
 
-Device = _dtypes.device | str | int | None
+Device = dtypes.device | str | int | None
 
 
 class _BatchNorm(Module):
@@ -33,7 +33,7 @@ class _BatchNorm(Module):
         affine: bool = True,
         track_running_stats: bool = True,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
         *,
         bias: bool = True,
     ) -> None:
@@ -53,7 +53,7 @@ class _BatchNorm(Module):
         tracks = track_running_stats
         self.register_buffer("running_mean", zeros(num_features, device=device, dtype=dtype) if tracks else None)
         self.register_buffer("running_var", ones(num_features, device=device, dtype=dtype) if tracks else None)
-        self.register_buffer("num_batches_tracked", tensor(0, dtype=_dtypes.int64, device=device) if tracks else None)
+        self.register_buffer("num_batches_tracked", tensor(0, dtype=dtypes.int64, device=device) if tracks else None)
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
@@ -133,7 +133,7 @@ class _InstanceNorm(_BatchNorm):
         affine: bool = False,
         track_running_stats: bool = False,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
         *,
         bias: bool = True,
     ) -> None:
@@ -196,7 +196,7 @@ class LayerNorm(Module):
         elementwise_affine: bool = True,
         bias: bool = True,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         super().__init__()
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
@@ -248,7 +248,7 @@ class GroupNorm(Module):
         eps: float = 1e-5,
         affine: bool = True,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
         *,
         bias: bool = True,
     ) -> None:
@@ -297,7 +297,7 @@ class RMSNorm(Module):
         eps: float | None = None,
         elementwise_affine: bool = True,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         super().__init__()
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire._tensor import Tensor
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional as F
 from gradwire.nn._module import Module
 

@@ -12,16 +12,17 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire import _dtypes, _ops
-from gradwire._create import empty, zeros
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._tensor import ops
+from gradwire._tensor.create import empty, zeros
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional as F
 from gradwire.nn import init
 from gradwire.nn._module import Module
 from gradwire.nn._parameter import Parameter
 from gradwire.nn.utils.rnn import PackedSequence
 
-Device = _dtypes.device | str | int | None
+Device = dtypes.device | str | int | None
 # What a step remembers: h, and for an LSTM also c.
 State = tuple[Tensor, ...]
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
@@ -64,7 +65,7 @@ class RNNBase(Module):
         bidirectional: bool = False,
         proj_size: int = 0,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         super().__init__()
         if mode not in _GATES:
@@ -199,10 +200,10 @@ class RNNBase(Module):
                 outputs, last = self._one_way(given, state, suffix, direction == 1, sizes)
                 sides.append(outputs)
                 lasts.append(last)
-            given = sides[0] if len(sides) == 1 else _ops.cat(sides, -1)
+            given = sides[0] if len(sides) == 1 else ops.cat(sides, -1)
             if self.dropout and self.training and layer < self.num_layers - 1:
                 given = F.dropout(given, self.dropout)
-        return given, tuple(_ops.stack([last[part] for last in lasts]) for part in range(len(first)))
+        return given, tuple(ops.stack([last[part] for last in lasts]) for part in range(len(first)))
 
     def _one_way(
         self, sequence: Tensor, state: State, suffix: str, backwards: bool, sizes: list[int] | None
@@ -219,7 +220,7 @@ class RNNBase(Module):
         for each in reversed(steps) if backwards else steps:
             state = _stepped(self.mode, each, state, held["weight_hh"], held["bias_hh"], held["weight_hr"])
             outputs.append(state[0])
-        return _ops.stack(outputs[::-1] if backwards else outputs), state
+        return ops.stack(outputs[::-1] if backwards else outputs), state
 
     def _packed_steps(
         self, steps: Sequence[Tensor], first: State, held: dict[str, Any], backwards: bool
@@ -234,16 +235,16 @@ class RNNBase(Module):
                 ended.append(tuple(part[size:] for part in state))
                 state = tuple(part[:size] for part in state)
             elif size > count:
-                state = tuple(_ops.cat([part, begun[count:size]]) for part, begun in zip(state, first, strict=True))
+                state = tuple(ops.cat([part, begun[count:size]]) for part, begun in zip(state, first, strict=True))
             count = size
             state = _stepped(self.mode, given, state, held["weight_hh"], held["bias_hh"], held["weight_hr"])
             outputs.append(state[0])
         if ended:
             # The longest sequences come first, and end last.
             state = tuple(
-                _ops.cat([state[part], *(each[part] for each in reversed(ended))]) for part in range(len(first))
+                ops.cat([state[part], *(each[part] for each in reversed(ended))]) for part in range(len(first))
             )
-        return _ops.cat(outputs[::-1] if backwards else outputs), state
+        return ops.cat(outputs[::-1] if backwards else outputs), state
 
     def _expects(self) -> str:
         first = "N, L" if self.batch_first else "L, N"
@@ -355,7 +356,7 @@ class RNNCellBase(Module):
         bias: bool,
         num_chunks: int,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         super().__init__()
         self.input_size = input_size
@@ -422,7 +423,7 @@ class RNNCell(RNNCellBase):
         bias: bool = True,
         nonlinearity: str = "tanh",
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
@@ -443,7 +444,7 @@ class GRUCell(RNNCellBase):
         hidden_size: int,
         bias: bool = True,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
@@ -461,7 +462,7 @@ class LSTMCell(RNNCellBase):
         hidden_size: int,
         bias: bool = True,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 

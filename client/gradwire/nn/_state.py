@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gradwire._modes import no_grad
-from gradwire._tensor import Tensor
+from gradwire._base.modes import no_grad
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn._parameter import Parameter, set_owner
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ import html
 from dataclasses import dataclass
 from typing import Any
 
-from gradwire import _dtypes
-from gradwire._create import zeros
-from gradwire._errors import GradwireTypeError, GradwireValueError
-from gradwire._graph import _bytes_text
-from gradwire._modes import no_grad
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes as _dtypes
+from gradwire._base.errors import GradwireTypeError, GradwireValueError
+from gradwire._base.modes import no_grad
+from gradwire._graph.graph import _bytes_text
+from gradwire._tensor.create import zeros
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import Module
 
 _HEADINGS = ("Layer (type:depth-idx)", "Output Shape", "Param #")

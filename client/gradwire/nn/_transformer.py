@@ -6,9 +6,9 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from gradwire import _dtypes
-from gradwire._create import empty, full
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._tensor.create import empty, full
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional as F
 from gradwire.nn import init
 from gradwire.nn._containers import ModuleList
@@ -17,7 +17,7 @@ from gradwire.nn._module import Module
 from gradwire.nn._norm import LayerNorm
 from gradwire.nn._parameter import Parameter
 
-Device = _dtypes.device | str | int | None
+Device = dtypes.device | str | int | None
 Activation = str | Callable[[Tensor], Tensor]
 
 
@@ -52,7 +52,7 @@ class MultiheadAttention(Module):
         vdim: int | None = None,
         batch_first: bool = False,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         if embed_dim <= 0 or num_heads <= 0:
             raise ValueError(
@@ -168,7 +168,7 @@ class _TransformerLayer(Module):
         norm_first: bool,
         bias: bool,
         device: Device,
-        dtype: _dtypes.dtype | None,
+        dtype: dtypes.dtype | None,
         attentions: tuple[str, ...],
     ) -> None:
         super().__init__()
@@ -226,7 +226,7 @@ class TransformerEncoderLayer(_TransformerLayer):
         norm_first: bool = False,
         bias: bool = True,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         sizes = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps)
         super().__init__(*sizes, batch_first, norm_first, bias, device, dtype, ("self_attn",))
@@ -262,7 +262,7 @@ class TransformerDecoderLayer(_TransformerLayer):
         norm_first: bool = False,
         bias: bool = True,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         sizes = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps)
         super().__init__(*sizes, batch_first, norm_first, bias, device, dtype, ("self_attn", "multihead_attn"))
@@ -380,7 +380,7 @@ class Transformer(Module):
         norm_first: bool = False,
         bias: bool = True,
         device: Device = None,
-        dtype: _dtypes.dtype | None = None,
+        dtype: dtypes.dtype | None = None,
     ) -> None:
         super().__init__()
         sizes = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps)
@@ -448,8 +448,8 @@ class Transformer(Module):
         return made
 
     @staticmethod
-    def generate_square_subsequent_mask(sz: int, device: Device = None, dtype: _dtypes.dtype | None = None) -> Tensor:
+    def generate_square_subsequent_mask(sz: int, device: Device = None, dtype: dtypes.dtype | None = None) -> Tensor:
         """-inf above the diagonal, 0 elsewhere: each place may look at itself and at what was before."""
-        kind = _dtypes.get_default_dtype() if dtype is None else dtype
+        kind = dtypes.get_default_dtype() if dtype is None else dtype
         made: Tensor = full((sz, sz), float("-inf"), dtype=kind, device=device).triu(1)
         return made

@@ -9,11 +9,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradwire import _dtypes, _ops
-from gradwire._absent import absent
-from gradwire._call import _call
-from gradwire._create import tensor
-from gradwire._ops import (
+from gradwire._base import dtypes
+from gradwire._base.absent import absent
+from gradwire._tensor import ops
+from gradwire._tensor.call import _call
+from gradwire._tensor.create import tensor
+from gradwire._tensor.ops import (
     adaptive_avg_pool1d,
     avg_pool1d,
     avg_pool2d,
@@ -68,8 +69,8 @@ from gradwire._ops import (
     tanhshrink,
     triplet_margin_loss,
 )
-from gradwire._ops import nn_functional_unfold as unfold
-from gradwire._tensor import Tensor
+from gradwire._tensor.ops import nn_functional_unfold as unfold
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn._functional_grid import affine_grid
 from gradwire.nn._functional_loss import (
     binary_cross_entropy,
@@ -205,7 +206,7 @@ Ints = int | Sequence[int]
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(0, input); answers to torch.nn.functional.relu."""
-    return input.relu_() if inplace else _ops.relu(input)
+    return input.relu_() if inplace else ops.relu(input)
 
 
 def relu_(input: Tensor) -> Tensor:
@@ -215,67 +216,67 @@ def relu_(input: Tensor) -> Tensor:
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """The input where positive, elsewhere negative_slope times it; torch.nn.functional.leaky_relu."""
-    return _call("leaky_relu_", (input, negative_slope)) if inplace else _ops.leaky_relu(input, negative_slope)
+    return _call("leaky_relu_", (input, negative_slope)) if inplace else ops.leaky_relu(input, negative_slope)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """The input where positive, elsewhere alpha * (exp(input) - 1); torch.nn.functional.elu."""
-    return _call("elu_", (input, alpha)) if inplace else _ops.elu(input, alpha)
+    return _call("elu_", (input, alpha)) if inplace else ops.elu(input, alpha)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """The input where positive, elsewhere alpha * (exp(input / alpha) - 1); torch.nn.functional.celu."""
-    return _call("celu_", (input, alpha)) if inplace else _ops.celu(input, alpha)
+    return _call("celu_", (input, alpha)) if inplace else ops.celu(input, alpha)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """elu, scaled so that layers normalize themselves; torch.nn.functional.selu."""
-    return _call("selu_", (input,)) if inplace else _ops.selu(input)
+    return _call("selu_", (input,)) if inplace else ops.selu(input)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """input * sigmoid(input); torch.nn.functional.silu."""
-    return _call("silu_", (input,)) if inplace else _ops.silu(input)
+    return _call("silu_", (input,)) if inplace else ops.silu(input)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * tanh(softplus(input)); torch.nn.functional.mish."""
-    return _call("mish_", (input,)) if inplace else _ops.mish(input)
+    return _call("mish_", (input,)) if inplace else ops.mish(input)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """The input clamped to [0, 6]; torch.nn.functional.relu6."""
-    return _call("relu6_", (input,)) if inplace else _ops.relu6(input)
+    return _call("relu6_", (input,)) if inplace else ops.relu6(input)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """The input clamped to [min_val, max_val]; torch.nn.functional.hardtanh."""
-    return _call("hardtanh_", (input, min_val, max_val)) if inplace else _ops.hardtanh(input, min_val, max_val)
+    return _call("hardtanh_", (input, min_val, max_val)) if inplace else ops.hardtanh(input, min_val, max_val)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(input + 3) / 6; torch.nn.functional.hardsigmoid."""
-    return _call("hardsigmoid_", (input,)) if inplace else _ops.hardsigmoid(input)
+    return _call("hardsigmoid_", (input,)) if inplace else ops.hardsigmoid(input)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * hardsigmoid(input); torch.nn.functional.hardswish."""
-    return _call("hardswish_", (input,)) if inplace else _ops.hardswish(input)
+    return _call("hardswish_", (input,)) if inplace else ops.hardswish(input)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """The input where above the threshold, elsewhere the value; torch.nn.functional.threshold."""
-    return _call("threshold_", (input, threshold, value)) if inplace else _ops.threshold(input, threshold, value)
+    return _call("threshold_", (input, threshold, value)) if inplace else ops.threshold(input, threshold, value)
 
 
 def sigmoid(input: Tensor) -> Tensor:
     """1 / (1 + exp(-input)); torch.nn.functional.sigmoid."""
-    return _ops.sigmoid(input)
+    return ops.sigmoid(input)
 
 
 def tanh(input: Tensor) -> Tensor:
     """tanh(input); torch.nn.functional.tanh."""
-    return _ops.tanh(input)
+    return ops.tanh(input)
 
 
 def implied_dim(name: str, input: Tensor, stacklevel: int) -> int:
@@ -287,21 +288,21 @@ def implied_dim(name: str, input: Tensor, stacklevel: int) -> int:
     return 0 if input.ndim in (0, 1, 3) else 1
 
 
-def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtypes.dtype | None = None) -> Tensor:
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: dtypes.dtype | None = None) -> Tensor:
     """exp(input) divided by its sum along `dim`; torch.nn.functional.softmax."""
-    return _ops.softmax(input, implied_dim("softmax", input, _stacklevel) if dim is None else dim, dtype=dtype)
+    return ops.softmax(input, implied_dim("softmax", input, _stacklevel) if dim is None else dim, dtype=dtype)
 
 
 def log_softmax(
-    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtypes.dtype | None = None
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: dtypes.dtype | None = None
 ) -> Tensor:
     """The logarithm of softmax along `dim`; torch.nn.functional.log_softmax."""
-    return _ops.log_softmax(input, implied_dim("log_softmax", input, _stacklevel) if dim is None else dim, dtype=dtype)
+    return ops.log_softmax(input, implied_dim("log_softmax", input, _stacklevel) if dim is None else dim, dtype=dtype)
 
 
-def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtypes.dtype | None = None) -> Tensor:
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: dtypes.dtype | None = None) -> Tensor:
     """softmax of the negated input; torch.nn.functional.softmin."""
-    return _ops.softmin(input, implied_dim("softmin", input, _stacklevel) if dim is None else dim, dtype=dtype)
+    return ops.softmin(input, implied_dim("softmin", input, _stacklevel) if dim is None else dim, dtype=dtype)
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -313,7 +314,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if p == 0 or not training:
         return input
-    return _call("dropout_", (input, p)) if inplace else _ops.dropout(input, p)
+    return _call("dropout_", (input, p)) if inplace else ops.dropout(input, p)
 
 
 def _written(input: Tensor, made: Tensor, inplace: bool) -> Tensor:
@@ -323,34 +324,34 @@ def _written(input: Tensor, made: Tensor, inplace: bool) -> Tensor:
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, zeroes whole channels of (n, c, l) or (c, l); torch.nn.functional.dropout1d."""
-    return _written(input, _ops.dropout1d(input, p, training), inplace)
+    return _written(input, ops.dropout1d(input, p, training), inplace)
 
 
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, zeroes whole channels of (n, c, h, w); torch.nn.functional.dropout2d."""
-    return _written(input, _ops.dropout2d(input, p, training), inplace)
+    return _written(input, ops.dropout2d(input, p, training), inplace)
 
 
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, zeroes whole channels of (n, c, d, h, w); torch.nn.functional.dropout3d."""
-    return _written(input, _ops.dropout3d(input, p, training), inplace)
+    return _written(input, ops.dropout3d(input, p, training), inplace)
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Dropout that keeps mean and variance of what selu gives; torch.nn.functional.alpha_dropout."""
-    return _written(input, _ops.alpha_dropout(input, p, training), inplace)
+    return _written(input, ops.alpha_dropout(input, p, training), inplace)
 
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """alpha_dropout of whole channels; torch.nn.functional.feature_alpha_dropout."""
-    return _written(input, _ops.feature_alpha_dropout(input, p, training), inplace)
+    return _written(input, ops.feature_alpha_dropout(input, p, training), inplace)
 
 
 def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """leaky_relu with a random slope, its mean outside training; torch.nn.functional.rrelu."""
-    return _call("rrelu_", (input, lower, upper, training)) if inplace else _ops.rrelu(input, lower, upper, training)
+    return _call("rrelu_", (input, lower, upper, training)) if inplace else ops.rrelu(input, lower, upper, training)
 
 
 def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
@@ -394,7 +395,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: fl
     hard: one-hot, with the gradient of the soft choice.
     """
     noise = -_call("zeros_like", (logits.detach(),)).exponential_().log()
-    soft = _ops.softmax((logits + noise) / tau, dim)
+    soft = ops.softmax((logits + noise) / tau, dim)
     if not hard:
         return soft
     best = soft.detach().argmax(dim, keepdim=True)
@@ -420,7 +421,7 @@ def _spatially_padded(
     if any(total % 2 for total in totals):
         # PyTorch puts the odd one at the end.
         uneven = [side for total in reversed(totals) for side in (0, total % 2)]
-        input = _ops.pad(input, uneven)
+        input = ops.pad(input, uneven)
     return input, [total // 2 for total in totals]
 
 
@@ -435,7 +436,7 @@ def conv1d(
 ) -> Tensor:
     """Cross-correlation over one dimension; `padding` may be "same" or "valid"; torch.nn.functional.conv1d."""
     input, padding = _spatially_padded(input, weight, stride, padding, dilation, 1)
-    return _ops.conv1d(input, weight, bias, stride, padding, dilation, groups)
+    return ops.conv1d(input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv2d(
@@ -449,7 +450,7 @@ def conv2d(
 ) -> Tensor:
     """Cross-correlation over two dimensions; `padding` may be "same" or "valid"; torch.nn.functional.conv2d."""
     input, padding = _spatially_padded(input, weight, stride, padding, dilation, 2)
-    return _ops.conv2d(input, weight, bias, stride, padding, dilation, groups)
+    return ops.conv2d(input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv3d(
@@ -463,7 +464,7 @@ def conv3d(
 ) -> Tensor:
     """Cross-correlation over three dimensions; `padding` may be "same" or "valid"; torch.nn.functional.conv3d."""
     input, padding = _spatially_padded(input, weight, stride, padding, dilation, 3)
-    return _ops.conv3d(input, weight, bias, stride, padding, dilation, groups)
+    return ops.conv3d(input, weight, bias, stride, padding, dilation, groups)
 
 
 def _max_pool(op: str, input: Tensor, window: tuple[Any, ...], return_indices: bool) -> Any:
@@ -529,12 +530,12 @@ def _sized(input: Tensor, output_size: Any) -> Any:
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Means over as many windows as the output has elements; torch.nn.functional.adaptive_avg_pool2d."""
-    return _ops.adaptive_avg_pool2d(input, _sized(input, output_size))
+    return ops.adaptive_avg_pool2d(input, _sized(input, output_size))
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Means over as many windows as the output has elements; torch.nn.functional.adaptive_avg_pool3d."""
-    return _ops.adaptive_avg_pool3d(input, _sized(input, output_size))
+    return ops.adaptive_avg_pool3d(input, _sized(input, output_size))
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
@@ -573,7 +574,7 @@ def triplet_margin_with_distance_loss(
     distance = distance_function or pairwise_distance
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
-        far = _ops.minimum(far, distance(positive, negative))
+        far = ops.minimum(far, distance(positive, negative))
     losses: Tensor = (near - far + margin).clamp_min(0)
     return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
 
@@ -642,7 +643,7 @@ def interpolate(
     """The last dimensions at another size, or scaled, together or each; torch.nn.functional.interpolate."""
     if isinstance(scale_factor, int | float):
         scale_factor = [float(scale_factor)] * (input.ndim - 2)
-    return _ops.interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+    return ops.interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
 
 
 def ctc_loss(
@@ -661,12 +662,12 @@ def ctc_loss(
     lengths, sizes = (
         given if isinstance(given, Tensor) else tensor(list(given)) for given in (input_lengths, target_lengths)
     )
-    return _ops.ctc_loss(log_probs, targets, lengths, sizes, blank, reduction, zero_infinity)
+    return ops.ctc_loss(log_probs, targets, lengths, sizes, blank, reduction, zero_infinity)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """The input divided by its p-norm along `dim`, at least eps; torch.nn.functional.normalize."""
-    norm = _ops.norm(input, p, dim, keepdim=True)
+    norm = ops.norm(input, p, dim, keepdim=True)
     made: Tensor = input / norm.clamp_min(eps)
     return made
 

@@ -10,11 +10,11 @@ import math
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 
-from gradwire import _ops
-from gradwire._create import empty, eye
-from gradwire._modes import no_grad
-from gradwire._random import Generator
-from gradwire._tensor import Tensor
+from gradwire._base.modes import no_grad
+from gradwire._tensor import ops
+from gradwire._tensor.create import empty, eye
+from gradwire._tensor.random import Generator
+from gradwire._tensor.tensor import Tensor
 
 _GAINS = {
     **dict.fromkeys(("linear", "sigmoid"), 1.0),
@@ -71,7 +71,7 @@ def trunc_normal_(
     # The inverse of the distribution function, of numbers uniform between its values at the bounds.
     with _drawing(generator):
         tensor.uniform_(2 * low - 1, 2 * high - 1)
-    tensor.copy_(_ops.clamp(_ops.erfinv(tensor) * (std * math.sqrt(2)) + mean, a, b))
+    tensor.copy_(ops.clamp(ops.erfinv(tensor) * (std * math.sqrt(2)) + mean, a, b))
     return tensor
 
 
@@ -155,7 +155,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
     drawn = normal_(
         empty(max(rows, columns), min(rows, columns), dtype=tensor.dtype, device=tensor.device), 0, 1, generator
     )
-    q, r = _ops.linalg_qr(drawn)
+    q, r = ops.linalg_qr(drawn)
     # By the signs of r's diagonal all such matrices are equally likely.
     q = q * r.diagonal().sign()
     if rows < columns:

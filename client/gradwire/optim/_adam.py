@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire import _ops
-from gradwire._create import zeros_like
-from gradwire._recorder import counting, varying
-from gradwire._tensor import Tensor
+from gradwire._compile.recorder import counting, varying
+from gradwire._tensor import ops
+from gradwire._tensor.create import zeros_like
+from gradwire._tensor.tensor import Tensor
 from gradwire.optim._optimizer import Optimizer, Params, refuse_betas, refuse_negative, refuse_unsupported
 
 
@@ -76,7 +76,7 @@ class Adam(Optimizer):
         mean: Tensor = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
         square: Tensor = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         if group["amsgrad"]:
-            square = state["max_exp_avg_sq"].copy_(_ops.maximum(state["max_exp_avg_sq"], square))
+            square = state["max_exp_avg_sq"].copy_(ops.maximum(state["max_exp_avg_sq"], square))
         root = varying(param, ("root", kind), lambda ahead: (1 - beta2 ** (state["step"] + ahead)) ** 0.5)
         size = varying(
             param, ("size", kind), lambda ahead: -float(group["lr"]) / (1 - beta1 ** (state["step"] + ahead))

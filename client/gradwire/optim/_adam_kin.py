@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gradwire import _dtypes, _ops
-from gradwire._create import zeros_like
-from gradwire._recorder import counting, varying
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._compile.recorder import counting, varying
+from gradwire._tensor import ops
+from gradwire._tensor.create import zeros_like
+from gradwire._tensor.tensor import Tensor
 from gradwire.optim._optimizer import Optimizer, Params, decayed, refuse_betas, refuse_negative, refuse_unsupported
 
 
@@ -65,7 +66,7 @@ class Adamax(Optimizer):
 
             mean = state["exp_avg"].lerp_(grad, 1 - beta1)
             greatest = state["exp_inf"].mul_(beta2)
-            greatest.copy_(_ops.maximum(greatest, grad.abs().add_(group["eps"])))
+            greatest.copy_(ops.maximum(greatest, grad.abs().add_(group["eps"])))
             param.addcdiv_(mean, greatest, value=varying(param, ("size", id(group), state["step"]), size))
 
 
@@ -170,7 +171,7 @@ class NAdam(_Moments):
 def _momenta(group: dict[str, Any], state: dict[str, Any]) -> tuple[Callable[[int], float], Callable[[int], float]]:
     """The momentum so many steps from this one, and the product of all of them up to there."""
     begun: list[tuple[int, float]] = [(state["step"] - 1, state.get("mu_product", 1.0))]
-    kind = np.dtype("float64" if _dtypes.get_default_dtype() is _dtypes.float64 else "float32")
+    kind = np.dtype("float64" if dtypes.get_default_dtype() is dtypes.float64 else "float32")
 
     def at(step: int) -> float:
         return float(group["betas"][0] * (1.0 - 0.5 * 0.96 ** (step * group["momentum_decay"])))

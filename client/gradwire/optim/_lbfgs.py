@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gradwire import _ops
-from gradwire._modes import enable_grad, no_grad
-from gradwire._tensor import Tensor
+from gradwire._base.modes import enable_grad, no_grad
+from gradwire._tensor import ops
+from gradwire._tensor.tensor import Tensor
 from gradwire.optim._optimizer import Optimizer, Params, refuse_negative
 
 Evaluate = Callable[[float], "Point"]
@@ -166,7 +166,7 @@ class LBFGS(Optimizer):
         parts = [
             param.new_zeros(param.numel()) if param.grad is None else param.grad.reshape(-1) for param in self._params()
         ]
-        return _ops.cat([part.detach() for part in parts])
+        return ops.cat([part.detach() for part in parts])
 
     def _move(self, t: float, direction: Tensor) -> None:
         start = 0
@@ -179,7 +179,7 @@ class LBFGS(Optimizer):
 def _read(*values: Any) -> list[float]:
     """The numbers of several tensors of one element, with one question."""
     tensors = [value for value in values if isinstance(value, Tensor)]
-    read = iter(_ops.stack([value.detach().double().reshape(()) for value in tensors]).tolist() if tensors else [])
+    read = iter(ops.stack([value.detach().double().reshape(()) for value in tensors]).tolist() if tensors else [])
     return [float(next(read)) if isinstance(value, Tensor) else float(value) for value in values]
 
 

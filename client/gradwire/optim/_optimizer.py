@@ -13,11 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from gradwire import _dtypes, _ops
-from gradwire._create import tensor
-from gradwire._hooks import RemovableHandle, kept_in
-from gradwire._modes import enable_grad, no_grad
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.modes import enable_grad, no_grad
+from gradwire._graph.hooks import RemovableHandle, kept_in
+from gradwire._tensor import ops
+from gradwire._tensor.create import tensor
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import clear_grad
 from gradwire.optim._steps import Steps
 
@@ -230,7 +231,7 @@ def _as_pytorchs(values: dict[str, Any], made: dict[float, Tensor]) -> dict[str,
         if name in shown and not isinstance(shown[name], Tensor):
             number = float(shown[name])
             if number not in made:
-                made[number] = tensor(number, dtype=_dtypes.float32 if name == "step" else None)
+                made[number] = tensor(number, dtype=dtypes.float32 if name == "step" else None)
             shown[name] = made[number]
     return shown
 
@@ -245,7 +246,7 @@ def _with_numbers(state: Mapping[Any, Mapping[str, Any]]) -> dict[Any, dict[str,
         if isinstance(values.get(name), Tensor) and values[name].numel() == 1
     ]
     if places:
-        read = _ops.stack([plain[key][name].detach().double().reshape(()) for key, name in places]).tolist()
+        read = ops.stack([plain[key][name].detach().double().reshape(()) for key, name in places]).tolist()
         for (key, name), number in zip(places, read, strict=True):
             plain[key][name] = int(number) if name == "step" else number
     return plain

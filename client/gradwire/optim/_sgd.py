@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire._recorder import varying
+from gradwire._compile.recorder import varying
 from gradwire.optim._optimizer import Optimizer, Params, refuse_negative, refuse_unsupported
 
 

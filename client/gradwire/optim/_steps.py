@@ -1,6 +1,6 @@
 """Steps as programs: once two steps in a row found the same tensors and options, a step is one command.
 
-The first step runs op by op, and makes what the optimizer remembers. The second is noted while it runs (_recorder.py)
+The first step runs op by op, and makes what the optimizer remembers. The second is noted while it runs (recorder.py)
 and kept as a program; from then on a step sends the program's number and the numbers that change: learning rates, bias
 corrections. Before each step everything that the program stands on is looked at, so that what was changed from outside
 (a group's option, a state that was loaded, a gradient that is not there) is never missed: then that step runs op by op.
@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire import _commands
-from gradwire._handle import UNKNOWN, Handle
-from gradwire._noting import RECORDING, Gradients, run_recorded
-from gradwire._recorder import Recorder, Trace
-from gradwire._recordings import run_program
-from gradwire._session import Session
-from gradwire._wire import Value
+from gradwire._compile.noting import RECORDING, Gradients, run_recorded
+from gradwire._compile.recorder import Recorder, Trace
+from gradwire._compile.recordings import run_program
+from gradwire._graph import commands
+from gradwire._proxy.handle import UNKNOWN, Handle
+from gradwire._session.session import Session
+from gradwire._transport.wire import Value
 from gradwire.v1 import programs_pb2, service_pb2
 
 if TYPE_CHECKING:
@@ -179,4 +179,4 @@ class _Kept:
         self._session.urge()
 
     def _send(self, numbers: list[float]) -> None:
-        _commands.run(self._session, "run_program", self._key, numbers, self._build)
+        commands.run(self._session, "run_program", self._key, numbers, self._build)

@@ -8,10 +8,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from gradwire import _dtypes
-from gradwire._create import tensor
-from gradwire._modes import no_grad
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._base.modes import no_grad
+from gradwire._tensor.create import tensor
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import Module
 from gradwire.nn._norm import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from gradwire.optim._optimizer import Optimizer
@@ -107,7 +107,7 @@ class AveragedModel(Module):
         self.module = copy.deepcopy(model)
         if device is not None:
             self.module = self.module.to(device)
-        self.register_buffer("n_averaged", tensor(0, dtype=_dtypes.int64, device=device))
+        self.register_buffer("n_averaged", tensor(0, dtype=dtypes.int64, device=device))
         self.avg_fn = avg_fn
         self.multi_avg_fn = multi_avg_fn
         self.use_buffers = use_buffers

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from gradwire import _commands
-from gradwire._backward import grad
-from gradwire._create import zeros
-from gradwire._handle import Handle
-from gradwire._modes import enable_grad, is_grad_enabled
-from gradwire._packing import check_enabled, in_force
-from gradwire._running import Asked
-from gradwire._session import Session
-from gradwire._sessions import current_session
-from gradwire._wire import Value
+from gradwire._base.modes import enable_grad, is_grad_enabled
+from gradwire._graph import commands
+from gradwire._graph.hook_runner import Asked
+from gradwire._proxy.handle import Handle
+from gradwire._session.session import Session
+from gradwire._session.sessions import current_session
+from gradwire._tensor.backward import grad
+from gradwire._tensor.create import zeros
+from gradwire._tensor.saved_tensor_hooks import check_enabled, in_force
+from gradwire._transport.wire import Value
 from gradwire.v1 import hooks_pb2, service_pb2
 
 __all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_early_stop"]
@@ -167,6 +167,6 @@ def _mark(session: Session, number: int, mark: Any, outputs: Sequence[Handle], k
 
     values = [number, *[each._id for each in outputs]]
     if mark in (hooks_pb2.CHECKPOINT_MARK_BEGIN, hooks_pb2.CHECKPOINT_MARK_END):
-        _commands.run(session, "checkpoint", (mark, len(outputs), keeps_random), values, build)
+        commands.run(session, "checkpoint", (mark, len(outputs), keeps_random), values, build)
     else:
         session.wait(build(values))

@@ -1,5 +1,5 @@
 """What registering a hook returns (torch.utils.hooks)."""
 
-from gradwire._hooks import RemovableHandle
+from gradwire._graph.hooks import RemovableHandle
 
 __all__ = ["RemovableHandle"]

@@ -15,21 +15,21 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.context import CURRENT, PAUSE, Interrupt, Pause, grad_mode
-from gradwire_engine.cost import LONG, formula_aside
-from gradwire_engine.device import module_for
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.graph import AccumulateGrad, Fit, FunctionNode, Meta, Node, Saved
-from gradwire_engine.hooks import Ask, Due, Hooks, When, check_replaced, hooks_on, refuse_shape
-from gradwire_engine.ops.basic import cast, copied, real, sum_to_size
-from gradwire_engine.ops.checks import admit
-from gradwire_engine.ops.shape import clone
-from gradwire_engine.owning import own
-from gradwire_engine.packing import Packed, holds_packed
-from gradwire_engine.refusals import REFUSED, check_writable, explain_backward, refuse_changed
-from gradwire_engine.room import Room, needed
-from gradwire_engine.tensor import EdgeTensor, Tensor, edge_of, retain_grad
+from gradwire_engine.autograd.buffer_reuse import own
+from gradwire_engine.autograd.headroom import Room, needed
+from gradwire_engine.autograd.saved_tensor_hooks import Packed, holds_packed
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.context import CURRENT, PAUSE, Interrupt, Pause, grad_mode
+from gradwire_engine.core.device import module_for
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.graph import AccumulateGrad, Fit, FunctionNode, Meta, Node, Saved
+from gradwire_engine.graph.hooks import Ask, Due, Hooks, When, check_replaced, hooks_on, refuse_shape
+from gradwire_engine.graph.tensor import EdgeTensor, Tensor, edge_of, retain_grad
+from gradwire_engine.op.cost import LONG, formula_aside
+from gradwire_engine.op.refusals import REFUSED, check_writable, explain_backward, refuse_changed
+from gradwire_engine.ops.base.basic import cast, copied, real, sum_to_size
+from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.shape.shape import clone
 
 AnyNode: TypeAlias = "Node | AccumulateGrad"
 Place: TypeAlias = "tuple[AnyNode, int]"

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.device import module_of
-from gradwire_engine.ops.checks import admit
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core.device import module_of
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.ops.base.checks import admit
 
 
 def _references(gradient: Any) -> int:

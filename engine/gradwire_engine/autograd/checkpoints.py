@@ -10,14 +10,14 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire_engine import graph
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.graph import Node, Saved
-from gradwire_engine.hooks import Ask, hooks_of
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph import graph
+from gradwire_engine.graph.graph import Node, Saved
+from gradwire_engine.graph.hooks import Ask, hooks_of
 
 if TYPE_CHECKING:
-    from gradwire_engine.random import Generator
-    from gradwire_engine.tensor import Tensor
+    from gradwire_engine.core.random import Generator
+    from gradwire_engine.graph.tensor import Tensor
 
 
 class Moment:

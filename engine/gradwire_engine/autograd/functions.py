@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire_engine.context import CURRENT
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import is_differentiable
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.graph import FunctionNode, Meta, Saved
-from gradwire_engine.hooks import Ask, hooks_of
-from gradwire_engine.op import op
-from gradwire_engine.rebase import rewrite
-from gradwire_engine.refusals import check_in_place
-from gradwire_engine.tensor import Origin, Tensor, edge_of
+from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import is_differentiable
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.graph import FunctionNode, Meta, Saved
+from gradwire_engine.graph.hooks import Ask, hooks_of
+from gradwire_engine.graph.tensor import Origin, Tensor, edge_of
+from gradwire_engine.op.op import op
+from gradwire_engine.op.rebase import rewrite
+from gradwire_engine.op.refusals import check_in_place
 
 
 @op(name="_function", node="Function")

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from gradwire_engine.dtypes import is_half
+from gradwire_engine.core.dtypes import is_half
 
 if TYPE_CHECKING:
-    from gradwire_engine.context import Account
-    from gradwire_engine.graph import Node
+    from gradwire_engine.core.context import Account
+    from gradwire_engine.graph.graph import Node
 
 # Between two counts this part of the limit may be made, or a backward at its limit would do nothing but count.
 _GRAIN = 64

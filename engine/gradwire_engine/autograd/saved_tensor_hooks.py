@@ -10,16 +10,16 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.checkpoints import made_since
-from gradwire_engine.device import device_of
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.graph import AccumulateGrad, Node, Saved
-from gradwire_engine.hooks import Ask, hooks_of
-from gradwire_engine.tensor import Tensor, edge_of
+from gradwire_engine.autograd.checkpoints import made_since
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import device_of
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.graph import AccumulateGrad, Node, Saved
+from gradwire_engine.graph.hooks import Ask, hooks_of
+from gradwire_engine.graph.tensor import Tensor, edge_of
 
 if TYPE_CHECKING:
-    from gradwire_engine.dtypes import DType
+    from gradwire_engine.core.dtypes import DType
 
 
 class Packed:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.ops.activation import keep
-from gradwire_engine.tracing import Instr, NumRef, Ref, Reg
+from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Reg
+from gradwire_engine.ops.elementwise.activation import keep
 
 Array = Any
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))

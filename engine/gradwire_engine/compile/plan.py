@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.backward import fit
-from gradwire_engine.context import CURRENT, PAUSE, Account, Context, Interrupt, Pause
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.kernels import LARGE, Kernel, in_blocks
-from gradwire_engine.op import Op
-from gradwire_engine.refusals import REFUSED
-from gradwire_engine.schedule import Output, Schedule
-from gradwire_engine.tensor import Storage, Tensor
-from gradwire_engine.tracing import Instr, NumRef, Ref, Reg, Tracer, is_entangled, leaves
+from gradwire_engine.autograd.backward import fit
+from gradwire_engine.compile.kernels import LARGE, Kernel, in_blocks
+from gradwire_engine.compile.schedule import Output, Schedule
+from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Reg, Tracer, is_entangled, leaves
+from gradwire_engine.core.context import CURRENT, PAUSE, Account, Context, Interrupt, Pause
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Storage, Tensor
+from gradwire_engine.op.op import Op
+from gradwire_engine.op.refusals import REFUSED
 
 Array = Any
 Code = Callable[[], Any]

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from gradwire_engine.composite import Composite
-from gradwire_engine.op import Op
+from gradwire_engine.op.composite import Composite
+from gradwire_engine.op.op import Op
 
 # Names by which a function comes at arrays, or draws random ones outside of an op.
 _REVEALING = frozenset(("array", "storage", "host", "generator_for", "uniform_array", "normal_array"))

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import kernels
-from gradwire_engine.graph import Node
-from gradwire_engine.kernels import CrossEntropy, Kernel
-from gradwire_engine.tensor import Tensor
-from gradwire_engine.tracing import Instr, NumRef, Ref, Tracer
+from gradwire_engine.compile import kernels
+from gradwire_engine.compile.kernels import CrossEntropy, Kernel
+from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Tracer
+from gradwire_engine.graph.graph import Node
+from gradwire_engine.graph.tensor import Tensor
 
 #: When what outlives the run dies.
 NEVER = 1 << 60

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradwire_engine.cost import LONG
-from gradwire_engine.graph import AccumulateGrad, Node
-from gradwire_engine.hooks import hooks_on
-from gradwire_engine.peeking import peeks_function
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.compile.purity import peeks_function
+from gradwire_engine.graph.graph import AccumulateGrad, Node
+from gradwire_engine.graph.hooks import hooks_on
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.cost import LONG
 
 if TYPE_CHECKING:
-    from gradwire_engine.tracing import Tracer
+    from gradwire_engine.compile.tracing import Tracer
 
 
 class Watch:

@@ -1,8 +1,8 @@
 """Tracing: what one run of a program computes, as a straight list of instructions on arrays.
 
 While a context has a tracer every primitive op reports what it made of what, and a backward what it will compute
-(foresight.py). What depends on more than shapes, or would have to make graph nodes that outlive the run, ends the
-trace: `failed` says why, and the program goes on being run op by op.
+(symbolic_backward.py). What depends on more than shapes, or would have to make graph nodes that outlive the run, ends
+the trace: `failed` says why, and the program goes on being run op by op.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.context import CURRENT
-from gradwire_engine.foresight import Foresight, Watch
-from gradwire_engine.graph import Meta, Saved
-from gradwire_engine.op import Op
-from gradwire_engine.peeking import peeks
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.compile.purity import peeks
+from gradwire_engine.compile.symbolic_backward import Foresight, Watch
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.context import CURRENT
+from gradwire_engine.graph.graph import Meta, Saved
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.op import Op
 
 # Composites that make the same of shapes and numbers in each run; up to so many bytes are kept from one to the next.
 _KEPT_BYTES = 1 << 18

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.random import Generator
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.random import Generator
 
 
 @dataclass(slots=True)

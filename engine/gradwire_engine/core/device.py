@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.core.errors import EngineError, Reason
 
 # An array of the device's module: numpy.ndarray or cupy.ndarray. CuPy has no types to name here.
 Array: TypeAlias = Any

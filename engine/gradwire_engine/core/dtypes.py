@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from gradwire_engine.context import CURRENT
-from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.errors import EngineError, Reason
 
 DType: TypeAlias = "np.dtype[Any]"
 Number: TypeAlias = "bool | int | float | complex"

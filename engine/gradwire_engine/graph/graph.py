@@ -10,17 +10,17 @@ import itertools
 import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gradwire_engine.dtypes import TITLES, DType
-from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.core.dtypes import TITLES, DType
+from gradwire_engine.core.errors import EngineError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradwire_engine.device import Array
-    from gradwire_engine.hooks import Hooks
-    from gradwire_engine.op import Op
-    from gradwire_engine.saving import Saving
-    from gradwire_engine.tensor import Storage, Tensor
+    from gradwire_engine.core.device import Array
+    from gradwire_engine.graph.hooks import Hooks
+    from gradwire_engine.graph.tensor import Storage, Tensor
+    from gradwire_engine.op.op import Op
+    from gradwire_engine.op.saving import Saving
 
 SEQUENCE = itertools.count()
 _new = object.__new__
@@ -100,7 +100,7 @@ class Saved:
 
     def tensor(self, owner: Node, name: str) -> Tensor:
         """The tensor with its history, for differentiating through backward itself."""
-        from gradwire_engine.tensor import Tensor
+        from gradwire_engine.graph.tensor import Tensor
 
         self.value(owner, name)
         if self.leaf is not None:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.graph import AccumulateGrad, Fit, Node
-from gradwire_engine.tensor import Tensor, edge_of
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.graph import AccumulateGrad, Fit, Node
+from gradwire_engine.graph.tensor import Tensor, edge_of
 
 if TYPE_CHECKING:
     from collections.abc import MutableSequence

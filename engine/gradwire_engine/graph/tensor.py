@@ -11,15 +11,15 @@ import weakref
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from gradwire_engine.context import CURRENT, Account, Context
-from gradwire_engine.device import Array, device_of
-from gradwire_engine.dtypes import DType, is_differentiable, name_of
-from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.core.context import CURRENT, Account, Context
+from gradwire_engine.core.device import Array, device_of
+from gradwire_engine.core.dtypes import DType, is_differentiable, name_of
+from gradwire_engine.core.errors import EngineError, Reason
 
 if TYPE_CHECKING:
-    from gradwire_engine.graph import AccumulateGrad, Edge, Node
-    from gradwire_engine.hooks import Hooks
-    from gradwire_engine.op import Op
+    from gradwire_engine.graph.graph import AccumulateGrad, Edge, Node
+    from gradwire_engine.graph.hooks import Hooks
+    from gradwire_engine.op.op import Op
 
 
 _new = object.__new__
@@ -308,7 +308,7 @@ def take_geometry(target: Tensor, view: Tensor) -> None:
     A leaf stays the leaf that it is, and a view follows its base as before, by one step more. Other views of the
     tensor follow it by where they lie in its memory. Raises EngineError: RUNTIME for what is no view of it.
     """
-    from gradwire_engine.rebase import node_as_before
+    from gradwire_engine.op.rebase import node_as_before
 
     held, made = target.view, view.view
     if view is not target:
@@ -356,8 +356,8 @@ def refresh(view: Tensor) -> None:
 
     Raises EngineError: RUNTIME for a view that was made so that it may not follow its base.
     """
-    from gradwire_engine.rebase import node_of_view
-    from gradwire_engine.refusals import refuse_origin
+    from gradwire_engine.op.rebase import node_of_view
+    from gradwire_engine.op.refusals import refuse_origin
 
     held = view.view
     assert held is not None
@@ -374,7 +374,7 @@ def refresh(view: Tensor) -> None:
 
 def outdated(view: Tensor, held: ViewOf) -> bool:
     """Whether a view was left behind: its base changed, and it may not or cannot follow."""
-    from gradwire_engine.refusals import left_behind
+    from gradwire_engine.op.refusals import left_behind
 
     changed = held.version != view.storage.version and (held.origin is not None or left_behind(view, held))
     return changed and (view.node is not None or held.base.requires_grad)
@@ -413,7 +413,7 @@ def move_to(changed: Tensor, node: Node | None, index: int) -> None:
 
 def edge_of(source: Tensor) -> Edge | None:
     """Where a tensor's gradient goes: its node, a leaf's AccumulateGrad, or None."""
-    from gradwire_engine.graph import AccumulateGrad
+    from gradwire_engine.graph.graph import AccumulateGrad
 
     if source.view is not None and source.view.seen != source.storage.history:
         refresh(source)

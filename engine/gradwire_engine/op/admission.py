@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.context import Account
-from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.context import Account
+from gradwire_engine.core.errors import EngineError, Reason
 
 if TYPE_CHECKING:
-    from gradwire_engine.op import Op
+    from gradwire_engine.op.op import Op
 
 WIDEST = 16  # bytes of an element at most
 # A result, and its two operands cast: bytes for each element at most, of an op that needs no more.

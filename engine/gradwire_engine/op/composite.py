@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
-from gradwire_engine.context import CURRENT
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.refusals import (
+from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor, edge_of
+from gradwire_engine.op.refusals import (
     REFUSED,
     check_apart,
     check_in_place,
@@ -16,8 +17,7 @@ from gradwire_engine.refusals import (
     check_writable,
     explain,
 )  # fmt: skip
-from gradwire_engine.signature import Signature
-from gradwire_engine.tensor import Tensor, edge_of
+from gradwire_engine.op.signature import Signature
 
 
 class Composite(Signature):
@@ -90,7 +90,7 @@ class Composite(Signature):
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         """Apply it to a copy of the first argument, and give that one the result and its history."""
-        from gradwire_engine.rebase import rewrite
+        from gradwire_engine.op.rebase import rewrite
 
         target: Tensor = args[0]
         context = CURRENT.get()

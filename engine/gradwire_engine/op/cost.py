@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gradwire_engine.admission import needed
-from gradwire_engine.context import CURRENT
-from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.admission import needed
 
 if TYPE_CHECKING:
-    from gradwire_engine.context import Context
-    from gradwire_engine.op import Op
+    from gradwire_engine.core.context import Context
+    from gradwire_engine.op.op import Op
 
 Works = Callable[..., float]
 #: Operations that are many: such an op is computed aside, where it can be ended, and others need not wait for it.

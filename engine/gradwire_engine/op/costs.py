@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.cost import LONG, Cost, Works, counted, elements, linear, operands
+from gradwire_engine.core import dtypes
+from gradwire_engine.op.cost import LONG, Cost, Works, counted, elements, linear, operands
 
 # Weights, and the ops of each.
 _LINEAR: dict[float, str] = {

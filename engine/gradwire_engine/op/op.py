@@ -22,16 +22,18 @@ from typing import Any, overload
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.admission import COMMON, WIDEST, admit, needed, sizes_of_shape
-from gradwire_engine.context import CURRENT, Context
-from gradwire_engine.cost import LONG, Cost, aside, attend, foretell_backward, look
-from gradwire_engine.costs import COSTS, DRAWING, OTHER
-from gradwire_engine.device import CPU, Array, cupy, device_of, module_of
-from gradwire_engine.dtypes import DType
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.graph import Edge, Fit, Node, Saved, new_node
-from gradwire_engine.refusals import (
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.context import CURRENT, Context
+from gradwire_engine.core.device import CPU, Array, cupy, device_of, module_of
+from gradwire_engine.core.dtypes import DType
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.schema import TENSOR_KINDS, Kind
+from gradwire_engine.graph.graph import Edge, Fit, Node, Saved, new_node
+from gradwire_engine.graph.tensor import Origin, Step, Tensor, ViewOf, edge_of, new_tensor, note_flags, refresh
+from gradwire_engine.op.admission import COMMON, WIDEST, admit, needed, sizes_of_shape
+from gradwire_engine.op.cost import LONG, Cost, aside, attend, foretell_backward, look
+from gradwire_engine.op.costs import COSTS, DRAWING, OTHER
+from gradwire_engine.op.refusals import (
     REFUSED,
     check_apart,
     check_in_place,
@@ -41,10 +43,8 @@ from gradwire_engine.refusals import (
     check_writable,
     explain,
 )  # fmt: skip
-from gradwire_engine.saving import Formula, Saving, meta_of
-from gradwire_engine.schema import TENSOR_KINDS, Kind
-from gradwire_engine.signature import Signature
-from gradwire_engine.tensor import Origin, Step, Tensor, ViewOf, edge_of, new_tensor, note_flags, refresh
+from gradwire_engine.op.saving import Formula, Saving, meta_of
+from gradwire_engine.op.signature import Signature
 
 #: Every op that a node may be of, also those that are not called by name.
 OPS: dict[str, Op] = {}
@@ -158,7 +158,7 @@ class Op(Signature):
 
     def _fitted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with such numbers as elements hold them. Raises EngineError: RUNTIME for one out of range."""
-        from gradwire_engine.ops.checks import fit_number
+        from gradwire_engine.ops.base.checks import fit_number
 
         dtype = getattr(args[self.tensor_places[0]], "dtype", None)
         if dtype is None:
@@ -337,7 +337,7 @@ class Op(Signature):
 
     def _joined(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Tensors of the host without dimensions, beside those of a GPU: copied there, which is recorded."""
-        from gradwire_engine.ops.basic import to_device
+        from gradwire_engine.ops.base.basic import to_device
 
         tensors = [args[place] for place in self.tensor_places if type(args[place]) is Tensor]
         device = next((each.device for each in tensors if each.device != CPU), None)
@@ -572,7 +572,7 @@ class Op(Signature):
         if target.storage.inference:
             check_inference(context)
         if target.node is not None and target.view is not None and track:
-            from gradwire_engine.rebase import by_route
+            from gradwire_engine.op.rebase import by_route
 
             by_route(target)
         arrays = tuple(_array_of(value) for value in args)
@@ -626,7 +626,7 @@ class Op(Signature):
         return self.compute(arrays) if work < LONG else aside(self, context, arrays, work)
 
     def _rewrite_history(self, target: Tensor, node: Node) -> None:
-        from gradwire_engine.rebase import rewrite
+        from gradwire_engine.op.rebase import rewrite
 
         node.saved = tuple(
             Saved(target, 0) if kind == "output" else value

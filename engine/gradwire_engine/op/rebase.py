@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from gradwire_engine.device import Array, device_of
-from gradwire_engine.dtypes import Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.graph import Edge, Meta, Node
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import sum_to_size
-from gradwire_engine.ops.strided import as_strided_view, geometry_of, laid_out
-from gradwire_engine.refusals import check_base
-from gradwire_engine.tensor import Step, Tensor, ViewOf, edge_of, move_to, refresh
+from gradwire_engine.core.device import Array, device_of
+from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.graph import Edge, Meta, Node
+from gradwire_engine.graph.tensor import Step, Tensor, ViewOf, edge_of, move_to, refresh
+from gradwire_engine.op.op import op
+from gradwire_engine.op.refusals import check_base
+from gradwire_engine.ops.base.basic import sum_to_size
+from gradwire_engine.ops.shape.strided import as_strided_view, geometry_of, laid_out
 
 Ints: TypeAlias = Any
 
@@ -171,7 +171,7 @@ def overwrite(xp: Any, input: Array, source: Array | Number, route: Ints) -> Arr
 
 def _hide(g: Any, route: Route) -> Any:
     """Zeros in the base's shape with a view's gradient in its part: the views' own formulas, last op first."""
-    from gradwire_engine.backward import fit
+    from gradwire_engine.autograd.backward import fit
 
     for step in reversed(route.steps):
         formula, names = step.op.formulas[step.op.params[0].name]

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.tensor import Origin, Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Origin, Tensor
 
 if TYPE_CHECKING:
-    from gradwire_engine.composite import Composite
-    from gradwire_engine.context import Context
-    from gradwire_engine.op import Op
-    from gradwire_engine.tensor import ViewOf
+    from gradwire_engine.core.context import Context
+    from gradwire_engine.graph.tensor import ViewOf
+    from gradwire_engine.op.composite import Composite
+    from gradwire_engine.op.op import Op
 
 # NumPy and CuPy refuse a dtype they have no loop for with this child of TypeError.
 _NoLoop: type[Exception] = np._core._exceptions._UFuncNoLoopError  # type: ignore[attr-defined]

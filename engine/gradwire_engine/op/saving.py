@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gradwire_engine.device import device_of
-from gradwire_engine.graph import Meta, Saved, saved_input
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core.device import device_of
+from gradwire_engine.graph.graph import Meta, Saved, saved_input
+from gradwire_engine.graph.tensor import Tensor
 
 if TYPE_CHECKING:
-    from gradwire_engine.op import Op
+    from gradwire_engine.op.op import Op
 
 Formula: TypeAlias = Callable[..., Any]
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from gradwire_engine.dtypes import NAMES, TITLES, category
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.schema import REQUIRED, TENSOR_KINDS, Param, read_signature
+from gradwire_engine.core.dtypes import NAMES, TITLES, category
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.schema import REQUIRED, TENSOR_KINDS, Param, read_signature
 
 if TYPE_CHECKING:
-    from gradwire_engine.composite import Composite
-    from gradwire_engine.op import Op
+    from gradwire_engine.op.composite import Composite
+    from gradwire_engine.op.op import Op
 
 #: What is called by name.
 REGISTRY: dict[str, Op | Composite] = {}

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire_engine.context import CURRENT
-from gradwire_engine.device import module_of
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.device import module_of
+from gradwire_engine.graph.tensor import Tensor
 
 
 def look(value: Any) -> Any:

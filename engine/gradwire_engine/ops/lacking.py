@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire_engine.op import OPS
-from gradwire_engine.ops.checks import ints
-from gradwire_engine.signature import REGISTRY
+from gradwire_engine.op.op import OPS
+from gradwire_engine.op.signature import REGISTRY
+from gradwire_engine.ops.base.checks import ints
 
 _SHORT = ("int64",)  # what some kernels take of whole numbers
 

@@ -5,8 +5,10 @@
 
 from typing import Any
 
-from gradwire_engine.ops import basic, compare, index, matrix
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.ops.base import basic, compare
+from gradwire_engine.ops.index import index
+from gradwire_engine.ops.linalg import matrix
 
 
 def _reflected(apply: Any) -> Any:
@@ -35,6 +37,6 @@ def _plain(apply: Any) -> Any:
 
 
 def _pow(base: Any, exponent: Any) -> Any:
-    from gradwire_engine.ops import binary
+    from gradwire_engine.ops.elementwise import binary
 
     return binary.pow(base, exponent)

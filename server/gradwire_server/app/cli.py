@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 import click
 from pydantic import ByteSize
 
-from gradwire_server import __version__, blas
-from gradwire_server.configuration import CONFIG, ConfigurationError, flag, load
-from gradwire_server.configuration import shown as default_of
-from gradwire_server.settings import Settings
+from gradwire_server import __version__
+from gradwire_server.app.configuration import CONFIG, ConfigurationError, flag, load
+from gradwire_server.app.configuration import shown as default_of
+from gradwire_server.app.settings import Settings
+from gradwire_server.common import blas
 
 if TYPE_CHECKING:
-    from gradwire_server.backend import Backend
-    from gradwire_server.metrics import Metrics
-    from gradwire_server.server import Server
-    from gradwire_server.shelf import Shelf
-    from gradwire_server.tls import Tls
-    from gradwire_server.traces import Traces
+    from gradwire_server.app.metrics import Metrics
+    from gradwire_server.auth.tls import Tls
+    from gradwire_server.registry.backend import Backend
+    from gradwire_server.registry.session_catalog import Shelf
+    from gradwire_server.rpc.server import Server
+    from gradwire_server.rpc.traces import Traces
 
 _LOST = 3  # the exit status where sessions are lost that were to be stored
 
@@ -95,10 +96,10 @@ def serve(context: click.Context, /, config: str, **values: Any) -> None:
     except ConfigurationError as error:
         raise click.UsageError(str(error)) from None
     blas.prepare(_arguments(given, config), settings.blas_threads)
-    from gradwire_server.logging import configure
-    from gradwire_server.server import is_loopback
-    from gradwire_server.tls import TlsError
-    from gradwire_server.tokens import TokenFileError
+    from gradwire_server.auth.tls import TlsError
+    from gradwire_server.auth.tokens import TokenFileError
+    from gradwire_server.common.logging import configure
+    from gradwire_server.rpc.server import is_loopback
 
     configure(settings.log_format, settings.log_level)
     if not is_loopback(settings.host):
@@ -138,7 +139,7 @@ def _arguments(given: dict[str, Any], config: str) -> list[str]:
 
 
 def _tls(settings: Settings) -> "Tls | None":
-    from gradwire_server.tls import Tls
+    from gradwire_server.auth.tls import Tls
 
     if not settings.tls_cert:
         return None
@@ -147,7 +148,7 @@ def _tls(settings: Settings) -> "Tls | None":
 
 
 def _shelf(settings: Settings) -> "Shelf":
-    from gradwire_server.shelf import Shelf
+    from gradwire_server.registry.session_catalog import Shelf
 
     return Shelf(
         Path(settings.state_dir),
@@ -161,8 +162,8 @@ def _shelf(settings: Settings) -> "Shelf":
 
 
 def _backend(settings: Settings) -> "Backend":
-    from gradwire_server.backend import InProcessBackend
-    from gradwire_server.workers import WorkersBackend, worker_count
+    from gradwire_server.registry.backend import InProcessBackend
+    from gradwire_server.workers.process_worker import WorkersBackend, worker_count
 
     workers = worker_count(settings.workers)
     if not workers:
@@ -181,7 +182,7 @@ def _traces(settings: Settings) -> "Traces | None":
     if not settings.traces:
         return None
     try:
-        from gradwire_server.traces import Traces
+        from gradwire_server.rpc.traces import Traces
 
         return Traces.to(settings.traces)
     except ImportError as error:
@@ -190,8 +191,8 @@ def _traces(settings: Settings) -> "Traces | None":
 
 def _metrics(server: "Server", backend: "Backend", settings: Settings) -> "Metrics":
     """The page of metrics. Raises OSError."""
-    from gradwire_server.metrics import Metrics
-    from gradwire_server.server import is_loopback
+    from gradwire_server.app.metrics import Metrics
+    from gradwire_server.rpc.server import is_loopback
 
     host, port = settings.metrics_address
     metrics = Metrics(server, backend)
@@ -209,10 +210,10 @@ def _metrics(server: "Server", backend: "Backend", settings: Settings) -> "Metri
 
 async def _serve(settings: Settings) -> int:
     """Serve until a signal; how many sessions are lost that were to be stored."""
-    from gradwire_server.logging import announce
-    from gradwire_server.owner import Owner
-    from gradwire_server.server import Server, address_of
-    from gradwire_server.tokens import Tokens
+    from gradwire_server.auth.owner import Owner
+    from gradwire_server.auth.tokens import Tokens
+    from gradwire_server.common.logging import announce
+    from gradwire_server.rpc.server import Server, address_of
 
     sys.setswitchinterval(0.001)  # the event loop should not wait long for a computing thread
     ended = asyncio.Event()
@@ -229,7 +230,7 @@ async def _serve(settings: Settings) -> int:
         await backend.keep_in(_shelf(settings), settings.durability == "log", settings.snapshot_every)
     folder = settings.files_dir or (str(Path(settings.state_dir, "files")) if settings.state_dir else "")
     if folder:
-        from gradwire_server.files import Drawer
+        from gradwire_server.registry.files import Drawer
 
         drawer = Drawer(Path(folder), settings.max_principal_files, settings.max_principal_file_bytes)
         await backend.files.keep_in(drawer)
@@ -264,7 +265,7 @@ def token(name: str, scopes: tuple[str, ...], days: int | None, path: Path | Non
     The token is shown this once; the file keeps only a salted hash. Without --file the file's line is printed too. A
     server takes over a changed file by itself. To revoke a token, delete its line.
     """
-    from gradwire_server import tokens
+    from gradwire_server.auth import tokens
 
     expires = datetime.now(timezone.utc) + timedelta(days=days) if days else None
     try:

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ByteSize, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, TomlConfigSettingsSource
 
-from gradwire_server.settings import PREFIX, Settings
+from gradwire_server.app.settings import PREFIX, Settings
 
 CONFIG = f"{PREFIX}CONFIG"
 # What clients, the health check and the container's files read: these are nobody's misspelt setting.

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from gradwire_server import blas
+from gradwire_server.common import blas
 
 _POLL_SECONDS = 0.5
 _LAST_SECONDS = 2.0
@@ -41,10 +41,10 @@ def main(socket: str | None) -> None:
 
 
 async def _serve(path: Path, parent: int) -> None:
-    from gradwire_server.backend import InProcessBackend
-    from gradwire_server.limits import Limits, memory_bytes
-    from gradwire_server.logging import configure
-    from gradwire_server.server import Server
+    from gradwire_server.common.limits import Limits, memory_bytes
+    from gradwire_server.common.logging import configure
+    from gradwire_server.registry.backend import InProcessBackend
+    from gradwire_server.rpc.server import Server
 
     configure("plain", os.environ.get("GRADWIRE_LOG_LEVEL", "warning"))
     sys.setswitchinterval(0.001)

@@ -1,6 +1,6 @@
 """Asks a server's health service (grpc.health.v1) whether it serves: exit status 0 if so, else 1.
 
-`python -m gradwire_server.healthcheck [HOST:PORT]` is what the container image runs. Without an address it asks the
+`python -m gradwire_server.app.healthcheck [HOST:PORT]` is what the container image runs. Without an address it asks the
 server of GRADWIRE_PORT on this machine, since a probe runs where the server does.
 """
 
@@ -41,7 +41,7 @@ def _tls(*files: str | None) -> grpc.ChannelCredentials | None:
 
 def main() -> int:
     default = f"127.0.0.1:{os.environ.get('GRADWIRE_PORT', DEFAULT_PORT)}"
-    parser = argparse.ArgumentParser(prog="python -m gradwire_server.healthcheck", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m gradwire_server.app.healthcheck", description=__doc__)
     parser.add_argument("address", nargs="?", default=default, help=f"HOST:PORT to ask, by default {default}")
     for kind, what in (("ca", "authorities to believe"), ("cert", "certificate to show"), ("key", "key to --cert")):
         variable = f"GRADWIRE_{kind.upper()}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, ByteSize, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from gradwire_server.limits import Limits
+from gradwire_server.common.limits import Limits
 
 _DEFAULT = Limits()
 _MOST_BYTES = (1 << 29) - 1  # of a message: gRPC is told four times as much, in 31 bits

@@ -22,10 +22,10 @@ from typing import Any, TypeAlias
 import grpc
 from grpc_health.v1 import health_pb2
 
-from gradwire_server.errors import Refusal, abort
-from gradwire_server.principals import CALLER, NAME, UNKNOWN, Principal
-from gradwire_server.sending import Sending
-from gradwire_server.tokens import LOOK_SECONDS, Tokens
+from gradwire_server.auth.principals import CALLER, NAME, UNKNOWN, Principal
+from gradwire_server.auth.tokens import LOOK_SECONDS, Tokens
+from gradwire_server.common.errors import Refusal, abort
+from gradwire_server.common.pipelined_writer import Sending
 
 _HEALTH = "/grpc.health.v1.Health/Check"
 _BEARER = "bearer "

@@ -8,7 +8,7 @@ import time
 from contextvars import ContextVar
 from datetime import datetime, timezone
 
-from gradwire_server.errors import Refusal
+from gradwire_server.common.errors import Refusal
 
 ADMIN = "admin"
 SCOPES = frozenset((ADMIN,))

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
-from gradwire_server.principals import NAME, SCOPES, Principal
+from gradwire_server.auth.principals import NAME, SCOPES, Principal
 
 _PREFIX = "gradwire"
 _TOKEN = re.compile(rf"{_PREFIX}_([0-9a-f]{{16}})_([A-Za-z0-9_-]{{43}})")

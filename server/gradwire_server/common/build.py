@@ -9,9 +9,9 @@ import numpy as np
 from numpy.__config__ import show as numpy_config
 
 from gradwire.v1 import service_pb2
-from gradwire_engine.device import CPU, cupy
-from gradwire_server.blas import CORE_TYPE, threads
-from gradwire_server.limits import memory_bytes
+from gradwire_engine.core.device import CPU, cupy
+from gradwire_server.common.blas import CORE_TYPE, threads
+from gradwire_server.common.limits import memory_bytes
 
 
 @cache

@@ -17,9 +17,9 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from gradwire.v1 import errors_pb2
-from gradwire_engine.context import CURRENT
-from gradwire_engine.errors import EngineError
-from gradwire_server.sending import all_sent
+from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.errors import EngineError
+from gradwire_server.common.pipelined_writer import all_sent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

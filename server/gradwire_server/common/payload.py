@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from gradwire.v1 import types_pb2
-from gradwire_engine import dtypes
-from gradwire_engine.device import Array, host
-from gradwire_engine.dtypes import DType
-from gradwire_server.errors import Refusal
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array, host
+from gradwire_engine.core.dtypes import DType
+from gradwire_server.common.errors import Refusal
 
 MAX_DIMS = 64  # NumPy's
 MAX_BYTES = 1 << 62

@@ -8,8 +8,8 @@ import struct
 import time
 
 from gradwire.v1 import service_pb2
-from gradwire_server.session import Pending
-from gradwire_server.wire import bytes_field, varint_field
+from gradwire_server.common.protobuf_peek import bytes_field, varint_field
+from gradwire_server.session.session import Pending
 
 _FIELDS = struct.Struct("<BdBdBd")  # Timings: three doubles, each with its key
 _KEYS = (0x09, 0x11, 0x19)

@@ -1,4 +1,4 @@
-"""`Backend` gives each session to a worker and passes its calls on; what it promises the front is in seam.py."""
+"""`Backend` gives each session to a worker and passes its calls on; what it promises the front is in interface.py."""
 
 import asyncio
 import time
@@ -9,20 +9,20 @@ from typing import Any
 
 from gradwire.v1 import service_pb2, snapshots_pb2
 from gradwire_engine import REGISTRY
-from gradwire_server.arguments import schemas
-from gradwire_server.crew import Entry, Lent, Load, Sending, ThreadWorker, Worker
-from gradwire_server.directory import PROTOCOL, Directory
-from gradwire_server.errors import Refusal
-from gradwire_server.files import Files
-from gradwire_server.host import KEEP, NUMBER, OPENED
-from gradwire_server.keeping import Keeping
-from gradwire_server.ledger import Ledger
-from gradwire_server.limits import Limits
-from gradwire_server.principals import CALLER
-from gradwire_server.rings import machine
-from gradwire_server.shares import Places
-from gradwire_server.shelf import Shelf
-from gradwire_server.wire import peek_run
+from gradwire_server.auth.principals import CALLER
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import Limits
+from gradwire_server.common.protobuf_peek import peek_run
+from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.registry.files import Files
+from gradwire_server.registry.persistence import Keeping
+from gradwire_server.registry.session_catalog import Shelf
+from gradwire_server.registry.session_registry import PROTOCOL, Directory
+from gradwire_server.session.arguments import schemas
+from gradwire_server.worker.quotas import Places
+from gradwire_server.worker.rings import machine
+from gradwire_server.worker.runtime import KEEP, NUMBER, OPENED
+from gradwire_server.workers.worker_pool import Entry, Lent, Load, Sending, ThreadWorker, Worker
 
 _SWEEP_SECONDS = 1.0
 _NUMBERS_SECONDS = 2.0  # for a worker to tell what it holds

@@ -3,7 +3,7 @@
     DIR/<owner>/<name>.safetensors   a principal's file, which may be copied to and from elsewhere
     DIR/<owner>/.<name>.<...>.new    one that is being written, which counts to its owner's bytes, too
 
-The worker of the session that asks writes and reads them (filing.py).
+The worker of the session that asks writes and reads them (tensor_files.py).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from gradwire.v1 import files_pb2 as pb
-from gradwire_server import vault
-from gradwire_server.errors import Refusal
-from gradwire_server.filing import Order
-from gradwire_server.principals import CALLER
-from gradwire_server.shelf import check_name, folder_of
+from gradwire_server.auth.principals import CALLER
+from gradwire_server.common.errors import Refusal
+from gradwire_server.registry.session_catalog import check_name, folder_of
+from gradwire_server.storage import snapshot_files
+from gradwire_server.storage.tensor_files import Order
 
 if TYPE_CHECKING:
-    from gradwire_server.directory import Directory
+    from gradwire_server.registry.session_registry import Directory
 
 _ENDING, _UNFINISHED = ".safetensors", ".new"
 _UNFINISHED_SECONDS = 86_400.0  # after which nobody goes on writing a file
@@ -43,7 +43,7 @@ class Drawer:
 
     def open(self) -> None:
         """Make the directory, and delete what was never finished. Raises OSError."""
-        vault.make_folder(self.root)
+        snapshot_files.make_folder(self.root)
         for path in self.root.glob(f"*/.*{_UNFINISHED}"):
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > _UNFINISHED_SECONDS:
@@ -92,7 +92,7 @@ class Drawer:
         try:
             size = path.stat().st_size
             path.unlink()
-            vault.sync_folder(path.parent)
+            snapshot_files.sync_folder(path.parent)
         except FileNotFoundError:
             raise Refusal("SNAPSHOT_NOT_FOUND", f"there is no file {name!r}", name=name) from None
         except OSError as error:

@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any, Protocol
 
 from gradwire.v1 import service_pb2, snapshots_pb2
-from gradwire_server.files import Files
-from gradwire_server.limits import Limits
+from gradwire_server.common.limits import Limits
+from gradwire_server.registry.files import Files
 
 
 class SessionBackend(Protocol):

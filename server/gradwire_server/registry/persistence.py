@@ -16,17 +16,17 @@ from weakref import WeakValueDictionary
 
 from gradwire.v1 import service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_server import vault
-from gradwire_server.directory import ID_SHOWN
-from gradwire_server.errors import Refusal, refusal_of
-from gradwire_server.host import KEEP, NUMBER, OPENED
-from gradwire_server.keeper import LATER, Order
-from gradwire_server.principals import CALLER
-from gradwire_server.shelf import Shelf, digest_of
+from gradwire_server.auth.principals import CALLER
+from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.registry.session_catalog import Shelf, digest_of
+from gradwire_server.registry.session_registry import ID_SHOWN
+from gradwire_server.storage import snapshot_files
+from gradwire_server.storage.checkpointer import LATER, Order
+from gradwire_server.worker.runtime import KEEP, NUMBER, OPENED
 
 if TYPE_CHECKING:
-    from gradwire_server.backend import Backend
-    from gradwire_server.crew import Entry, Worker
+    from gradwire_server.registry.backend import Backend
+    from gradwire_server.workers.worker_pool import Entry, Worker
 
 _SWEEP_SECONDS = 60.0
 _PATIENCE_SECONDS = 1.0  # that a session which is busy holds up the periodic snapshots of its worker's others
@@ -252,7 +252,7 @@ class Keeping:
     async def end(self, number: int) -> int:
         """Delete anybody's session that lies on the shelf; bytes freed. Raises Refusal: SESSION_NOT_FOUND."""
         kept = self.shelf.give_up(number)  # at once, so that nobody takes it up meanwhile
-        await self._away(vault.remove, kept.folder)
+        await self._away(snapshot_files.remove, kept.folder)
         shown = kept.folder.name[:ID_SHOWN]
         log.info(
             "stored session ended", extra={"file": shown, "principal": kept.head.principal, "by": CALLER.get().name}

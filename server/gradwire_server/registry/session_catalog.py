@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_server import vault
-from gradwire_server.errors import Refusal
+from gradwire_server.common.errors import Refusal
+from gradwire_server.storage import snapshot_files
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
@@ -95,7 +95,7 @@ class Shelf:
     def open(self) -> None:
         """Take the directory and look at what is there. Raises OSError if another server has it, or it cannot be."""
         for folder in (self.root, self.sessions, self.snapshots):
-            vault.make_folder(folder)
+            snapshot_files.make_folder(folder)
         self.lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         until = time.monotonic() + _LOCK_SECONDS
         while True:
@@ -111,10 +111,10 @@ class Shelf:
         for folder in self.sessions.iterdir():
             if not _DIGEST.fullmatch(folder.name) or not folder.is_dir():
                 continue  # not ours
-            if vault.generations(folder, vault.SESSION):
+            if snapshot_files.generations(folder, snapshot_files.SESSION):
                 found.append((folder, *self._told(folder)))
             else:  # nobody was told of it
-                vault.remove(folder)
+                snapshot_files.remove(folder)
         for folder, head, why in sorted(found, key=lambda each: each[1].saved_unix_ms):
             self._hold(folder, head, why)
 
@@ -122,7 +122,7 @@ class Shelf:
         """A stored session's head, or as much of it as its files' dates tell, and what is wrong with it."""
         digest = bytes.fromhex(folder.name)
         try:
-            found = vault.head_of(folder)
+            found = snapshot_files.head_of(folder)
             if found is not None and found[1].session_digest == digest:
                 return found[1], None
             why = Refusal("SNAPSHOT_DAMAGED", f"{folder.name} has another session's files")
@@ -150,7 +150,7 @@ class Shelf:
     @staticmethod
     def _head(folder: Path) -> pb.SnapshotHead | None:
         try:
-            found = vault.head_of(folder)
+            found = snapshot_files.head_of(folder)
         except (Refusal, OSError) as error:
             log.error("stored session is passed over", extra={"file": str(folder), "error": str(error)})
             return None
@@ -211,7 +211,7 @@ class Shelf:
     def _discard(self, digest: bytes) -> None:
         kept = self.kept.pop(digest, None)
         if kept is not None:
-            vault.remove(kept.folder)
+            snapshot_files.remove(kept.folder)
 
     def discard(self, session_id: str, owner: str) -> bool:
         """Delete a principal's session that lies here; whether there was one."""
@@ -249,10 +249,10 @@ class Shelf:
             for owner in list(self.snapshots.iterdir()):
                 for folder in list(owner.iterdir()):
                     head = self._head(folder)
-                    unfinished = not vault.generations(folder, vault.SESSION)
+                    unfinished = not snapshot_files.generations(folder, snapshot_files.SESSION)
                     abandoned = unfinished and time.time() - folder.stat().st_mtime > _UNFINISHED_SECONDS
                     if abandoned or (head is not None and self.left(folder, head) == 0.0):
-                        vault.remove(folder)
+                        snapshot_files.remove(folder)
 
     # Named snapshots.
 
@@ -279,7 +279,7 @@ class Shelf:
         """A principal's snapshot. Raises Refusal: SNAPSHOT_NOT_FOUND, SNAPSHOT_DAMAGED, ARGUMENT_VALUE, STORAGE."""
         folder = self.named(owner, name)
         try:
-            found = vault.head_of(folder)
+            found = snapshot_files.head_of(folder)
         except OSError as error:
             raise Refusal("STORAGE", f"what is stored cannot be read: {os.strerror(error.errno or 0)}") from None
         if found is None or self.left(folder, found[1]) == 0.0:
@@ -311,5 +311,5 @@ class Shelf:
         if not folder.is_dir():
             raise Refusal("SNAPSHOT_NOT_FOUND", f"there is no snapshot {name!r}", name=name)
         size = sum(each.stat().st_size for each in folder.iterdir())
-        vault.remove(folder)
+        snapshot_files.remove(folder)
         return size

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Generic, TypeAlias, TypeVar
 
 from gradwire.v1 import service_pb2
-from gradwire_server.errors import Refusal
-from gradwire_server.limits import Limits
-from gradwire_server.principals import CALLER
-from gradwire_server.session import EPOCH
+from gradwire_server.auth.principals import CALLER
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import Limits
+from gradwire_server.session.session import EPOCH
 
 PROTOCOL = 1
 ACTIVE_SECONDS = 5.0  # a session that was called within so many seconds counts as load
@@ -42,7 +42,7 @@ class Traffic:
 
 class Entry(Generic[W]):
     """A session as the front knows it. `pending` has the requests that are not answered, by ticket, and `inflight`
-    counts their bytes. `handed` of them, of so many bytes, the worker has; the rest are kept back (crew.py)."""
+    counts their bytes. `handed` of them, of so many bytes, the worker has; the rest are kept back (worker_pool.py)."""
 
     __slots__ = (
         "client", "epoch", "expires", "handed", "handed_bytes", "id", "inflight", "kept_back", "lease", "number",

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from gradwire_server.errors import Refusal
-from gradwire_server.limits import MIB
-from gradwire_server.stream import Direct, Stream
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import MIB
+from gradwire_server.rpc.stream import Direct, Stream
 
 if TYPE_CHECKING:
-    from gradwire_server.service import Front
+    from gradwire_server.rpc.service import Front
 
 _LENGTH = struct.Struct("<I")
 _LAST = 1 << 31

@@ -12,18 +12,18 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from gradwire_server.allocator import keep_freed
-from gradwire_server.errors import Refusal
-from gradwire_server.gate import Gate
-from gradwire_server.limits import Limits
-from gradwire_server.local import LocalStreams
-from gradwire_server.seam import SessionBackend
-from gradwire_server.service import SERVICE, Front
-from gradwire_server.tls import Tls
-from gradwire_server.tokens import Tokens
+from gradwire_server.auth.interceptor import Gate
+from gradwire_server.auth.tls import Tls
+from gradwire_server.auth.tokens import Tokens
+from gradwire_server.common.allocator import keep_freed
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import Limits
+from gradwire_server.registry.interface import SessionBackend
+from gradwire_server.rpc.local_streams import LocalStreams
+from gradwire_server.rpc.service import SERVICE, Front
 
 if TYPE_CHECKING:
-    from gradwire_server.traces import Traces
+    from gradwire_server.rpc.traces import Traces
 
 # gRPC itself refuses what is over its cap without our details, after it has read the length. Up to this many times
 # our cap it is let through, for the front to refuse by name.

@@ -16,21 +16,21 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from gradwire.v1 import files_pb2, service_pb2, snapshots_pb2
-from gradwire_server.commands import MESSAGES
-from gradwire_server.directory import ID_SHOWN
-from gradwire_server.errors import Refusal, abort, refusal_of
-from gradwire_server.owner import Owner
-from gradwire_server.principals import ADMIN, CALLER
-from gradwire_server.seam import SessionBackend
-from gradwire_server.sending import Sending
-from gradwire_server.sharing import share
-from gradwire_server.stream import Stream, Streams, Wire
-from gradwire_server.timings import ASK
-from gradwire_server.turnstile import Turnstile
-from gradwire_server.wire import peek_data, peek_session
+from gradwire_server.auth.owner import Owner
+from gradwire_server.auth.principals import ADMIN, CALLER
+from gradwire_server.common.errors import Refusal, abort, refusal_of
+from gradwire_server.common.pipelined_writer import Sending
+from gradwire_server.common.protobuf_peek import peek_data, peek_session
+from gradwire_server.common.timings import ASK
+from gradwire_server.registry.interface import SessionBackend
+from gradwire_server.registry.session_registry import ID_SHOWN
+from gradwire_server.rpc.rate_limiter import Turnstile
+from gradwire_server.rpc.shared_memory import share
+from gradwire_server.rpc.stream import Stream, Streams, Wire
+from gradwire_server.session.commands import MESSAGES
 
 if TYPE_CHECKING:
-    from gradwire_server.traces import Call, Traces
+    from gradwire_server.rpc.traces import Call, Traces
 
 SERVICE = service_pb2.DESCRIPTOR.services_by_name["AutogradService"].full_name
 UPLOAD_ID_HEADER = "gradwire-transfer-id"

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias
 
 from gradwire.v1 import service_pb2
-from gradwire_server.errors import Refusal
-from gradwire_server.seam import SessionBackend
+from gradwire_server.common.errors import Refusal
+from gradwire_server.registry.interface import SessionBackend
 
 Parts: TypeAlias = AsyncIterator[service_pb2.ShareRequest]
 Write: TypeAlias = Callable[[service_pb2.ShareResponse], Awaitable[None]]

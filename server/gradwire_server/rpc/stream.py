@@ -21,19 +21,19 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from gradwire.v1 import service_pb2
-from gradwire_server.errors import Refusal
-from gradwire_server.limits import MIB, RESPONSE_BYTES
-from gradwire_server.sending import leave
-from gradwire_server.timings import ASK
-from gradwire_server.wire import bytes_field, peek_field, peek_parent, varint_field
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import MIB, RESPONSE_BYTES
+from gradwire_server.common.pipelined_writer import leave
+from gradwire_server.common.protobuf_peek import bytes_field, peek_field, peek_parent, varint_field
+from gradwire_server.common.timings import ASK
 
 if TYPE_CHECKING:
-    from gradwire_server.service import Front
-    from gradwire_server.traces import Call
+    from gradwire_server.rpc.service import Front
+    from gradwire_server.rpc.traces import Call
 
 
 class Wire(Protocol):
-    """What a stream's messages come and go by: gRPC's context, or what looks like it (local.py)."""
+    """What a stream's messages come and go by: gRPC's context, or what looks like it (local_streams.py)."""
 
     async def read(self) -> Any:
         """The next message; grpc.aio.EOF after the last."""

@@ -15,8 +15,8 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from gradwire_server import __version__
-from gradwire_server.errors import Refusal
-from gradwire_server.timings import read_timings
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.timings import read_timings
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _NANO = 1_000_000_000

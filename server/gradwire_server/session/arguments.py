@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from gradwire.v1 import service_pb2, types_pb2
 from gradwire_engine import Composite, Op, lookup
-from gradwire_engine.schema import REQUIRED, Kind, Param
-from gradwire_server.errors import Refusal
-from gradwire_server.payload import TO_WIRE, dtype_of
+from gradwire_engine.core.schema import REQUIRED, Kind, Param
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.payload import TO_WIRE, dtype_of
 
 if TYPE_CHECKING:
-    from gradwire_server.session import Session
+    from gradwire_server.session.session import Session
 
 Argument: TypeAlias = types_pb2.Argument
 Reader: TypeAlias = "Callable[[Argument, Session], Any]"

@@ -14,14 +14,14 @@ from google.protobuf.message import EncodeError
 
 from gradwire.v1 import service_pb2
 from gradwire_engine import activate
-from gradwire_engine.graph import in_pauses
-from gradwire_server.calls import prepare, run_calls
-from gradwire_server.commands import HANDLERS, MESSAGES, method_of, new_ids
-from gradwire_server.errors import Refusal
-from gradwire_server.limits import RESPONSE_BYTES
-from gradwire_server.session import Pending, Session, Writer
-from gradwire_server.settle import settle, settling
-from gradwire_server.timings import with_timings
+from gradwire_engine.graph.graph import in_pauses
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import RESPONSE_BYTES
+from gradwire_server.common.timings import with_timings
+from gradwire_server.session.commands import HANDLERS, MESSAGES, method_of, new_ids
+from gradwire_server.session.prepared_ops import prepare, run_calls
+from gradwire_server.session.retry import settle, settling
+from gradwire_server.session.session import Pending, Session, Writer
 
 # What a client that cancels counts on all the same: ids are free again, and calls are known by their numbers.
 _NEVER_STOPPED = ("release", "prepare")
@@ -148,7 +148,7 @@ def run_batch(call: Pending) -> Generator[None, None, bytes]:
     if repeated < count:
         if session.kept is not None:
             session.kept.use()
-        session.torn = True  # until the call is over (host.py)
+        session.torn = True  # until the call is over (runtime.py)
         yield from _run_commands(session, writer, call, commands, repeated, response)
         response.applied_seq = writer.applied
         response.durable_seq = writer.durable if session.notes is None else writer.applied

@@ -23,11 +23,12 @@ from gradwire_engine import (
     stand_alone,
     tensor,
 )
-from gradwire_engine.device import canonical, selected, to_device
-from gradwire_server.arguments import CALLS, Call, call_of
-from gradwire_server.errors import Refusal
-from gradwire_server.graphs import graph
-from gradwire_server.hooks import (
+from gradwire_engine.core.device import canonical, selected, to_device
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, travelling
+from gradwire_server.session.arguments import CALLS, Call, call_of
+from gradwire_server.session.graphs import graph
+from gradwire_server.session.hook_table import (
     checkpoint,
     name_edge,
     pass_through,
@@ -36,13 +37,12 @@ from gradwire_server.hooks import (
     remove_hook,
     resume_backward,
 )
-from gradwire_server.packing import pack_saved, saved_value
-from gradwire_server.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, travelling
-from gradwire_server.programs import register_program
-from gradwire_server.specs import fill_spec, tell_base
+from gradwire_server.session.programs import register_program
+from gradwire_server.session.saved_tensor_hooks import pack_saved, saved_value
+from gradwire_server.session.specs import fill_spec, tell_base
 
 if TYPE_CHECKING:
-    from gradwire_server.session import Session
+    from gradwire_server.session.session import Session
 
 #: What takes long gives steps: it is done when they are, and others may compute between two of them.
 Handler: TypeAlias = "Callable[[Session, Any, Any], Iterator[None] | None]"
@@ -407,7 +407,7 @@ def run_program(
     session: "Session", request: programs_pb2.RunProgramRequest, answer: programs_pb2.RunProgramResponse | None
 ) -> Iterator[None]:
     """Run a program. Its steps are commands, so the interpreter is built upon this module."""
-    from gradwire_server.interpreter import run_program as run
+    from gradwire_server.session.interpreter import run_program as run
 
     return run(session, request, answer)
 

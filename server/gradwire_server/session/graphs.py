@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from gradwire.v1 import commands_pb2
-from gradwire_engine.graph import AccumulateGrad, Node
-from gradwire_server.errors import Refusal
-from gradwire_server.payload import TO_WIRE
-from gradwire_server.specs import fill_spec
+from gradwire_engine.graph.graph import AccumulateGrad, Node
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.payload import TO_WIRE
+from gradwire_server.session.specs import fill_spec
 
 if TYPE_CHECKING:
     from gradwire_engine import Tensor
-    from gradwire_server.session import Session
+    from gradwire_server.session.session import Session
 
 AnyNode: TypeAlias = "Node | AccumulateGrad"
 DEFAULT_PAGE = 1000

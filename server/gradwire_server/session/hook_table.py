@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire.v1 import hooks_pb2, types_pb2
 from gradwire_engine import Backward, EngineError, Gradients, Tensor
-from gradwire_engine.checkpoints import Moment, Region
-from gradwire_engine.functions import record_function
-from gradwire_engine.hooks import Ask, Due, When, hook_accumulated, hook_tensor, hooks_of
-from gradwire_engine.tensor import at_edge
-from gradwire_server.errors import Refusal, refusal_of
-from gradwire_server.specs import fill_spec
+from gradwire_engine.autograd.checkpoints import Moment, Region
+from gradwire_engine.autograd.functions import record_function
+from gradwire_engine.graph.hooks import Ask, Due, When, hook_accumulated, hook_tensor, hooks_of
+from gradwire_engine.graph.tensor import at_edge
+from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.session.specs import fill_spec
 
 if TYPE_CHECKING:
-    from gradwire_server.session import Session
+    from gradwire_server.session.session import Session
 
 MAX_SUSPENDED = 4000
 SUSPENDED_SECONDS = 3600.0

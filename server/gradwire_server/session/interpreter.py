@@ -16,20 +16,20 @@ import numpy as np
 
 from gradwire.v1 import programs_pb2
 from gradwire_engine import EngineError, Tensor
-from gradwire_engine.context import CURRENT, Context
-from gradwire_engine.device import CPU, module_for
-from gradwire_engine.dtypes import name_of
-from gradwire_engine.op import Op
-from gradwire_engine.plan import Plan
-from gradwire_engine.schedule import NotPlannable
-from gradwire_engine.tracing import Num, Tracer
-from gradwire_server import commands
-from gradwire_server.errors import Refusal, refusal_of
-from gradwire_server.programs import Input, Step, filled, find_program, refuse_argument
-from gradwire_server.specs import fill_spec
+from gradwire_engine.compile.plan import Plan
+from gradwire_engine.compile.schedule import NotPlannable
+from gradwire_engine.compile.tracing import Num, Tracer
+from gradwire_engine.core.context import CURRENT, Context
+from gradwire_engine.core.device import CPU, module_for
+from gradwire_engine.core.dtypes import name_of
+from gradwire_engine.op.op import Op
+from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.session import commands
+from gradwire_server.session.programs import Input, Step, filled, find_program, refuse_argument
+from gradwire_server.session.specs import fill_spec
 
 if TYPE_CHECKING:
-    from gradwire_server.session import Session
+    from gradwire_server.session.session import Session
 
 log = logging.getLogger("gradwire.server")
 MAX_REPEAT = 1 << 24

@@ -13,11 +13,11 @@ import numpy as np
 
 from gradwire.v1 import commands_pb2, types_pb2
 from gradwire_engine import Tensor
-from gradwire_server.arguments import call_of, read_index
-from gradwire_server.commands import apply_op, bind_results, check_in_place
-from gradwire_server.errors import Refusal
-from gradwire_server.session import Session, Writer
-from gradwire_server.settle import settle
+from gradwire_server.common.errors import Refusal
+from gradwire_server.session.arguments import call_of, read_index
+from gradwire_server.session.commands import apply_op, bind_results, check_in_place
+from gradwire_server.session.retry import settle
+from gradwire_server.session.session import Session, Writer
 
 MAX_PREPARED_BYTES = 256
 _WORD = 8

@@ -14,16 +14,16 @@ from google.protobuf.message import DecodeError
 
 from gradwire.v1 import programs_pb2
 from gradwire_engine import EngineError
-from gradwire_engine.device import canonical
-from gradwire_engine.tensor import Storage
-from gradwire_server.arguments import Call, call_of
-from gradwire_server.errors import Refusal
-from gradwire_server.payload import dtype_of
+from gradwire_engine.core.device import canonical
+from gradwire_engine.graph.tensor import Storage
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.payload import dtype_of
+from gradwire_server.session.arguments import Call, call_of
 
 if TYPE_CHECKING:
-    from gradwire_engine.dtypes import DType
-    from gradwire_engine.plan import Plan
-    from gradwire_server.session import Session
+    from gradwire_engine.compile.plan import Plan
+    from gradwire_engine.core.dtypes import DType
+    from gradwire_server.session.session import Session
 
 MAX_SLOT = 1 << 31
 HASH_BYTES = 32

@@ -8,7 +8,7 @@ import hashlib
 from collections import OrderedDict, deque
 
 from gradwire.v1 import service_pb2
-from gradwire_server.errors import Refusal
+from gradwire_server.common.errors import Refusal
 
 _QUOTED = 100  # characters of an id in a message
 

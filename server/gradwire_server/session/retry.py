@@ -4,8 +4,8 @@ import gc
 from collections.abc import Callable, Generator, Iterator
 
 from gradwire_engine import EngineError, Reason
-from gradwire_server.errors import Refusal, refusal_of
-from gradwire_server.session import Session
+from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.session.session import Session
 
 
 def settle(

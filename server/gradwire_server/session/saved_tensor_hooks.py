@@ -4,17 +4,17 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire.v1 import hooks_pb2
 from gradwire_engine import Tensor
-from gradwire_engine.backward import refuse_freed
-from gradwire_engine.checkpoints import Moment
-from gradwire_engine.graph import AccumulateGrad, Saved
-from gradwire_engine.hooks import Ask
-from gradwire_engine.packing import Packed, pack, packable
-from gradwire_server.errors import Refusal
-from gradwire_server.hooks import MAX_SUSPENDED, ask_for, node_behind
-from gradwire_server.specs import fill_spec
+from gradwire_engine.autograd.backward import refuse_freed
+from gradwire_engine.autograd.checkpoints import Moment
+from gradwire_engine.autograd.saved_tensor_hooks import Packed, pack, packable
+from gradwire_engine.graph.graph import AccumulateGrad, Saved
+from gradwire_engine.graph.hooks import Ask
+from gradwire_server.common.errors import Refusal
+from gradwire_server.session.hook_table import MAX_SUSPENDED, ask_for, node_behind
+from gradwire_server.session.specs import fill_spec
 
 if TYPE_CHECKING:
-    from gradwire_server.session import Session
+    from gradwire_server.session.session import Session
 
 _NAMES = {"self": "input", "result": "out"}  # what PyTorch calls by other names than our formulas
 

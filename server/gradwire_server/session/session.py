@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from gradwire.v1 import types_pb2
 from gradwire_engine import Account, Command, Context, Interrupt, Tensor
 from gradwire_engine import Generator as RandomGenerator
-from gradwire_engine.context import CURRENT
-from gradwire_engine.dtypes import FLOAT, category, name_of
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.graph import AccumulateGrad
-from gradwire_server.errors import Refusal
-from gradwire_server.graphs import Snapshots
-from gradwire_server.hooks import HookTable
-from gradwire_server.ledger import Share
-from gradwire_server.limits import Limits
-from gradwire_server.memory import Memory, Recall, Recalled
-from gradwire_server.meter import Meter
-from gradwire_server.payload import dtype_of
-from gradwire_server.transfers import Transfers
+from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.dtypes import FLOAT, category, name_of
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.graph import AccumulateGrad
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import Limits
+from gradwire_server.common.payload import dtype_of
+from gradwire_server.common.shared_counters import Share
+from gradwire_server.session.graphs import Snapshots
+from gradwire_server.session.hook_table import HookTable
+from gradwire_server.session.meter import Meter
+from gradwire_server.session.response_cache import Memory, Recall, Recalled
+from gradwire_server.session.transfers import Transfers
 
 if TYPE_CHECKING:
-    from gradwire_server.budgets import Budget
-    from gradwire_server.calls import Prepared
-    from gradwire_server.journal import Notes
-    from gradwire_server.keeper import Kept
-    from gradwire_server.lane import Lane
+    from gradwire_server.common.budgets import Budget
+    from gradwire_server.session.prepared_ops import Prepared
+    from gradwire_server.storage.checkpointer import Kept
+    from gradwire_server.storage.write_ahead_log import Notes
+    from gradwire_server.worker.lane import Lane
 
 Answered: TypeAlias = "Callable[[bytes, Exception | None], None]"
 

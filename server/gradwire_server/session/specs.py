@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from gradwire.v1 import types_pb2
 from gradwire_engine import Tensor
-from gradwire_engine.tensor import Origin, known_node, outdated
-from gradwire_server.payload import TO_WIRE
+from gradwire_engine.graph.tensor import Origin, known_node, outdated
+from gradwire_server.common.payload import TO_WIRE
 
 # Serialized descriptions of ordinary results, without ids: of many iterations of a loop all but the first find theirs.
 _MEMO: dict[tuple[int, tuple[int, ...], tuple[int, ...], str, str, int], bytes] = {}

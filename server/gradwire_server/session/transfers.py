@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine import Account
-from gradwire_server.errors import Refusal
+from gradwire_server.common.errors import Refusal
 
 MAX_TRANSFERS = 1024
 ABANDONED_SECONDS = 900.0  # a copy that nobody fetches, or an upload that nobody finishes or uses, makes room

@@ -26,19 +26,20 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire.v1 import service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_server import __version__, vault
-from gradwire_server.errors import Refusal, refusal_of
-from gradwire_server.freezing import Freezer
-from gradwire_server.journal import START, Log, Notes
-from gradwire_server.replay import Replay
-from gradwire_server.scribe import Scribe
-from gradwire_server.session import Pending, Session
-from gradwire_server.specs import fill_spec
-from gradwire_server.thawing import Thawer, reserve
-from gradwire_server.vault import LOG, RUNNING, SESSION, Writing
+from gradwire_server import __version__
+from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.session.session import Pending, Session
+from gradwire_server.session.specs import fill_spec
+from gradwire_server.storage import snapshot_files
+from gradwire_server.storage.log_writer import Scribe
+from gradwire_server.storage.replay import Replay
+from gradwire_server.storage.snapshot_decoder import Thawer, reserve
+from gradwire_server.storage.snapshot_encoder import Freezer
+from gradwire_server.storage.snapshot_files import LOG, RUNNING, SESSION, Writing
+from gradwire_server.storage.write_ahead_log import START, Log, Notes
 
 if TYPE_CHECKING:
-    from gradwire_server.host import Host
+    from gradwire_server.worker.runtime import Host
 
 _LOG_SECONDS = 60.0  # for a disk to begin a log
 _LOG_FACTOR = 4  # times the last snapshot's bytes that a log may have before another is made
@@ -106,10 +107,10 @@ class Kept:
             if self.stopped:
                 try:
                     (self.folder / RUNNING).touch(0o600)
-                    vault.sync_folder(self.folder)
+                    snapshot_files.sync_folder(self.folder)
                 except OSError as error:
                     log.error("session cannot go on", extra={"file": str(self.folder), "error": str(error)})
-                    raise vault.storage_refusal(error) from None
+                    raise snapshot_files.storage_refusal(error) from None
                 self.stopped = False
 
     def stop(self, uses: int) -> None:
@@ -119,7 +120,7 @@ class Kept:
                 self.stopped = True
                 with contextlib.suppress(FileNotFoundError):
                     (self.folder / RUNNING).unlink()
-                    vault.sync_folder(self.folder)
+                    snapshot_files.sync_folder(self.folder)
 
 
 class Keeper:
@@ -160,7 +161,7 @@ class Keeper:
         if kept.log is not None and self.scribe is not None:
             self.scribe.journal.close(kept.log, written=keep)
         if not keep:
-            self._tasks.put(lambda: vault.remove(kept.folder))
+            self._tasks.put(lambda: snapshot_files.remove(kept.folder))
 
     def opened(self, session: Session, call: Pending) -> Steps:
         """With a log, an opened session has a snapshot before anybody is told of it."""
@@ -225,14 +226,14 @@ class Keeper:
         base = folder.parent if kept is not None else folder.parent.parent
         writing: Writing | None = None
         try:
-            generation = 1 + max((0 if kept is None else kept.generation, *vault.generations(folder, SESSION)))
+            generation = 1 + max((0 if kept is None else kept.generation, *snapshot_files.generations(folder, SESSION)))
             writing = Writing(folder, generation, head, freezer.state, base)
             yield from writing.data(freezer.memories, order.room)
         except OSError as error:
             if writing is not None:
                 writing.abandon()
             log.error("session cannot be stored", extra={"file": str(folder), "error": str(error)})
-            raise vault.storage_refusal(error) from None
+            raise snapshot_files.storage_refusal(error) from None
         except BaseException:
             if writing is not None:
                 writing.abandon()
@@ -248,7 +249,7 @@ class Keeper:
         return b""
 
     def _fill(self, session: Session, head: pb.SnapshotHead, freezer: Freezer, request: Any) -> None:
-        head.format, head.version = vault.FORMAT, __version__
+        head.format, head.version = snapshot_files.FORMAT, __version__
         head.saved_unix_ms = int(time.time() * 1000)
         head.tensors, head.client_nodes = len(session.store), freezer.client_nodes
         head.memory_bytes = session.account.bytes
@@ -300,7 +301,7 @@ class Keeper:
             if kept is not None:
                 kept.mark = None
             log.error("session cannot be stored", extra={"file": str(writing.folder), "error": str(error)})
-            raise (vault.storage_refusal(error) if isinstance(error, OSError) else error) from None
+            raise (snapshot_files.storage_refusal(error) if isinstance(error, OSError) else error) from None
         finally:
             if kept is not None:
                 kept.saving = False
@@ -346,19 +347,19 @@ class Keeper:
         generation = 0
         try:
             while True:
-                found = vault.generations(source, SESSION)
+                found = snapshot_files.generations(source, SESSION)
                 if not found:
                     raise Refusal("SNAPSHOT_NOT_FOUND", "nothing of it is stored any more")
                 generation = found[-1]
                 try:
-                    head, state = vault.read_state(source, generation)
+                    head, state = snapshot_files.read_state(source, generation)
                     host.limit(session)
                     session.account.admit(head.memory_bytes)
                     memories = [reserve(each) for each in state.memories]
-                    yield from vault.read_data(source, generation, state, memories)
+                    yield from snapshot_files.read_data(source, generation, state, memories)
                     break
                 except (Refusal, FileNotFoundError):
-                    if vault.generations(source, SESSION)[-1:] == [generation]:
+                    if snapshot_files.generations(source, SESSION)[-1:] == [generation]:
                         raise  # else another has taken its place meanwhile
             yield from Thawer(session, state, memories).fill()
             answer = self._restored(session, state, head, request)
@@ -402,8 +403,8 @@ class Keeper:
         assert kept is not None
         first = kept.folder / f"{generation}{LOG}"
         if logged and not first.exists():
-            raise vault.damaged(first, "it is missing")
-        logs = [each for each in vault.generations(kept.folder, LOG) if each >= generation]
+            raise snapshot_files.damaged(first, "it is missing")
+        logs = [each for each in snapshot_files.generations(kept.folder, LOG) if each >= generation]
         end = START
         for number in logs:
             path = kept.folder / f"{number}{LOG}"
@@ -422,7 +423,7 @@ class Keeper:
             session.notes, session.transfers.logs = kept.notes, True
         else:
             (kept.folder / RUNNING).touch(0o600)
-            vault.sync_folder(kept.folder)
+            snapshot_files.sync_folder(kept.folder)
         return b""
 
 

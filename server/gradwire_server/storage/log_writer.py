@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from gradwire.v1 import commands_pb2
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_server.batch import run_unary
-from gradwire_server.errors import Refusal
-from gradwire_server.journal import LOADED, Journal, Log, Parts, packed
-from gradwire_server.session import Answered, Pending, Session
-from gradwire_server.transfers import Upload
+from gradwire_server.common.errors import Refusal
+from gradwire_server.session.batch import run_unary
+from gradwire_server.session.session import Answered, Pending, Session
+from gradwire_server.session.transfers import Upload
+from gradwire_server.storage.write_ahead_log import LOADED, Journal, Log, Parts, packed
 
 if TYPE_CHECKING:
-    from gradwire_server.filing import Loaded
+    from gradwire_server.storage.tensor_files import Loaded
 
 _UPLOAD_PART = 1 << 20
 _WAIT_SECONDS = 0.001  # for room in the log's queue, before others have their turn

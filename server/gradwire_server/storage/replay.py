@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from gradwire.v1 import commands_pb2
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_engine.graph import go_on_from, next_seq
-from gradwire_server.batch import OutOfOrder, run_batch, run_unary
-from gradwire_server.errors import Refusal
-from gradwire_server.journal import LOADED, START, Notes, outcome, read
-from gradwire_server.session import Brake, Pending
-from gradwire_server.transfers import Upload
+from gradwire_engine.graph.graph import go_on_from, next_seq
+from gradwire_server.common.errors import Refusal
+from gradwire_server.session.batch import OutOfOrder, run_batch, run_unary
+from gradwire_server.session.session import Brake, Pending
+from gradwire_server.session.transfers import Upload
+from gradwire_server.storage.write_ahead_log import LOADED, START, Notes, outcome, read
 
 if TYPE_CHECKING:
-    from gradwire_server.session import Session
+    from gradwire_server.session.session import Session
 
 _UNLIMITED = 1 << 62
 _SCARCE = ("MEMORY_LIMIT", "TENSOR_LIMIT", "PROGRAM_LIMIT")

@@ -10,10 +10,10 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.dtypes import DType
-from gradwire_server.errors import Refusal
-from gradwire_server.payload import MAX_DIMS
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.dtypes import DType
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.payload import MAX_DIMS
 
 CRC = "gradwire.crc32"  # in the metadata: the checksum of the file as it is with zeros in this place
 _METADATA = "__metadata__"

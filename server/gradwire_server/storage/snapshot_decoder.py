@@ -14,24 +14,24 @@ import numpy as np
 
 from gradwire.v1 import commands_pb2
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_engine import dtypes
-from gradwire_engine.checkpoints import Moment, Region
-from gradwire_engine.device import CPU, canonical, cupy, device_of, selected
-from gradwire_engine.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved, go_on_from, next_seq
-from gradwire_engine.hooks import Ask, Hooks, When
-from gradwire_engine.op import OPS, Op
-from gradwire_engine.packing import Packed
-from gradwire_engine.rebase import Route
-from gradwire_engine.tensor import EdgeTensor, GradState, InferenceStorage, Origin, Step, Storage, Tensor, ViewOf
-from gradwire_server.calls import Prepared
-from gradwire_server.errors import Refusal
-from gradwire_server.freezing import KINDS
-from gradwire_server.programs import Program
-from gradwire_server.session import Failure
-from gradwire_server.transfers import Download, Upload
+from gradwire_engine.autograd.checkpoints import Moment, Region
+from gradwire_engine.autograd.saved_tensor_hooks import Packed
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import CPU, canonical, cupy, device_of, selected
+from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved, go_on_from, next_seq
+from gradwire_engine.graph.hooks import Ask, Hooks, When
+from gradwire_engine.graph.tensor import EdgeTensor, GradState, InferenceStorage, Origin, Step, Storage, Tensor, ViewOf
+from gradwire_engine.op.op import OPS, Op
+from gradwire_engine.op.rebase import Route
+from gradwire_server.common.errors import Refusal
+from gradwire_server.session.prepared_ops import Prepared
+from gradwire_server.session.programs import Program
+from gradwire_server.session.session import Failure
+from gradwire_server.session.transfers import Download, Upload
+from gradwire_server.storage.snapshot_encoder import KINDS
 
 if TYPE_CHECKING:
-    from gradwire_server.session import Session
+    from gradwire_server.session.session import Session
 
 _BATCH = 200
 T = TypeVar("T")

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_engine import dtypes
-from gradwire_engine.checkpoints import Region
-from gradwire_engine.device import device_of
-from gradwire_engine.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved, next_seq
-from gradwire_engine.hooks import Ask, Hooks
-from gradwire_engine.ops.strided import owner_of
-from gradwire_engine.packing import Packed, holds_packed
-from gradwire_engine.rebase import Route
-from gradwire_engine.tensor import EdgeTensor, Step, Storage, Tensor, ViewOf
-from gradwire_server.errors import Refusal
-from gradwire_server.transfers import Upload
+from gradwire_engine.autograd.checkpoints import Region
+from gradwire_engine.autograd.saved_tensor_hooks import Packed, holds_packed
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import device_of
+from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved, next_seq
+from gradwire_engine.graph.hooks import Ask, Hooks
+from gradwire_engine.graph.tensor import EdgeTensor, Step, Storage, Tensor, ViewOf
+from gradwire_engine.op.rebase import Route
+from gradwire_engine.ops.shape.strided import owner_of
+from gradwire_server.common.errors import Refusal
+from gradwire_server.session.transfers import Upload
 
 if TYPE_CHECKING:
-    from gradwire_server.session import Session
+    from gradwire_server.session.session import Session
 
 _BATCH = 200  # objects described between two looks at the clock
 KINDS = "biufc"  # of element types, besides those that tensors have
@@ -403,7 +403,7 @@ def _dtype_name(dtype: Any) -> str:
 def flat(owner: Any) -> Any:
     """The bytes of a memory's owner as a vector, without a copy on the CPU. Raises Refusal: NOT_SUPPORTED."""
     if not isinstance(owner, np.ndarray):
-        from gradwire_engine.device import cupy
+        from gradwire_engine.core.device import cupy
 
         module: Any = cupy()
         return module.ndarray((owner.size,), np.uint8, module.cuda.MemoryPointer(owner, 0))

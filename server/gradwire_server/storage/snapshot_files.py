@@ -22,8 +22,8 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_server.errors import Refusal
-from gradwire_server.freezing import flat
+from gradwire_server.common.errors import Refusal
+from gradwire_server.storage.snapshot_encoder import flat
 
 FORMAT = 1
 MAGIC = b"GWSNAP1\n"

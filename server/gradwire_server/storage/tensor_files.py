@@ -24,17 +24,18 @@ import numpy as np
 
 from gradwire.v1 import commands_pb2
 from gradwire.v1 import files_pb2 as pb
-from gradwire_engine import activate, dtypes, tensor
-from gradwire_engine.device import CPU, canonical, selected, to_device
-from gradwire_engine.device import device_of as place_of
-from gradwire_server import vault
-from gradwire_server.errors import Refusal
-from gradwire_server.payload import TO_WIRE
-from gradwire_server.safetensors import CRC, Entry, damaged, head_of, read_head
-from gradwire_server.specs import fill_spec
+from gradwire_engine import activate, tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import CPU, canonical, selected, to_device
+from gradwire_engine.core.device import device_of as place_of
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.payload import TO_WIRE
+from gradwire_server.session.specs import fill_spec
+from gradwire_server.storage import snapshot_files
+from gradwire_server.storage.safetensors import CRC, Entry, damaged, head_of, read_head
 
 if TYPE_CHECKING:
-    from gradwire_server.session import Pending, Session
+    from gradwire_server.session.session import Pending, Session
 
 _SPARE = 1 << 20  # bytes that a disk should have left
 
@@ -210,7 +211,7 @@ class _Writing:
             raise Refusal(
                 "SNAPSHOT_LIMIT", f"the file takes {self.total} bytes, and {room} are left to the principal", limit=room
             )
-        vault.make_folder(self.path.parent, self.path.parent.parent)
+        snapshot_files.make_folder(self.path.parent, self.path.parent.parent)
         free = os.statvfs(self.path.parent)
         if free.f_bavail * free.f_frsize < self.total + _SPARE:
             raise Refusal(
@@ -233,7 +234,7 @@ class _Writing:
             os.pwrite(self._file, f"{self._crc:08x}".encode(), self._place_of_crc)
             os.fsync(self._file)
             os.replace(self._beside, self.path)
-            vault.sync_folder(self.path.parent)
+            snapshot_files.sync_folder(self.path.parent)
         except OSError:
             self.abandon()
             raise
@@ -280,15 +281,15 @@ def _pieces(session: Session, array: Any) -> Iterator[Any]:
         session.account.admit(array.nbytes)
         with selected(place_of(array)):
             whole = array.ravel().view(np.uint8)
-            for start in range(0, whole.size, vault.PIECE):
-                yield whole[start : start + vault.PIECE].get()
+            for start in range(0, whole.size, snapshot_files.PIECE):
+                yield whole[start : start + snapshot_files.PIECE].get()
     elif array.flags.c_contiguous:
         whole = _flat(array)
-        for start in range(0, len(whole), vault.PIECE):
-            yield whole[start : start + vault.PIECE]
+        for start in range(0, len(whole), snapshot_files.PIECE):
+            yield whole[start : start + snapshot_files.PIECE]
     else:
         bits = array.view(f"u{size}") if size <= 8 else array  # of any dtype, custom ones too
-        walk = np.nditer(bits, ["external_loop", "buffered"], order="C", buffersize=vault.PIECE // size)
+        walk = np.nditer(bits, ["external_loop", "buffered"], order="C", buffersize=snapshot_files.PIECE // size)
         for piece in walk:
             yield _flat(np.ascontiguousarray(piece))
 
@@ -320,10 +321,10 @@ def _fill(session: Session, file: Any, name: str, arrays: list[Any], crc: int, w
     """Read the values. Raises Refusal: SNAPSHOT_DAMAGED, CANCELLED; OSError."""
     for array in arrays:
         view = _flat(array)
-        for start in range(0, len(view), vault.PIECE):
+        for start in range(0, len(view), snapshot_files.PIECE):
             if session.brake.stopping():
                 raise session.brake.refusal()
-            piece = view[start : start + vault.PIECE]
+            piece = view[start : start + snapshot_files.PIECE]
             if file.readinto(piece) != len(piece):
                 raise damaged(name, "it is cut short")
             crc = zlib.crc32(piece, crc)

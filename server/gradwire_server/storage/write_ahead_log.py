@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from google.protobuf.message import DecodeError
 
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_engine.graph import next_seq
-from gradwire_server.errors import Refusal
-from gradwire_server.vault import damaged, sync_folder
-from gradwire_server.wire import bytes_field
+from gradwire_engine.graph.graph import next_seq
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.protobuf_peek import bytes_field
+from gradwire_server.storage.snapshot_files import damaged, sync_folder
 
 if TYPE_CHECKING:
-    from gradwire_server.session import Session
+    from gradwire_server.session.session import Session
 
 MAGIC = b"GWLOG02\n"
 _FLUSHED = struct.Struct("<QI")  # bytes that were flushed, and the CRC-32 of that number

@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_server.places import LOOK_SECONDS
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_server.worker.places import LOOK_SECONDS
 
 _FIRST_TO_GO = "1000"  # should the system want memory
 _NICE = 10  # whoever waits for a small thing comes first

@@ -10,9 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from gradwire_server.host import Host
-from gradwire_server.session import Pending
-from gradwire_server.turns import Answer, Turns, work
+from gradwire_server.session.session import Pending
+from gradwire_server.worker.runtime import Host
+from gradwire_server.worker.scheduler import Answer, Turns, work
 
 _YOUNG_LIMIT = 50_000  # new objects that containers keep, before the young ones are looked through
 _YOUNG_PER_FULL = 20

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.graph import go_on_from, next_seq
-from gradwire_server.apart import Child
-from gradwire_server.places import Places
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.graph import go_on_from, next_seq
+from gradwire_server.worker.apart import Child
+from gradwire_server.worker.places import Places
 
 if TYPE_CHECKING:
-    from gradwire_server.session import Brake, Session
-    from gradwire_server.turns import Turns
+    from gradwire_server.session.session import Brake, Session
+    from gradwire_server.worker.scheduler import Turns
 
 PRESS_SECONDS = 0.05  # that a session computes before it is asked to look up between two ops
 _OTHERS_SECONDS = 0.01  # that others compute then

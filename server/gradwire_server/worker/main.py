@@ -1,4 +1,4 @@
-"""A worker process: `python -m gradwire_server.worker`, started by the front and ended by it, or by its end.
+"""A worker process: `python -m gradwire_server.worker.main`, started by the front and ended by it, or by its end.
 
 It inherits two sockets and the ledger's file. Its main thread computes: it blocks on the one socket for calls, so a
 call costs no change of threads. The control thread has the other, where what must get past a computation comes:
@@ -19,20 +19,20 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gradwire.v1 import errors_pb2
-from gradwire_engine.device import cupy
-from gradwire_server import blas
-from gradwire_server.compute import Collector
-from gradwire_server.errors import Refusal, refusal_of
-from gradwire_server.host import METHODS, Arrival, Host
-from gradwire_server.keeper import Keeper
-from gradwire_server.ledger import Ledger
-from gradwire_server.limits import Limits, cap_process
-from gradwire_server.logging import configure
-from gradwire_server.pipe import HEAD, BlockingPipe, head
-from gradwire_server.rings import Ring
-from gradwire_server.session import Pending
-from gradwire_server.slots import Slots
-from gradwire_server.turns import Turns, work
+from gradwire_engine.core.device import cupy
+from gradwire_server.common import blas
+from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.common.limits import Limits, cap_process
+from gradwire_server.common.logging import configure
+from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.session.session import Pending
+from gradwire_server.storage.checkpointer import Keeper
+from gradwire_server.worker.compute import Collector
+from gradwire_server.worker.pipe import HEAD, BlockingPipe, head
+from gradwire_server.worker.rings import Ring
+from gradwire_server.worker.runtime import METHODS, Arrival, Host
+from gradwire_server.worker.scheduler import Turns, work
+from gradwire_server.worker.slots import Slots
 
 # Kinds of frames. To the worker on the first pipe: an index of METHODS. On the second, and back:
 RESULT, REFUSAL, READY, CANCEL, CANCEL_THROUGH, CLOSE, UPLOAD, APPEND, END_UPLOAD, CHUNK = range(256, 266)

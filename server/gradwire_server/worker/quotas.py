@@ -6,11 +6,11 @@ that principal hold, and looks there for what is left.
 
 from collections.abc import Callable
 
-from gradwire_server.budgets import Budget
-from gradwire_server.errors import Refusal
-from gradwire_server.ledger import PLACES, Ledger, Share
-from gradwire_server.limits import Limits
-from gradwire_server.session import Session
+from gradwire_server.common.budgets import Budget
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import Limits
+from gradwire_server.common.shared_counters import PLACES, Ledger, Share
+from gradwire_server.session.session import Session
 
 
 class Places:

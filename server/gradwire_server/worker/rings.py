@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_server.errors import Refusal
+from gradwire_server.common.errors import Refusal
 
 RING_BYTES = 8 << 20
 IDLE_SECONDS = 10.0  # how long a session's ring is kept for its next transfer

@@ -2,7 +2,7 @@
 
 Two threads use it. The compute thread calls `begin`, `execute` and what they lead to, in the order in which the calls
 came. The control thread calls the rest, which is quick and never waits: cancellation, and the chunks of transfers.
-The front numbers the sessions and keeps their leases (directory.py).
+The front numbers the sessions and keeps their leases (session_registry.py).
 """
 
 import gc
@@ -19,27 +19,27 @@ from typing import Any
 import numpy as np
 
 from gradwire.v1 import service_pb2
-from gradwire_engine.device import available, pools
-from gradwire_engine.dtypes import BY_NAME
-from gradwire_engine.ops.plans import release
+from gradwire_engine.core.device import available, pools
+from gradwire_engine.core.dtypes import BY_NAME
+from gradwire_engine.ops.signal.fft_plans import release
 from gradwire_server import __version__
-from gradwire_server.allocator import give_back
-from gradwire_server.batch import OutOfOrder, run_batch, run_unary
-from gradwire_server.build import build_info, device_info
-from gradwire_server.commands import MESSAGES
-from gradwire_server.errors import Refusal, refusal_of
-from gradwire_server.filing import Filer
-from gradwire_server.keeper import Keeper, Order
-from gradwire_server.ledger import Ledger
-from gradwire_server.limits import Limits
-from gradwire_server.meter import Meter
-from gradwire_server.payload import TO_WIRE
-from gradwire_server.rings import Ring, Rings
-from gradwire_server.scribe import Scribe
-from gradwire_server.session import Brake, Pending, Session
-from gradwire_server.shares import Shares
-from gradwire_server.transfers import Download
-from gradwire_server.wire import bytes_field
+from gradwire_server.common.allocator import give_back
+from gradwire_server.common.build import build_info, device_info
+from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.common.limits import Limits
+from gradwire_server.common.payload import TO_WIRE
+from gradwire_server.common.protobuf_peek import bytes_field
+from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.session.batch import OutOfOrder, run_batch, run_unary
+from gradwire_server.session.commands import MESSAGES
+from gradwire_server.session.meter import Meter
+from gradwire_server.session.session import Brake, Pending, Session
+from gradwire_server.session.transfers import Download
+from gradwire_server.storage.checkpointer import Keeper, Order
+from gradwire_server.storage.log_writer import Scribe
+from gradwire_server.storage.tensor_files import Filer
+from gradwire_server.worker.quotas import Shares
+from gradwire_server.worker.rings import Ring, Rings
 
 # What `execute` takes: the RPCs that carry commands, and what becomes of a session between its first and last.
 METHODS = (

@@ -8,7 +8,7 @@ millisecond, and between two of them such sessions come first, together for some
 Turns are a deficit round robin over measured time: a command that takes longer than the turn is charged to the turns
 that follow, which the session misses while others have something to do. Sessions of one principal share its turn.
 
-With a compute quota (shares.py) a session that has used it up rests. What has come for it waits; a call that could not
+With a compute quota (quotas.py) a session that has used it up rests. What has come for it waits; a call that could not
 begin before its deadline, or for too long, is refused at once and told when to come back.
 
 A batch that came before its predecessor is parked until that one has come, for a bounded time.
@@ -24,13 +24,13 @@ from typing import Protocol
 
 import numpy as np
 
-from gradwire_engine.graph import go_on_from, next_seq
-from gradwire_server.batch import OutOfOrder
-from gradwire_server.commands import MESSAGES
-from gradwire_server.errors import Refusal, refusal_of
-from gradwire_server.host import Host
-from gradwire_server.lane import Baton, Lane
-from gradwire_server.session import Answered, Pending, Session
+from gradwire_engine.graph.graph import go_on_from, next_seq
+from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.session.batch import OutOfOrder
+from gradwire_server.session.commands import MESSAGES
+from gradwire_server.session.session import Answered, Pending, Session
+from gradwire_server.worker.lane import Baton, Lane
+from gradwire_server.worker.runtime import Host
 
 TURN_SECONDS = 0.01
 SLICE_SECONDS = 0.001

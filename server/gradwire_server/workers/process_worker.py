@@ -19,18 +19,13 @@ from dataclasses import replace
 from typing import Any
 
 from gradwire.v1 import service_pb2
-from gradwire_engine.device import CPU, available
-from gradwire_server import blas
-from gradwire_server.backend import Backend
-from gradwire_server.crew import Entry, Lent, Sending, Worker
-from gradwire_server.errors import Refusal
-from gradwire_server.host import METHODS
-from gradwire_server.ledger import Ledger
-from gradwire_server.limits import Limits
-from gradwire_server.pipe import INFINITE, Frame, FrontPipe, head
-from gradwire_server.rings import RING_BYTES
-from gradwire_server.slots import Keys, Slots
-from gradwire_server.worker import (
+from gradwire_engine.core.device import CPU, available
+from gradwire_server.common import blas
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import Limits
+from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.registry.backend import Backend
+from gradwire_server.worker.main import (
     APPEND,
     CANCEL,
     CANCEL_THROUGH,
@@ -54,6 +49,11 @@ from gradwire_server.worker import (
     Plan,
     unpacked,
 )
+from gradwire_server.worker.pipe import INFINITE, Frame, FrontPipe, head
+from gradwire_server.worker.rings import RING_BYTES
+from gradwire_server.worker.runtime import METHODS
+from gradwire_server.worker.slots import Keys, Slots
+from gradwire_server.workers.worker_pool import Entry, Lent, Sending, Worker
 
 START_SECONDS = 120.0
 _KILL_SECONDS = 2.0
@@ -143,7 +143,7 @@ class ProcessWorker(Worker):
         before = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_THE_FRONT)
         try:
             return subprocess.Popen(
-                [sys.executable, "-m", "gradwire_server.worker", plan.text()],
+                [sys.executable, "-m", "gradwire_server.worker.main", plan.text()],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # the front's stdout says where it listens, and nothing else
                 pass_fds=(plan.calls, plan.control, plan.ledger, plan.slots, *((plan.lock,) if plan.stores else ())),

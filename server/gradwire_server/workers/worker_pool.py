@@ -1,4 +1,4 @@
-"""Workers, as the front sees them: `Worker`, which is a thread of this process (here) or a process (workers.py).
+"""Workers, as the front sees them: `Worker`, which is a thread of this process (here) or a process (process_worker.py).
 
 Calls go there in order, and their answers come back. A worker has a few calls of each session at a time, no more than
 keep it busy: the others are kept back here, by session. So who sends thousands, or megabytes, stands in nobody's way.
@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradwire.v1 import service_pb2
-from gradwire_engine.device import cupy
-from gradwire_server.compute import ComputeThread
-from gradwire_server.directory import Directory
-from gradwire_server.directory import Entry as EntryOf
-from gradwire_server.errors import Refusal
-from gradwire_server.host import GOES_BACK, UPLOAD_BEGUN, Arrival, Host
-from gradwire_server.keeper import Keeper
-from gradwire_server.ledger import Ledger
-from gradwire_server.limits import MIB, Limits, cap_process
-from gradwire_server.rings import Ring
-from gradwire_server.session import Pending
+from gradwire_engine.core.device import cupy
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import MIB, Limits, cap_process
+from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.registry.session_registry import Directory
+from gradwire_server.registry.session_registry import Entry as EntryOf
+from gradwire_server.session.session import Pending
+from gradwire_server.storage.checkpointer import Keeper
+from gradwire_server.worker.compute import ComputeThread
+from gradwire_server.worker.rings import Ring
+from gradwire_server.worker.runtime import GOES_BACK, UPLOAD_BEGUN, Arrival, Host
 
 if TYPE_CHECKING:
-    from gradwire_server.backend import Backend
+    from gradwire_server.registry.backend import Backend
 
 Entry: TypeAlias = "EntryOf[Worker]"
 # Calls of one session that its worker has at once, and their bytes, but for one that is larger by itself.

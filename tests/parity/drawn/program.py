@@ -18,8 +18,8 @@ import torch.utils.checkpoint
 
 import gradwire
 import gradwire.utils.checkpoint
-from gradwire import _backward, _tensor
-from gradwire._warnings import TOLD
+from gradwire._tensor import backward, tensor
+from gradwire._tensor.warnings import TOLD
 from tests.parity.drawn import known, words
 from tests.parity.drawn.state import TOLERANCE, differ, differ_plain, look
 from tests.parity.drawn.steps import Writer
@@ -52,7 +52,7 @@ class Side:
     def run(self, code: CodeType, waits: bool = True) -> None:
         """Run a line and keep what it raises and warns of. Without `waits` gradwire may raise it later."""
         self.error = None
-        _backward._cycle_warned = _tensor._scalar_warned = False
+        backward._cycle_warned = tensor._scalar_warned = False
         TOLD.clear()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

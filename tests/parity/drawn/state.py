@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 import gradwire
-from gradwire import _values
+from gradwire._tensor import values
 
 #: Relative tolerance by dtype: a program's roundings add up.
 TOLERANCE = {
@@ -22,7 +22,7 @@ CLASSES = ("value", "gradient", "flag", "silent", "dtype", "shape", "version", "
 def numbers(tensor: Any) -> np.ndarray:
     """The values as an array, wide enough for NumPy."""
     if isinstance(tensor, gradwire.Tensor):
-        return _values.read_array(tensor)
+        return values.read_array(tensor)
     with torch.no_grad():
         plain = torch.Tensor.detach(tensor).resolve_conj().resolve_neg()
         if plain._is_zerotensor():

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradwire._call import _call
-from gradwire._errors import GradwireIndexError, refuse
-from gradwire._tensor import Tensor
+from gradwire._base.errors import GradwireIndexError, refuse
+from gradwire._tensor.call import _call
+from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import BatchedTensor, Level, is_batched, spread, value_at
 from gradwire.func._pytree import tree_map
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire import _ops
-from gradwire._call import _call
-from gradwire._errors import refuse
-from gradwire._functions import promote_types
-from gradwire._tensor import Tensor
+from gradwire._base.errors import refuse
+from gradwire._tensor import ops
+from gradwire._tensor.call import _call
+from gradwire._tensor.functions import promote_types
+from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import Level, is_batched
 from gradwire.func.rules.calls import Call, padded, refuse_in_place, rule
 
@@ -81,7 +81,7 @@ _ONE_DTYPE = frozenset(["masked_fill", "type_as", "copy"])
 @rule("cosine_similarity")
 def cosine_similarity(call: Call) -> Any:
     one, other, dim, eps = call.args[0], call.get("x2"), call.get("dim", 1), call.get("eps", 1e-8)
-    one, other = _ops.broadcast_tensors(one, other)
+    one, other = ops.broadcast_tensors(one, other)
     lengths = [each.norm(2, dim, keepdim=True).clamp(min=eps) for each in (one, other)]
     return ((one / lengths[0]) * (other / lengths[1])).sum(dim)
 

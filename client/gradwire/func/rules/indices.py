@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradwire import _ops
-from gradwire._call import _call
-from gradwire._errors import refuse
-from gradwire._indexing import Index
-from gradwire._tensor import Tensor
+from gradwire._base.errors import refuse
+from gradwire._tensor import ops
+from gradwire._tensor.call import _call
+from gradwire._tensor.indexing import Index
+from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import Level, is_batched, spread, value_at
 from gradwire.func.rules.calls import Call, padded, refuse_in_place, rule, shifted
 
@@ -25,7 +25,7 @@ def _taken(item: Any) -> int:
 
 def _numbers(level: Level, like: Tensor, ndim: int) -> Tensor:
     """The samples' numbers, as an index that broadcasts with others of so many dimensions behind the batch."""
-    return _ops.arange(level.size, device=like.device).reshape((level.size, *(1,) * ndim))
+    return ops.arange(level.size, device=like.device).reshape((level.size, *(1,) * ndim))
 
 
 class _Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire._errors import refuse
+from gradwire._base.errors import refuse
 from gradwire.func._batched import is_batched, spread, value_at
 from gradwire.func._pytree import tree_map
 from gradwire.func.rules.calls import Call, padded, rule

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire._call import _call
-from gradwire._errors import refuse
+from gradwire._base.errors import refuse
+from gradwire._tensor.call import _call
 from gradwire.func._batched import BatchedTensor, is_batched, spread
 from gradwire.func.rules.calls import Call, reduced, rule
 from gradwire.func.rules.elementwise import elementwise

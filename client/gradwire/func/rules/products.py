@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradwire._call import _call
-from gradwire._errors import refuse
+from gradwire._base.errors import refuse
+from gradwire._tensor.call import _call
 from gradwire.func._batched import is_batched, spread, value_at
 from gradwire.func.rules.calls import Call, padded, rule, shifted
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire import _ops
-from gradwire._call import _call
-from gradwire._errors import refuse
+from gradwire._base.errors import refuse
+from gradwire._tensor import ops
+from gradwire._tensor.call import _call
 from gradwire.func._batched import LEVELS, BatchedTensor, Level, value_at
 from gradwire.func.rules.calls import Call, refuse_in_place, rule
 from gradwire.func.rules.elementwise import elementwise
@@ -61,10 +61,10 @@ def random(call: Call) -> Any:
     if call.base in ("dropout", "alpha_dropout", "bernoulli"):
         if call.base != "dropout" or call.in_place:
             raise refuse(f"vmap: there is no batching rule for {call.op} with randomness='same'")
-        ones = _ops.ones_like(value_at(target, level).select(0, 0).detach())
+        ones = ops.ones_like(value_at(target, level).select(0, 0).detach())
         return target * _call("dropout", (ones, *call.args[1:]), tuple(call.kwargs.items()))
     if call.in_place:
-        drawn = _ops.clone(value_at(target, level).select(0, 0))
+        drawn = ops.clone(value_at(target, level).select(0, 0))
         call.args[0] = drawn
         target.copy_(call.run())
         return target

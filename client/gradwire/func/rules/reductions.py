@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire._call import _call
-from gradwire._tensor import Tensor
+from gradwire._tensor.call import _call
+from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import Level
 from gradwire.func._pytree import tree_map
 from gradwire.func.rules.calls import Call, rule, shifted, shifted_all

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire._call import _call
-from gradwire._errors import refuse
+from gradwire._base.errors import refuse
+from gradwire._tensor.call import _call
 from gradwire.func._batched import is_batched, spread
 from gradwire.func.rules.calls import Call, padded, rule, shifted, shifted_all
 from gradwire.func.rules.layers import folded

@@ -6,10 +6,10 @@ import math
 import warnings
 from collections.abc import Iterable
 
-from gradwire import _ops
-from gradwire._create import zeros
-from gradwire._modes import no_grad
-from gradwire._tensor import Tensor
+from gradwire._base.modes import no_grad
+from gradwire._tensor import ops
+from gradwire._tensor.create import zeros
+from gradwire._tensor.tensor import Tensor
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -32,8 +32,8 @@ def get_total_norm(
     held = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not held:
         return zeros(())
-    each = [_ops.linalg_vector_norm(tensor, norm_type) for tensor in held]
-    total = _ops.linalg_vector_norm(_ops.stack(each), norm_type)
+    each = [ops.linalg_vector_norm(tensor, norm_type) for tensor in held]
+    total = ops.linalg_vector_norm(ops.stack(each), norm_type)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be "
@@ -91,7 +91,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All parameters as one vector, in order; torch.nn.utils.parameters_to_vector."""
-    return _ops.cat([param.reshape(-1) for param in parameters])
+    return ops.cat([param.reshape(-1) for param in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:

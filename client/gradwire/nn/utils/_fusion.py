@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from gradwire import _ops
-from gradwire._create import ones_like, zeros_like
-from gradwire._tensor import Tensor
+from gradwire._tensor import ops
+from gradwire._tensor.create import ones_like, zeros_like
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import Module
 from gradwire.nn._parameter import Parameter
 
@@ -19,7 +19,7 @@ def _scaled(
     gamma = ones_like(mean) if gamma is None else gamma
     beta = zeros_like(mean) if beta is None else beta
     bias = zeros_like(mean) if bias is None else bias
-    factor = gamma * _ops.rsqrt(var + eps)
+    factor = gamma * ops.rsqrt(var + eps)
     shape = [1] * weight.ndim
     shape[axis] = -1
     fused = (weight * factor.reshape(shape)).to(weight.dtype)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from gradwire import _ops
-from gradwire._modes import no_grad
-from gradwire._tensor import Tensor
+from gradwire._base.modes import no_grad
+from gradwire._tensor import ops
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional as F
 from gradwire.nn._module import Module
 from gradwire.nn._parameter import Parameter
@@ -43,11 +43,11 @@ class _SpectralNorm:
             with no_grad():
                 fixed = matrix.detach()
                 for _ in range(self.n_power_iterations):
-                    v = F.normalize(_ops.mv(fixed.transpose(0, 1), u), dim=0, eps=self.eps)
-                    u = F.normalize(_ops.mv(fixed, v), dim=0, eps=self.eps)
+                    v = F.normalize(ops.mv(fixed.transpose(0, 1), u), dim=0, eps=self.eps)
+                    u = F.normalize(ops.mv(fixed, v), dim=0, eps=self.eps)
             setattr(module, self.name + "_u", u)
             setattr(module, self.name + "_v", v)
-        made: Tensor = weight / _ops.dot(u, _ops.mv(matrix, v))
+        made: Tensor = weight / ops.dot(u, ops.mv(matrix, v))
         return made
 
     def __call__(self, module: Module, args: Any) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gradwire import _ops
-from gradwire._create import eye, make_tensor, randn, zeros_like
-from gradwire._modes import no_grad
-from gradwire._tensor import Tensor
+from gradwire._base.modes import no_grad
+from gradwire._tensor import ops
+from gradwire._tensor.create import eye, make_tensor, randn, zeros_like
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional as F
 from gradwire.nn._module import Module
 from gradwire.nn.utils.parametrize import register_parametrization
@@ -20,8 +20,8 @@ __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 def norm_except(v: Tensor, dim: int) -> Tensor:
     """The norms over all dimensions but one, kept as ones; over all where `dim` is -1."""
     if dim == -1:
-        return _ops.linalg_vector_norm(v)
-    return _ops.linalg_vector_norm(v, 2, [each for each in range(v.ndim) if each != dim % v.ndim], True)
+        return ops.linalg_vector_norm(v)
+    return ops.linalg_vector_norm(v, 2, [each for each in range(v.ndim) if each != dim % v.ndim], True)
 
 
 class _WeightNorm(Module):
@@ -73,8 +73,8 @@ class _SpectralNorm(Module):
 
     def _iterate(self, matrix: Tensor, count: int) -> None:
         for _ in range(count):
-            self._u = F.normalize(_ops.mv(matrix, self._v), dim=0, eps=self.eps)
-            self._v = F.normalize(_ops.mv(matrix.transpose(0, 1), self._u), dim=0, eps=self.eps)
+            self._u = F.normalize(ops.mv(matrix, self._v), dim=0, eps=self.eps)
+            self._v = F.normalize(ops.mv(matrix.transpose(0, 1), self._u), dim=0, eps=self.eps)
 
     def forward(self, weight: Tensor) -> Tensor:
         if weight.ndim == 1:
@@ -83,7 +83,7 @@ class _SpectralNorm(Module):
         if self.training:
             with no_grad():
                 self._iterate(matrix.detach(), self.n_power_iterations)
-        sigma = _ops.dot(self._u, _ops.mv(matrix, self._v))
+        sigma = ops.dot(self._u, ops.mv(matrix, self._v))
         made: Tensor = weight / sigma
         return made
 
@@ -142,18 +142,18 @@ class _Orthogonal(Module):
         if self.orthogonal_map == "householder":
             lower = X.tril(-1)
             tau = 2.0 / (1.0 + (lower * lower.conj()).sum(-2))
-            Q = _ops.linalg_householder_product(lower, tau)
+            Q = ops.linalg_householder_product(lower, tau)
             Q = Q * X.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2).detach()
         else:
             X = X.tril()
             if n != k:
-                X = _ops.cat([X, X.new_zeros((*X.shape[:-1], n - k))], -1)
+                X = ops.cat([X, X.new_zeros((*X.shape[:-1], n - k))], -1)
             A = X - X.mH
             if self.orthogonal_map == "matrix_exp":
-                Q = _ops.matrix_exp(A)
+                Q = ops.matrix_exp(A)
             else:
                 one = eye(n, dtype=A.dtype, device=A.device)
-                Q = _ops.linalg_solve(one + A * -0.5, one + A * 0.5)
+                Q = ops.linalg_solve(one + A * -0.5, one + A * 0.5)
             if n != k:
                 Q = Q[..., :k]
         if self._relative and self.base is not None:
@@ -174,8 +174,8 @@ class _Orthogonal(Module):
             made = _reflections(Q)
             return made.mT if wide else made
         if n != k:
-            Q = _ops.cat([Q, randn(*Q.shape[:-1], n - k, dtype=Q.dtype, device=Q.device)], -1)
-        Q, R = _ops.linalg_qr(Q)
+            Q = ops.cat([Q, randn(*Q.shape[:-1], n - k, dtype=Q.dtype, device=Q.device)], -1)
+        Q, R = ops.linalg_qr(Q)
         self.base = Q * R.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
         found = zeros_like(given)
         found.diagonal(dim1=-2, dim2=-1).fill_(-1.0)

@@ -12,8 +12,8 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from gradwire._modes import no_grad
-from gradwire._tensor import Tensor
+from gradwire._base.modes import no_grad
+from gradwire._tensor.tensor import Tensor
 from gradwire.nn._containers import ModuleDict, ModuleList
 from gradwire.nn._module import Module
 from gradwire.nn._parameter import Parameter

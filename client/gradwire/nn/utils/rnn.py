@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradwire import _dtypes, _ops
-from gradwire._create import as_tensor, make_tensor
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._tensor import ops
+from gradwire._tensor.create import as_tensor, make_tensor
+from gradwire._tensor.tensor import Tensor
 
 __all__ = [
     "PackedSequence",
@@ -55,7 +56,7 @@ class PackedSequence(_Fields):
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)
         sizes = None if isinstance(batch_sizes, Tensor) else [int(size) for size in batch_sizes]
-        held = batch_sizes if sizes is None else make_tensor(sizes, _dtypes.int64)
+        held = batch_sizes if sizes is None else make_tensor(sizes, dtypes.int64)
         made = super().__new__(cls, data, held, sorted_indices, unsorted_indices)
         made._read = sizes
         return made
@@ -88,15 +89,15 @@ class PackedSequence(_Fields):
 
     def double(self) -> PackedSequence:
         """In float64."""
-        return self.to(_dtypes.float64)
+        return self.to(dtypes.float64)
 
     def float(self) -> PackedSequence:
         """In float32."""
-        return self.to(_dtypes.float32)
+        return self.to(dtypes.float32)
 
     def half(self) -> PackedSequence:
         """In float16."""
-        return self.to(_dtypes.float16)
+        return self.to(dtypes.float16)
 
     @property
     def is_cuda(self) -> bool:
@@ -106,7 +107,7 @@ class PackedSequence(_Fields):
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """The permutation that undoes one; None for None."""
-    return None if permutation is None else _ops.argsort(permutation)
+    return None if permutation is None else ops.argsort(permutation)
 
 
 def _numbers(lengths: Any) -> list[int]:
@@ -170,10 +171,10 @@ def pad_packed_sequence(
     rows = np.full((steps, sizes[0]), total)
     for step, (start, size) in enumerate(zip(np.cumsum([0, *sizes]).tolist(), sizes, strict=False)):
         rows[step, :size] = np.arange(start, start + size)
-    lengths = make_tensor([sum(size > place for size in sizes) for place in range(sizes[0])], _dtypes.int64)
+    lengths = make_tensor([sum(size > place for size in sizes) for place in range(sizes[0])], dtypes.int64)
     data = sequence.data
     padding = data.new_full((1, *data.shape[1:]), padding_value)
-    padded: Tensor = _ops.cat([data, padding])[make_tensor(rows).to(data.device)]
+    padded: Tensor = ops.cat([data, padding])[make_tensor(rows).to(data.device)]
     if sequence.unsorted_indices is not None:
         padded = padded.index_select(1, sequence.unsorted_indices)
         lengths = lengths.index_select(0, sequence.unsorted_indices.cpu())
@@ -211,9 +212,9 @@ def pad_sequence(
         lacking = longest - each.shape[0]
         if lacking:
             padding = each.new_full((lacking, *each.shape[1:]), padding_value)
-            each = _ops.cat([each, padding] if padding_side == "right" else [padding, each])
+            each = ops.cat([each, padding] if padding_side == "right" else [padding, each])
         rows.append(each)
-    return _ops.stack(rows, 0 if batch_first else 1)
+    return ops.stack(rows, 0 if batch_first else 1)
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:

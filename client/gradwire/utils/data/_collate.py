@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gradwire import _dtypes, _ops
-from gradwire._create import as_tensor, tensor
-from gradwire._tensor import Tensor
+from gradwire._base import dtypes
+from gradwire._tensor import ops
+from gradwire._tensor.create import as_tensor, tensor
+from gradwire._tensor.tensor import Tensor
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
@@ -20,11 +21,11 @@ def default_collate(batch: Sequence[Any]) -> Any:
     """
     first = batch[0]
     if isinstance(first, Tensor):
-        return _ops.stack(list(batch))
+        return ops.stack(list(batch))
     if isinstance(first, (np.ndarray, np.generic)):
         return _of_arrays(batch)
     if isinstance(first, float):
-        return tensor(list(batch), dtype=_dtypes.float64)
+        return tensor(list(batch), dtype=dtypes.float64)
     if isinstance(first, int):
         return tensor(list(batch))
     if isinstance(first, (str, bytes)):

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from gradwire._random import Generator
+from gradwire._tensor.random import Generator
 
 T = TypeVar("T", covariant=True)
 
@@ -60,7 +60,7 @@ class RandomSampler(Sampler[int]):
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
-        from gradwire._create import randint, randperm
+        from gradwire._tensor.create import randint, randperm
 
         size = len(self.data_source)
         if self.replacement:
@@ -81,7 +81,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        from gradwire._create import randperm
+        from gradwire._tensor.create import randperm
 
         for place in randperm(len(self.indices), generator=self.generator).tolist():
             yield self.indices[place]
@@ -96,14 +96,14 @@ class WeightedRandomSampler(Sampler[int]):
     def __init__(
         self, weights: Any, num_samples: int, replacement: bool = True, generator: Generator | None = None
     ) -> None:
-        from gradwire import _dtypes
-        from gradwire._create import as_tensor
+        from gradwire._base import dtypes
+        from gradwire._tensor.create import as_tensor
 
         if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
             raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
         if not isinstance(replacement, bool):
             raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
-        held = as_tensor(weights, dtype=_dtypes.float64)
+        held = as_tensor(weights, dtype=dtypes.float64)
         if held.ndim != 1:
             raise ValueError(f"weights should be a 1d sequence but given weights have shape {tuple(held.shape)}")
         self.weights = held
@@ -112,7 +112,7 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        from gradwire._random import multinomial
+        from gradwire._tensor.random import multinomial
 
         drawn = multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
         return iter(drawn.tolist())

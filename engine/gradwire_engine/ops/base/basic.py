@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import device as devices
-from gradwire_engine import dtypes
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import DType, Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.checks import fit_number
-from gradwire_engine.refusals import is_dense
+from gradwire_engine.core import device as devices
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import DType, Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.op import op
+from gradwire_engine.op.refusals import is_dense
+from gradwire_engine.ops.base.checks import fit_number
 
 Ints = tuple[int, ...]
 Device = str

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gradwire_engine.device import Array
+from gradwire_engine.core.device import Array
 
 # Elements of a block: a few arrays of so many fit a second-level cache, and a step on them takes longer than its call.
 BLOCK = 1 << 15

@@ -9,10 +9,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.context import CURRENT
-from gradwire_engine.dtypes import TITLES, DType
-from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.dtypes import TITLES, DType
+from gradwire_engine.core.errors import EngineError, Reason
 
 # No array can be larger: NumPy counts bytes in a signed 64-bit number.
 MOST_ELEMENTS = 1 << 62

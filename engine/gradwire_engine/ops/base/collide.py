@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.device import Array
-from gradwire_engine.ops.precision import is_half
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.ops.base.precision import is_half
 
 # What CuPy adds at indices with the GPU's atomic operations.
 _ATOMIC = frozenset(np.dtype(name) for name in ("int32", "uint32", "uint64", "float32", "float64"))

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.checks import needs_order
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.checks import needs_order
 
 
 @op(promote="same", differentiable_outputs=())

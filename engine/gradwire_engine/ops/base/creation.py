@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradwire_engine import device as devices
-from gradwire_engine import dtypes
-from gradwire_engine.admission import WIDEST
-from gradwire_engine.composite import composite
-from gradwire_engine.cost import beside, pause
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import DType, Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.ops.checks import admit, fit_number, ints
-from gradwire_engine.tensor import tensor
+from gradwire_engine.core import device as devices
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import DType, Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import tensor
+from gradwire_engine.op.admission import WIDEST
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import beside, pause
+from gradwire_engine.ops.base.checks import admit, fit_number, ints
 
 Ints = Any
 Device = str

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire_engine import device as devices
-from gradwire_engine import dtypes
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import cast_array, op
-from gradwire_engine.ops.basic import expand, sum_to_size
-from gradwire_engine.ops.checks import admit, broadcast_shape, fit_number
-from gradwire_engine.refusals import check_overlap, check_writable
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import device as devices
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.op import cast_array, op
+from gradwire_engine.op.refusals import check_overlap, check_writable
+from gradwire_engine.ops.base.basic import expand, sum_to_size
+from gradwire_engine.ops.base.checks import admit, broadcast_shape, fit_number
 
 Ints = tuple[int, ...]
 
@@ -146,7 +146,7 @@ copy.grad(input=lambda g: zeros(g), src=lambda g, src_meta: on_device(g, src_met
 
 def on_device(value: Any, device: str) -> Any:
     """A gradient on a device; itself if it is there."""
-    from gradwire_engine.ops.basic import to_device
+    from gradwire_engine.ops.base.basic import to_device
 
     return (
         value

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.dtypes import DType
-from gradwire_engine.dtypes import is_half as is_half
-from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.dtypes import DType
+from gradwire_engine.core.dtypes import is_half as is_half
+from gradwire_engine.core.errors import EngineError, Reason
 
 
 def through_float32(function: Callable[..., Any]) -> Callable[..., Any]:

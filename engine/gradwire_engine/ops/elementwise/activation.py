@@ -13,20 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import DType, Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import neg
-from gradwire_engine.ops.blocked import BLOCK, elementwise, is_plain
-from gradwire_engine.ops.checks import needs_order
-from gradwire_engine.ops.fill import where, zeros
-from gradwire_engine.ops.matrix import fold
-from gradwire_engine.ops.precision import special, through_float32
-from gradwire_engine.ops.unary import abs as absolute
-from gradwire_engine.ops.unary import exp, sigmoid, tanh
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import DType, Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import neg
+from gradwire_engine.ops.base.blocked import BLOCK, elementwise, is_plain
+from gradwire_engine.ops.base.checks import needs_order
+from gradwire_engine.ops.base.fill import where, zeros
+from gradwire_engine.ops.base.precision import special, through_float32
+from gradwire_engine.ops.elementwise.unary import abs as absolute
+from gradwire_engine.ops.elementwise.unary import exp, sigmoid, tanh
 
 Ints = tuple[int, ...]
 _SAME_SIZE_INT = {2: np.int16, 4: np.int32, 8: np.int64}
@@ -171,46 +170,6 @@ def leaky_relu(xp: Any, input: Array, negative_slope: float = 0.01) -> Array:
 
 
 leaky_relu.grad(input=lambda g, input, negative_slope: g * _slope(input, negative_slope))
-
-
-@op(name="_prelu_kernel")
-def _prelu_kernel(xp: Any, input: Array, weight: Array) -> Array:
-    return xp.where(input > 0, input, weight * input)
-
-
-_prelu_kernel.grad(
-    input=lambda g, input, weight: where(input > 0, g, g * weight),
-    weight=lambda g, input: masked(g * input, ~(input > 0)),
-)
-
-
-@composite
-def prelu(input: Array, weight: Array) -> Any:
-    """input where positive, weight * input elsewhere (torch.prelu).
-
-    weight: one element, or one per size of dimension 1. Raises EngineError: SHAPE, DTYPE.
-    """
-    if input.dtype != weight.dtype:
-        raise EngineError(
-            Reason.DTYPE,
-            "prelu: Type promoting not supported. "
-            f"Got {dtypes.name_of(input.dtype)} and {dtypes.name_of(weight.dtype)}",
-        )
-    if weight.ndim > 1:
-        raise EngineError(
-            Reason.SHAPE, f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
-        )
-    channels = input.shape[1] if input.ndim > 1 else 1
-    if weight.size != 1 and weight.size != channels:
-        raise EngineError(
-            Reason.SHAPE,
-            f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {weight.size} and "
-            f"channel size = {channels}.",
-        )
-    if input.ndim == 0:
-        return _prelu_kernel(input, fold(weight, ()))
-    size = (-1,) if input.ndim == 1 else (1, -1, *[1] * (input.ndim - 2))
-    return _prelu_kernel(input, fold(weight, size))
 
 
 def _elu(xp: Any, input: Array, alpha: float, scale: float, input_scale: float) -> Array:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire_engine.device import Array
-from gradwire_engine.op import op
-from gradwire_engine.ops.compare import eq
-from gradwire_engine.ops.fill import where
-from gradwire_engine.ops.precision import check_special, special, through_float32
-from gradwire_engine.ops.unary import sign
+from gradwire_engine.core.device import Array
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.compare import eq
+from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.base.precision import check_special, special, through_float32
+from gradwire_engine.ops.elementwise.unary import sign
 
 
 @op(promote="float", node="I0Backward0")

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import Composite
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import _refuse_bools, conj, div, neg, real, sub
-from gradwire_engine.ops.checks import fit_number, needs_tensor
-from gradwire_engine.ops.compare import eq, ge, gt, le, logical_and, logical_or, lt
-from gradwire_engine.ops.fill import where, zeros
-from gradwire_engine.ops.precision import through_float32
-from gradwire_engine.ops.unary import exp, exp2, isnan, log
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import Composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import _refuse_bools, conj, div, neg, real, sub
+from gradwire_engine.ops.base.checks import fit_number, needs_tensor
+from gradwire_engine.ops.base.compare import eq, ge, gt, le, logical_and, logical_or, lt
+from gradwire_engine.ops.base.fill import where, zeros
+from gradwire_engine.ops.base.precision import through_float32
+from gradwire_engine.ops.elementwise.unary import exp, exp2, isnan, log
 
 
 def _is_number(value: Any) -> bool:
@@ -146,7 +146,7 @@ float_power = _FloatPower(_float_power, name="float_power", in_place=True)
 
 
 def _cast(value: Any, dtype: Any) -> Any:
-    from gradwire_engine.ops.basic import cast
+    from gradwire_engine.ops.base.basic import cast
 
     return value if value.dtype == dtype else cast(value, dtype)
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire_engine import device as devices
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import DType
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import cast, conj, real, real_view, to_device
-from gradwire_engine.ops.compare import eq
-from gradwire_engine.ops.fill import where, zeros
-from gradwire_engine.ops.unary import abs as modulus
-from gradwire_engine.ops.unary import sgn
+from gradwire_engine.core import device as devices
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import DType
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import cast, conj, real, real_view, to_device
+from gradwire_engine.ops.base.compare import eq
+from gradwire_engine.ops.base.fill import where, zeros
+from gradwire_engine.ops.elementwise.unary import abs as modulus
+from gradwire_engine.ops.elementwise.unary import sgn
 
 Device = str
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import neg
-from gradwire_engine.ops.checks import admit
-from gradwire_engine.ops.precision import check_special, special, through_float32
-from gradwire_engine.ops.special import digamma, lgamma
-from gradwire_engine.ops.unary import exp, log
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import neg
+from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.base.precision import check_special, special, through_float32
+from gradwire_engine.ops.elementwise.special import digamma, lgamma
+from gradwire_engine.ops.elementwise.unary import exp, log
 
 
 def _real(name: str, *operands: Array) -> None:

@@ -7,15 +7,15 @@ from typing import Any
 
 import ml_dtypes
 
-from gradwire_engine import dtypes
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import conj, neg
-from gradwire_engine.ops.compare import eq, ge, le, logical_and, logical_or
-from gradwire_engine.ops.fill import where
-from gradwire_engine.ops.precision import check_special, special, through_float32
-from gradwire_engine.ops.unary import cos, exp, isfinite, sin
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import conj, neg
+from gradwire_engine.ops.base.compare import eq, ge, le, logical_and, logical_or
+from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.base.precision import check_special, special, through_float32
+from gradwire_engine.ops.elementwise.unary import cos, exp, isfinite, sin
 
 
 @op(promote="float")

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import conj, neg, real
-from gradwire_engine.ops.compare import eq
-from gradwire_engine.ops.fill import where, zeros
-from gradwire_engine.ops.precision import through_float32
-from gradwire_engine.refusals import check_writable
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.op.refusals import check_writable
+from gradwire_engine.ops.base.basic import conj, neg, real
+from gradwire_engine.ops.base.compare import eq
+from gradwire_engine.ops.base.fill import where, zeros
+from gradwire_engine.ops.base.precision import through_float32
 
 # Magnitudes and signs.
 

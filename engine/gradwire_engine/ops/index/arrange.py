@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array, module_of
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import cast
-from gradwire_engine.ops.checks import admit
-from gradwire_engine.ops.fill import zeros
-from gradwire_engine.ops.gather import index_select
-from gradwire_engine.ops.join import diag_embed, meshgrid, stack
-from gradwire_engine.ops.shape import reshape, slice_
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array, module_of
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import cast
+from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.base.fill import zeros
+from gradwire_engine.ops.index.gather import index_select
+from gradwire_engine.ops.shape.join import diag_embed, meshgrid, stack
+from gradwire_engine.ops.shape.shape import reshape, slice_
 
 
 @composite

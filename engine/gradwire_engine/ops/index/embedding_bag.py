@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array, module_of
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.ops.collide import combine_at
-from gradwire_engine.ops.embedding import embedding
-from gradwire_engine.ops.fill import where, zeros
-from gradwire_engine.ops.gather import gather, index_add, index_select
-from gradwire_engine.ops.shape import reshape, unsqueeze
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array, module_of
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.ops.base.collide import combine_at
+from gradwire_engine.ops.base.fill import where, zeros
+from gradwire_engine.ops.index.embedding import embedding
+from gradwire_engine.ops.index.gather import gather, index_add, index_select
+from gradwire_engine.ops.shape.shape import reshape, unsqueeze
 
 _MODES = ("sum", "mean", "max")
 

@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array, host, module_of
-from gradwire_engine.dtypes import Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import cast_array, op
-from gradwire_engine.ops.basic import expand, sum_to_size
-from gradwire_engine.ops.checks import admit, broadcast_shape, normalize_dim
-from gradwire_engine.ops.collide import add_flat, add_rows
-from gradwire_engine.ops.compare import eq
-from gradwire_engine.ops.fill import where, zeros
-from gradwire_engine.ops.index import checked, getitem
-from gradwire_engine.ops.precision import is_half
-from gradwire_engine.ops.shape import flatten, narrow, reshape
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array, host, module_of
+from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import cast_array, op
+from gradwire_engine.ops.base.basic import expand, sum_to_size
+from gradwire_engine.ops.base.checks import admit, broadcast_shape, normalize_dim
+from gradwire_engine.ops.base.collide import add_flat, add_rows
+from gradwire_engine.ops.base.compare import eq
+from gradwire_engine.ops.base.fill import where, zeros
+from gradwire_engine.ops.base.precision import is_half
+from gradwire_engine.ops.index.index import checked, getitem
+from gradwire_engine.ops.shape.shape import flatten, narrow, reshape
 
 Ints = Any
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import expand
-from gradwire_engine.ops.checks import normalize_dim
-from gradwire_engine.ops.collide import add_flat, combine_at
-from gradwire_engine.ops.compare import eq, logical_and
-from gradwire_engine.ops.fill import masked_fill, where, zeros
-from gradwire_engine.ops.gather import (
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import expand
+from gradwire_engine.ops.base.checks import normalize_dim
+from gradwire_engine.ops.base.collide import add_flat, combine_at
+from gradwire_engine.ops.base.compare import eq, logical_and
+from gradwire_engine.ops.base.fill import masked_fill, where, zeros
+from gradwire_engine.ops.base.precision import is_half, through_float32
+from gradwire_engine.ops.index.gather import (
     flat_places,
     gather,
     gather_backward,
@@ -27,11 +29,9 @@ from gradwire_engine.ops.gather import (
     scatter,
     source_part,
 )
-from gradwire_engine.ops.index import index_put
-from gradwire_engine.ops.join import cat
-from gradwire_engine.ops.precision import is_half, through_float32
-from gradwire_engine.ops.shape import contiguous, diagonal, reshape, select, slice_
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.ops.index.index import index_put
+from gradwire_engine.ops.shape.join import cat
+from gradwire_engine.ops.shape.shape import contiguous, diagonal, reshape, select, slice_
 
 # Replacing what a view shows.
 

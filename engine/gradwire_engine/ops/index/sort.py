@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.checks import needs_order, normalize_dim, ordered
-from gradwire_engine.ops.gather import put_along
-from gradwire_engine.ops.shape import at, unsqueeze
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.checks import needs_order, normalize_dim, ordered
+from gradwire_engine.ops.index.gather import put_along
+from gradwire_engine.ops.shape.shape import at, unsqueeze
 
 
 def scatter_selected(g: Any, indices: Any, shape: tuple[int, ...], dim: int, keepdim: bool) -> Any:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.ops.basic import expand
-from gradwire_engine.ops.checks import normalize_dims
-from gradwire_engine.ops.matrix import matmul
-from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.shape import diagonal, permute, reshape
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.ops.base.basic import expand
+from gradwire_engine.ops.base.checks import normalize_dims
+from gradwire_engine.ops.linalg.matrix import matmul
+from gradwire_engine.ops.reduce.reduce import sum as total
+from gradwire_engine.ops.shape.shape import diagonal, permute, reshape
 
 Ints = Any  # an int or several
 

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array, module_of
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import real
-from gradwire_engine.ops.join import cat, diag_embed, tril, triu
-from gradwire_engine.ops.linalg import adjoint, needs_matrices, solve_triangular
-from gradwire_engine.ops.matrix import fold
-from gradwire_engine.ops.precision import is_half
-from gradwire_engine.ops.shape import diagonal, narrow
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array, module_of
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import real
+from gradwire_engine.ops.base.precision import is_half
+from gradwire_engine.ops.linalg.linalg import adjoint, needs_matrices, solve_triangular
+from gradwire_engine.ops.linalg.matrix import fold
+from gradwire_engine.ops.shape.join import cat, diag_embed, tril, triu
+from gradwire_engine.ops.shape.shape import diagonal, narrow
 
 
 def column(values: Any) -> Any:

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import conj
-from gradwire_engine.ops.decompose import as_dtype, check_phase, diagonals, gaps, off_diagonal, real_part, row
-from gradwire_engine.ops.join import diag_embed
-from gradwire_engine.ops.linalg import adjoint, needs_square, solve
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import conj
+from gradwire_engine.ops.linalg.decompose import as_dtype, check_phase, diagonals, gaps, off_diagonal, real_part, row
+from gradwire_engine.ops.linalg.linalg import adjoint, needs_square, solve
+from gradwire_engine.ops.shape.join import diag_embed
 
 
 @op(name="linalg.eig", node="LinalgEigBackward0", outputs=("eigenvalues", "eigenvectors"))

@@ -17,22 +17,22 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array, module_of
-from gradwire_engine.dtypes import Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import conj, neg
-from gradwire_engine.ops.checks import broadcast_shape
-from gradwire_engine.ops.compare import eq
-from gradwire_engine.ops.convert import imag
-from gradwire_engine.ops.fill import where
-from gradwire_engine.ops.join import tril, triu
-from gradwire_engine.ops.matrix import fold, matrix_t
-from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.shape import clone as copied
-from gradwire_engine.ops.unary import log
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array, module_of
+from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import conj, neg
+from gradwire_engine.ops.base.checks import broadcast_shape
+from gradwire_engine.ops.base.compare import eq
+from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.elementwise.convert import imag
+from gradwire_engine.ops.elementwise.unary import log
+from gradwire_engine.ops.linalg.matrix import fold, matrix_t
+from gradwire_engine.ops.reduce.reduce import sum as total
+from gradwire_engine.ops.shape.join import tril, triu
+from gradwire_engine.ops.shape.shape import clone as copied
 
 Shape = tuple[int, ...]
 # Kernels that PyTorch asks whether they take whole numbers, instead of asking first whether these are floats.
@@ -425,7 +425,7 @@ def _cpu_triangle(A: Array, B: Array, upper: bool, left: bool, unitriangular: bo
 
 
 def _gpu_triangle(A: Array, B: Array, upper: bool, left: bool, unitriangular: bool) -> Array:
-    from gradwire_engine.device import cupy
+    from gradwire_engine.core.device import cupy
 
     solver = solvers(cupy()).solve_triangular
     if left:

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array, module_of
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.checks import admit, broadcast_shape
-from gradwire_engine.ops.join import cat, tril, triu
-from gradwire_engine.ops.linalg import (
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array, module_of
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.checks import admit, broadcast_shape
+from gradwire_engine.ops.linalg.linalg import (
     adjoint,
     check_same_dtype,
     check_sides,
@@ -29,8 +29,8 @@ from gradwire_engine.ops.linalg import (
     solve_triangular,
     solvers,
 )
-from gradwire_engine.ops.shape import narrow, unsqueeze
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.ops.shape.join import cat, tril, triu
+from gradwire_engine.ops.shape.shape import narrow, unsqueeze
 
 
 def _needs_factors(name: str, A: Array) -> None:

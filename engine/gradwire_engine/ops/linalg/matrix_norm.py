@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array, module_of
-from gradwire_engine.dtypes import DType, Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import cast
-from gradwire_engine.ops.checks import ints, normalize_dim
-from gradwire_engine.ops.decompose import eigvalsh, svdvals
-from gradwire_engine.ops.fill import where
-from gradwire_engine.ops.linalg import inv, needs_square, rank_limit, singular_ones
-from gradwire_engine.ops.reduce import amax, amin, vector_norm
-from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.shape import movedim, narrow, squeeze, unsqueeze
-from gradwire_engine.tensor import Tensor, detach
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array, module_of
+from gradwire_engine.core.dtypes import DType, Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor, detach
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import cast
+from gradwire_engine.ops.base.checks import ints, normalize_dim
+from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.linalg.decompose import eigvalsh, svdvals
+from gradwire_engine.ops.linalg.linalg import inv, needs_square, rank_limit, singular_ones
+from gradwire_engine.ops.reduce.reduce import amax, amin, vector_norm
+from gradwire_engine.ops.reduce.reduce import sum as total
+from gradwire_engine.ops.shape.shape import movedim, narrow, squeeze, unsqueeze
 
 Ints = Any
 _NUMBERED = (1, 2, math.inf)

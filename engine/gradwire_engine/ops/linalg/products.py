@@ -9,27 +9,27 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.cost import foresee, pause
-from gradwire_engine.device import Array, module_of
-from gradwire_engine.dtypes import Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import conj, expand
-from gradwire_engine.ops.checks import admit, broadcast_shape, fit_number, normalize_dim
-from gradwire_engine.ops.compare import eq
-from gradwire_engine.ops.contract import tensordot
-from gradwire_engine.ops.fill import where
-from gradwire_engine.ops.join import cat
-from gradwire_engine.ops.linalg import adjoint, check_same_dtype, needs_float, needs_square, solvers
-from gradwire_engine.ops.matrix import bmm, dot, fold, matmul, mv
-from gradwire_engine.ops.precision import is_half
-from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.reduce import vector_norm
-from gradwire_engine.ops.scan import cumprod
-from gradwire_engine.ops.shape import diagonal, narrow, transpose, unsqueeze
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array, module_of
+from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import foresee, pause
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import conj, expand
+from gradwire_engine.ops.base.checks import admit, broadcast_shape, fit_number, normalize_dim
+from gradwire_engine.ops.base.compare import eq
+from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.base.precision import is_half
+from gradwire_engine.ops.linalg.contract import tensordot
+from gradwire_engine.ops.linalg.linalg import adjoint, check_same_dtype, needs_float, needs_square, solvers
+from gradwire_engine.ops.linalg.matrix import bmm, dot, fold, matmul, mv
+from gradwire_engine.ops.reduce.reduce import sum as total
+from gradwire_engine.ops.reduce.reduce import vector_norm
+from gradwire_engine.ops.reduce.scan import cumprod
+from gradwire_engine.ops.shape.join import cat
+from gradwire_engine.ops.shape.shape import diagonal, narrow, transpose, unsqueeze
 
 # Of vectors.
 

@@ -6,23 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import cast, conj, div, real
-from gradwire_engine.ops.binary import clamp
-from gradwire_engine.ops.checks import admit, normalize_dim
-from gradwire_engine.ops.convert import complex_, imag
-from gradwire_engine.ops.fill import where, zeros
-from gradwire_engine.ops.matrix import matmul, matrix_t
-from gradwire_engine.ops.reduce import mean, vector_norm
-from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.scan import cumsum
-from gradwire_engine.ops.shape import diagonal, reshape, slice_, squeeze, unsqueeze
-from gradwire_engine.ops.unary import sqrt
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import cast, conj, div, real
+from gradwire_engine.ops.base.checks import admit, normalize_dim
+from gradwire_engine.ops.base.fill import where, zeros
+from gradwire_engine.ops.elementwise.binary import clamp
+from gradwire_engine.ops.elementwise.convert import complex_, imag
+from gradwire_engine.ops.elementwise.unary import sqrt
+from gradwire_engine.ops.linalg.matrix import matmul, matrix_t
+from gradwire_engine.ops.reduce.reduce import mean, vector_norm
+from gradwire_engine.ops.reduce.reduce import sum as total
+from gradwire_engine.ops.reduce.scan import cumsum
+from gradwire_engine.ops.shape.shape import diagonal, reshape, slice_, squeeze, unsqueeze
 
 
 def _bounds(xp: Any, input: Array, low: float, high: float) -> tuple[float, float]:

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import neg
-from gradwire_engine.ops.checks import broadcast_shape, ints, normalize_dim
-from gradwire_engine.ops.linalg import adjoint, inv, pinv, pinv_backward, solve, solved_bytes
-from gradwire_engine.ops.shape import movedim, reshape, squeeze, unsqueeze
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import neg
+from gradwire_engine.ops.base.checks import broadcast_shape, ints, normalize_dim
+from gradwire_engine.ops.linalg.linalg import adjoint, inv, pinv, pinv_backward, solve, solved_bytes
+from gradwire_engine.ops.shape.shape import movedim, reshape, squeeze, unsqueeze
 
 Ints = Any
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")

@@ -6,14 +6,14 @@ import itertools
 import math
 from typing import Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.checks import admit
-from gradwire_engine.ops.gather import gather_backward
-from gradwire_engine.ops.shape import flatten, reshape, squeeze, unsqueeze
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.index.gather import gather_backward
+from gradwire_engine.ops.shape.shape import flatten, reshape, squeeze, unsqueeze
 
 Ints = Any  # an int or several
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import cast, expand
-from gradwire_engine.ops.binary import clamp
-from gradwire_engine.ops.checks import broadcast_shape
-from gradwire_engine.ops.dropout import dropout
-from gradwire_engine.ops.fill import masked_fill, where, zeros
-from gradwire_engine.ops.join import cat
-from gradwire_engine.ops.matrix import bmm, linear, matmul, matrix_t
-from gradwire_engine.ops.padding import pad
-from gradwire_engine.ops.reduce import mean, vector_norm
-from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.shape import reshape, split, squeeze, transpose, unsqueeze
-from gradwire_engine.ops.softmax import softmax
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import cast, expand
+from gradwire_engine.ops.base.checks import broadcast_shape
+from gradwire_engine.ops.base.fill import masked_fill, where, zeros
+from gradwire_engine.ops.elementwise.binary import clamp
+from gradwire_engine.ops.linalg.matrix import bmm, linear, matmul, matrix_t
+from gradwire_engine.ops.nn.dropout import dropout
+from gradwire_engine.ops.nn.softmax import softmax
+from gradwire_engine.ops.reduce.reduce import mean, vector_norm
+from gradwire_engine.ops.reduce.reduce import sum as total
+from gradwire_engine.ops.shape.join import cat
+from gradwire_engine.ops.shape.padding import pad
+from gradwire_engine.ops.shape.shape import reshape, split, squeeze, transpose, unsqueeze
 
 Ints = Any  # an int or several
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.ops.contract import einsum
-from gradwire_engine.ops.shape import reshape
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.ops.linalg.contract import einsum
+from gradwire_engine.ops.shape.shape import reshape
 
 
 @composite(complex_grad=False)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.checks import admit
-from gradwire_engine.ops.precision import through_float32
-from gradwire_engine.ops.shape import squeeze, unsqueeze
-from gradwire_engine.ops.windows import Window, per_dim
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.base.precision import through_float32
+from gradwire_engine.ops.nn.windows import Window, per_dim
+from gradwire_engine.ops.shape.shape import squeeze, unsqueeze
 
 Ints = Any  # an int or several
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import neg
-from gradwire_engine.ops.loss import constant, reduction_of
-from gradwire_engine.ops.matrix import fold
-from gradwire_engine.ops.precision import is_half
-from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.softmax import log_softmax
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import neg
+from gradwire_engine.ops.base.precision import is_half
+from gradwire_engine.ops.linalg.matrix import fold
+from gradwire_engine.ops.nn.loss import constant, reduction_of
+from gradwire_engine.ops.nn.softmax import log_softmax
+from gradwire_engine.ops.reduce.reduce import sum as total
 
 Ints = tuple[int, ...]
 

@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import conj, expand
-from gradwire_engine.ops.checks import admit
-from gradwire_engine.ops.matrix import fold
-from gradwire_engine.ops.padding import constant_pad
-from gradwire_engine.ops.precision import is_half, through_float32
-from gradwire_engine.ops.shape import squeeze, unsqueeze
-from gradwire_engine.ops.windows import Window, per_dim
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import conj, expand
+from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.base.precision import is_half, through_float32
+from gradwire_engine.ops.linalg.matrix import fold
+from gradwire_engine.ops.nn.windows import Window, per_dim
+from gradwire_engine.ops.shape.padding import constant_pad
+from gradwire_engine.ops.shape.shape import squeeze, unsqueeze
 
 Ints = Any  # an int or several
 # Elements of a column buffer: about what a second-level cache holds; on a GPU enough to fill it.

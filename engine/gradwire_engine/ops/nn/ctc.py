@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array, host, module_of
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.loss import reduction_of
-from gradwire_engine.ops.reduce import mean
-from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.shape import squeeze, unsqueeze
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array, host, module_of
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.nn.loss import reduction_of
+from gradwire_engine.ops.reduce.reduce import mean
+from gradwire_engine.ops.reduce.reduce import sum as total
+from gradwire_engine.ops.shape.shape import squeeze, unsqueeze
 
 Ints = Any
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.activation import leaky_relu
-from gradwire_engine.ops.draw import uniform_array
-from gradwire_engine.ops.fill import zeros
-from gradwire_engine.ops.shape import squeeze, unsqueeze
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.fill import zeros
+from gradwire_engine.ops.elementwise.activation import leaky_relu
+from gradwire_engine.ops.random.draw import uniform_array
+from gradwire_engine.ops.shape.shape import squeeze, unsqueeze
 
 
 @op(name="_dropout_noise")

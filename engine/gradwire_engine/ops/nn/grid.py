@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array, module_of
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import cast, expand, neg
-from gradwire_engine.ops.binary import clamp
-from gradwire_engine.ops.fill import where, zeros
-from gradwire_engine.ops.gather import gather
-from gradwire_engine.ops.resize import cubic
-from gradwire_engine.ops.shape import reshape, select
-from gradwire_engine.ops.unary import abs as absolute
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core.device import Array, module_of
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import cast, expand, neg
+from gradwire_engine.ops.base.fill import where, zeros
+from gradwire_engine.ops.elementwise.binary import clamp
+from gradwire_engine.ops.elementwise.unary import abs as absolute
+from gradwire_engine.ops.index.gather import gather
+from gradwire_engine.ops.nn.resize import cubic
+from gradwire_engine.ops.shape.shape import reshape, select
 
 # A neighbour: its position along one dimension, and its weight (None is 1).
 Tap = tuple[Any, Any]

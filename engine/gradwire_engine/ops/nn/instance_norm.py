@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.join import repeat
-from gradwire_engine.ops.norm import batch_norm
-from gradwire_engine.ops.shape import reshape
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.nn.norm import batch_norm
+from gradwire_engine.ops.shape.join import repeat
+from gradwire_engine.ops.shape.shape import reshape
 
 
 @composite

@@ -5,24 +5,24 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.activation import logsigmoid, masked, relu
-from gradwire_engine.ops.basic import neg
-from gradwire_engine.ops.binary import clamp_min
-from gradwire_engine.ops.checks import broadcast_shape
-from gradwire_engine.ops.compare import eq
-from gradwire_engine.ops.fill import where
-from gradwire_engine.ops.gather import gather, index_select
-from gradwire_engine.ops.loss import constant, reduce_op, reduction_of
-from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.reduce import vector_norm
-from gradwire_engine.ops.shape import reshape, unsqueeze
-from gradwire_engine.ops.unary import exp, log1p, sqrt, square
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import neg
+from gradwire_engine.ops.base.checks import broadcast_shape
+from gradwire_engine.ops.base.compare import eq
+from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.elementwise.activation import logsigmoid, masked, relu
+from gradwire_engine.ops.elementwise.binary import clamp_min
+from gradwire_engine.ops.elementwise.unary import exp, log1p, sqrt, square
+from gradwire_engine.ops.index.gather import gather, index_select
+from gradwire_engine.ops.nn.loss import constant, reduce_op, reduction_of
+from gradwire_engine.ops.reduce.reduce import sum as total
+from gradwire_engine.ops.reduce.reduce import vector_norm
+from gradwire_engine.ops.shape.shape import reshape, unsqueeze
 
 
 def _refuse(message: str, reason: Reason = Reason.RUNTIME) -> None:

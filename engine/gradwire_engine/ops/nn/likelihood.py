@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.compare import le
-from gradwire_engine.ops.fill import masked_fill, zeros
-from gradwire_engine.ops.loss import reduce_op, reduction_of
-from gradwire_engine.ops.shape import unsqueeze
-from gradwire_engine.ops.unary import exp, log
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.compare import le
+from gradwire_engine.ops.base.fill import masked_fill, zeros
+from gradwire_engine.ops.elementwise.unary import exp, log
+from gradwire_engine.ops.nn.loss import reduce_op, reduction_of
+from gradwire_engine.ops.shape.shape import unsqueeze
 
 
 @composite

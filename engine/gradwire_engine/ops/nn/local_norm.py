@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.ops.binary import pow
-from gradwire_engine.ops.padding import pad
-from gradwire_engine.ops.pool import avg_pool2d
-from gradwire_engine.ops.shape import reshape, squeeze, unsqueeze
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.ops.elementwise.binary import pow
+from gradwire_engine.ops.nn.pool import avg_pool2d
+from gradwire_engine.ops.shape.padding import pad
+from gradwire_engine.ops.shape.shape import reshape, squeeze, unsqueeze
 
 
 @composite

@@ -11,22 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.context import CURRENT
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import cast, expand, neg
-from gradwire_engine.ops.binary import xlogy
-from gradwire_engine.ops.checks import broadcast_shape
-from gradwire_engine.ops.fill import where
-from gradwire_engine.ops.precision import is_half
-from gradwire_engine.ops.reduce import mean
-from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.unary import abs as absolute
-from gradwire_engine.ops.unary import exp, log, sigmoid, sign
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import cast, expand, neg
+from gradwire_engine.ops.base.checks import broadcast_shape
+from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.base.precision import is_half
+from gradwire_engine.ops.elementwise.binary import xlogy
+from gradwire_engine.ops.elementwise.unary import abs as absolute
+from gradwire_engine.ops.elementwise.unary import exp, log, sigmoid, sign
+from gradwire_engine.ops.reduce.reduce import mean
+from gradwire_engine.ops.reduce.reduce import sum as total
 
 _REDUCTIONS = ("none", "mean", "sum")
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.ops.basic import neg
-from gradwire_engine.ops.binary import clamp_min, minimum
-from gradwire_engine.ops.checks import fit_number
-from gradwire_engine.ops.compare import ne
-from gradwire_engine.ops.fill import where
-from gradwire_engine.ops.loss import reduce_op, reduction_of
-from gradwire_engine.ops.reduce import vector_norm
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.ops.base.basic import neg
+from gradwire_engine.ops.base.checks import fit_number
+from gradwire_engine.ops.base.compare import ne
+from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.elementwise.binary import clamp_min, minimum
+from gradwire_engine.ops.nn.loss import reduce_op, reduction_of
+from gradwire_engine.ops.reduce.reduce import vector_norm
 
 
 @composite

@@ -14,22 +14,22 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array, module_of
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import cast
-from gradwire_engine.ops.blocked import BLOCK
-from gradwire_engine.ops.conv import channel_sum, spread_channels
-from gradwire_engine.ops.loss import constant
-from gradwire_engine.ops.matrix import fold
-from gradwire_engine.ops.precision import is_half
-from gradwire_engine.ops.reduce import mean
-from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.softmax import dot_along, sum_along
-from gradwire_engine.ops.unary import rsqrt
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array, module_of
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import cast
+from gradwire_engine.ops.base.blocked import BLOCK
+from gradwire_engine.ops.base.precision import is_half
+from gradwire_engine.ops.elementwise.unary import rsqrt
+from gradwire_engine.ops.linalg.matrix import fold
+from gradwire_engine.ops.nn.conv import channel_sum, spread_channels
+from gradwire_engine.ops.nn.loss import constant
+from gradwire_engine.ops.nn.softmax import dot_along, sum_along
+from gradwire_engine.ops.reduce.reduce import mean
+from gradwire_engine.ops.reduce.reduce import sum as total
 
 Ints = tuple[int, ...]
 

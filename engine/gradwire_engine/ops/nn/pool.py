@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.costs import doubles
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import DType
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.activation import keep
-from gradwire_engine.ops.basic import expand
-from gradwire_engine.ops.checks import admit
-from gradwire_engine.ops.precision import through_float32
-from gradwire_engine.ops.shape import at, squeeze, unsqueeze
-from gradwire_engine.ops.wide_pool import picked, spread, wide_max
-from gradwire_engine.ops.windows import Window, per_dim
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import DType
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.costs import doubles
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import expand
+from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.base.precision import through_float32
+from gradwire_engine.ops.elementwise.activation import keep
+from gradwire_engine.ops.nn.wide_pool import picked, spread, wide_max
+from gradwire_engine.ops.nn.windows import Window, per_dim
+from gradwire_engine.ops.shape.shape import at, squeeze, unsqueeze
 
 Ints = Any  # an int or several
 _PLACES = 8  # bytes for each element of what says where something lies

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.checks import admit
-from gradwire_engine.ops.lines import made_lines, take_lines
-from gradwire_engine.ops.pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, apply_weights
-from gradwire_engine.ops.precision import through_float32
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.base.precision import through_float32
+from gradwire_engine.ops.nn.pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, apply_weights
+from gradwire_engine.ops.shape.lines import made_lines, take_lines
 
 Ints = Any
 _RANKS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}

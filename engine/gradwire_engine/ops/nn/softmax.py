@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import DType
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import cast_array, op
-from gradwire_engine.ops.basic import neg
-from gradwire_engine.ops.checks import normalize_dim
-from gradwire_engine.ops.precision import is_half, through_float32
-from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.unary import exp
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import DType
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import cast_array, op
+from gradwire_engine.ops.base.basic import neg
+from gradwire_engine.ops.base.checks import normalize_dim
+from gradwire_engine.ops.base.precision import is_half, through_float32
+from gradwire_engine.ops.elementwise.unary import exp
+from gradwire_engine.ops.reduce.reduce import sum as total
 
 # Rows up to here are reduced by columns.
 _SHORT = 48

@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.activation import relu
-from gradwire_engine.ops.binary import pow
-from gradwire_engine.ops.checks import admit
-from gradwire_engine.ops.gather import gather
-from gradwire_engine.ops.pool import avg_pool1d, avg_pool2d, avg_pool3d
-from gradwire_engine.ops.shape import flatten, reshape, squeeze, unsqueeze
-from gradwire_engine.ops.unary import abs as absolute
-from gradwire_engine.ops.unary import sign
-from gradwire_engine.ops.windows import per_dim
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.elementwise.activation import relu
+from gradwire_engine.ops.elementwise.binary import pow
+from gradwire_engine.ops.elementwise.unary import abs as absolute
+from gradwire_engine.ops.elementwise.unary import sign
+from gradwire_engine.ops.index.gather import gather
+from gradwire_engine.ops.nn.pool import avg_pool1d, avg_pool2d, avg_pool3d
+from gradwire_engine.ops.nn.windows import per_dim
+from gradwire_engine.ops.shape.shape import flatten, reshape, squeeze, unsqueeze
 
 Ints = Any  # an int or several
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.device import Array
-from gradwire_engine.ops.windows import Window
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.ops.nn.windows import Window
 
 Ints = Any
 

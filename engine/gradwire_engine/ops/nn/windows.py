@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
 
 Ints = tuple[int, ...]
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.context import generator_for
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import DType, Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.checks import ints
-from gradwire_engine.ops.creation import factory, made, place
-from gradwire_engine.ops.fill import zeros
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.context import generator_for
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import DType, Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.checks import ints
+from gradwire_engine.ops.base.creation import factory, made, place
+from gradwire_engine.ops.base.fill import zeros
 
 Ints = Any
 Device = str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.op import op
 
 
 def _refuse(message: str) -> None:

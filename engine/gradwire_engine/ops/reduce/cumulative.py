@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import DType
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import conj, sub
-from gradwire_engine.ops.binary import log_of_sum
-from gradwire_engine.ops.checks import normalize_dim, normalize_dims
-from gradwire_engine.ops.compare import eq, logical_not, logical_xor
-from gradwire_engine.ops.fill import where
-from gradwire_engine.ops.gather import gather_backward
-from gradwire_engine.ops.join import cat, stack
-from gradwire_engine.ops.precision import through_float32
-from gradwire_engine.ops.reduce import keep
-from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.shape import alias, at, narrow, select
-from gradwire_engine.ops.unary import exp, isnan
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import DType
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import conj, sub
+from gradwire_engine.ops.base.checks import normalize_dim, normalize_dims
+from gradwire_engine.ops.base.compare import eq, logical_not, logical_xor
+from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.base.precision import through_float32
+from gradwire_engine.ops.elementwise.binary import log_of_sum
+from gradwire_engine.ops.elementwise.unary import exp, isnan
+from gradwire_engine.ops.index.gather import gather_backward
+from gradwire_engine.ops.reduce.reduce import keep
+from gradwire_engine.ops.reduce.reduce import sum as total
+from gradwire_engine.ops.shape.join import cat, stack
+from gradwire_engine.ops.shape.shape import alias, at, narrow, select
 
 Ints = tuple[int, ...]
 

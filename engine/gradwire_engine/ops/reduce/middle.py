@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import DType
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.checks import needs_order, normalize_dim, ordered
-from gradwire_engine.ops.cumulative import accumulated, nansum
-from gradwire_engine.ops.reduce import shared_by_all
-from gradwire_engine.ops.reduce import sum as total
-from gradwire_engine.ops.sort import nothing_in_the_middle, scatter_selected
-from gradwire_engine.ops.unary import isnan
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import DType
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.checks import needs_order, normalize_dim, ordered
+from gradwire_engine.ops.elementwise.unary import isnan
+from gradwire_engine.ops.index.sort import nothing_in_the_middle, scatter_selected
+from gradwire_engine.ops.reduce.cumulative import accumulated, nansum
+from gradwire_engine.ops.reduce.reduce import shared_by_all
+from gradwire_engine.ops.reduce.reduce import sum as total
 
 Ints = Any
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array, module_of
-from gradwire_engine.dtypes import Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.ops.binary import lerp
-from gradwire_engine.ops.checks import normalize_dim
-from gradwire_engine.ops.fill import where
-from gradwire_engine.ops.gather import gather
-from gradwire_engine.ops.reduce import any as any_of
-from gradwire_engine.ops.shape import movedim, reshape
-from gradwire_engine.ops.sort import sort
-from gradwire_engine.ops.unary import isnan
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array, module_of
+from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.ops.base.checks import normalize_dim
+from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.elementwise.binary import lerp
+from gradwire_engine.ops.elementwise.unary import isnan
+from gradwire_engine.ops.index.gather import gather
+from gradwire_engine.ops.index.sort import sort
+from gradwire_engine.ops.reduce.reduce import any as any_of
+from gradwire_engine.ops.shape.shape import movedim, reshape
 
 _WAYS = ("linear", "lower", "higher", "midpoint", "nearest")
 

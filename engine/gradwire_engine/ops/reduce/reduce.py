@@ -12,24 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import DType, Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops import unary
-from gradwire_engine.ops.basic import conj, expand, sum_axes
-from gradwire_engine.ops.binary import maximum, minimum
-from gradwire_engine.ops.checks import needs_order, normalize_dim, normalize_dims
-from gradwire_engine.ops.compare import eq, logical_and, logical_or
-from gradwire_engine.ops.fill import where
-from gradwire_engine.ops.precision import is_half, through_float32
-from gradwire_engine.ops.scan import product_backward
-from gradwire_engine.ops.shape import reshape
-from gradwire_engine.ops.sort import median_dim, nothing_in_the_middle, scatter_selected
-from gradwire_engine.ops.unary import isnan
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import DType, Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import conj, expand, sum_axes
+from gradwire_engine.ops.base.checks import needs_order, normalize_dim, normalize_dims
+from gradwire_engine.ops.base.compare import eq, logical_and, logical_or
+from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.base.precision import is_half, through_float32
+from gradwire_engine.ops.elementwise import unary
+from gradwire_engine.ops.elementwise.binary import maximum, minimum
+from gradwire_engine.ops.elementwise.unary import isnan
+from gradwire_engine.ops.index.sort import median_dim, nothing_in_the_middle, scatter_selected
+from gradwire_engine.ops.reduce.scan import product_backward
+from gradwire_engine.ops.shape.shape import reshape
 
 Ints = Any
 

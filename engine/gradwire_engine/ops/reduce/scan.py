@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import DType
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import conj
-from gradwire_engine.ops.checks import normalize_dim
-from gradwire_engine.ops.fill import zeros
-from gradwire_engine.ops.join import cat, flip, stack
-from gradwire_engine.ops.precision import is_half
-from gradwire_engine.ops.shape import narrow, select
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import DType
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import conj
+from gradwire_engine.ops.base.checks import normalize_dim
+from gradwire_engine.ops.base.fill import zeros
+from gradwire_engine.ops.base.precision import is_half
+from gradwire_engine.ops.shape.join import cat, flip, stack
+from gradwire_engine.ops.shape.shape import narrow, select
 
 
 def _running(xp: Any, name: str, input: Array, dim: int, dtype: DType | None) -> Array:

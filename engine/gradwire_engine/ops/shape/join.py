@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import expand, sum_to_size
-from gradwire_engine.ops.checks import admit, broadcast_shape, ints, normalize_dim, normalize_dims
-from gradwire_engine.ops.fill import zeros
-from gradwire_engine.ops.shape import diagonal, diagonal_backward, permute, reshape, split, transpose, unbind, unsqueeze
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import expand, sum_to_size
+from gradwire_engine.ops.base.checks import admit, broadcast_shape, ints, normalize_dim, normalize_dims
+from gradwire_engine.ops.base.fill import zeros
+from gradwire_engine.ops.shape.shape import (
+    diagonal,
+    diagonal_backward,
+    permute,
+    reshape,
+    split,
+    transpose,
+    unbind,
+    unsqueeze,
+)
 
 Ints = Any
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.context import CURRENT
-from gradwire_engine.cost import beside
-from gradwire_engine.device import Array
-from gradwire_engine.op import op
-from gradwire_engine.ops.checks import admit
-from gradwire_engine.ops.collide import add_rows
-from gradwire_engine.ops.precision import through_float32
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.device import Array
+from gradwire_engine.op.cost import beside
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.base.collide import add_rows
+from gradwire_engine.ops.base.precision import through_float32
 
 # One tuple of positions for each of the last dimensions.
 Ints = Any

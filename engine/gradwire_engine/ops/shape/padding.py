@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import Number
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.checks import admit
-from gradwire_engine.ops.lines import made_lines, take_lines
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.shape.lines import made_lines, take_lines
 
 Ints = tuple[int, ...]
 

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import Composite, composite
-from gradwire_engine.device import Array
-from gradwire_engine.dtypes import DType
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.looking import is_row_major
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import conj, expand
-from gradwire_engine.ops.checks import admit, check_count, check_index, ints, normalize_dim, reshaped, viewed
-from gradwire_engine.tensor import Tensor, leave_graph
-from gradwire_engine.tensor import detach as detached
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import DType
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor, leave_graph
+from gradwire_engine.graph.tensor import detach as detached
+from gradwire_engine.op.composite import Composite, composite
+from gradwire_engine.op.op import op
+from gradwire_engine.op.value_access import is_row_major
+from gradwire_engine.ops.base.basic import conj, expand
+from gradwire_engine.ops.base.checks import admit, check_count, check_index, ints, normalize_dim, reshaped, viewed
 
 Ints = Any
 

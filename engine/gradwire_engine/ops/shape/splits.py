@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.ops.checks import check_count, ints, normalize_dim
-from gradwire_engine.ops.shape import slice_, split
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.ops.base.checks import check_count, ints, normalize_dim
+from gradwire_engine.ops.shape.shape import slice_, split
 
 Ints = Any
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.composite import Composite, composite
-from gradwire_engine.context import CURRENT
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.checks import normalize_dim
-from gradwire_engine.ops.collide import add_flat
-from gradwire_engine.ops.precision import through_float32
-from gradwire_engine.ops.shape import at
-from gradwire_engine.refusals import check_in_place, check_inference
-from gradwire_engine.tensor import Tensor, edge_of, take_geometry
+from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor, edge_of, take_geometry
+from gradwire_engine.op.composite import Composite, composite
+from gradwire_engine.op.op import op
+from gradwire_engine.op.refusals import check_in_place, check_inference
+from gradwire_engine.ops.base.checks import normalize_dim
+from gradwire_engine.ops.base.collide import add_flat
+from gradwire_engine.ops.base.precision import through_float32
+from gradwire_engine.ops.shape.shape import at
 
 Ints = Any
 

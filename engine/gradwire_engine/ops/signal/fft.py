@@ -2,7 +2,7 @@
 
 The adjoint of an unscaled transform is the unscaled transform the other way, whatever the scale in front, so each
 primitive's formula is made of the others and derivatives of any order follow. SciPy's pocketfft computes on the
-CPU and keeps single precision; CuPy's namesake computes on a GPU. What pocketfft keeps: see plans.py.
+CPU and keeps single precision; CuPy's namesake computes on a GPU. What pocketfft keeps: see fft_plans.py.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.op import op
-from gradwire_engine.ops.basic import cast, conj
-from gradwire_engine.ops.checks import admit, ints, normalize_dim
-from gradwire_engine.ops.join import cat, roll
-from gradwire_engine.ops.plans import transformed, working_bytes
-from gradwire_engine.ops.shape import narrow
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.composite import composite
+from gradwire_engine.op.op import op
+from gradwire_engine.ops.base.basic import cast, conj
+from gradwire_engine.ops.base.checks import admit, ints, normalize_dim
+from gradwire_engine.ops.shape.join import cat, roll
+from gradwire_engine.ops.shape.shape import narrow
+from gradwire_engine.ops.signal.fft_plans import transformed, working_bytes
 
 Ints = Any
 # How a transform is scaled: not at all, by 1/sqrt(n), by 1/n; and what SciPy calls that, by direction.

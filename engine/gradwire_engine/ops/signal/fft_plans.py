@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine import dtypes
+from gradwire_engine.core import dtypes
 
 KEPT_BYTES = 64 << 20
 FEW = 2048  # elements, whose plans are so small that nobody counts them

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire_engine import dtypes
-from gradwire_engine.composite import composite
-from gradwire_engine.device import Array, module_of
-from gradwire_engine.errors import EngineError, Reason
-from gradwire_engine.ops.basic import cast, expand
-from gradwire_engine.ops.fft import FULL_SCALE, PLAIN_SCALE, ROOT_SCALE, c2c, c2r, r2c
-from gradwire_engine.ops.padding import constant_pad
-from gradwire_engine.ops.padding import pad as padded
-from gradwire_engine.ops.shape import narrow, squeeze, transpose, unsqueeze, view_as_real
-from gradwire_engine.ops.strided import unfold, unfold_backward
-from gradwire_engine.tensor import Tensor
+from gradwire_engine.core import dtypes
+from gradwire_engine.core.device import Array, module_of
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import composite
+from gradwire_engine.ops.base.basic import cast, expand
+from gradwire_engine.ops.shape.padding import constant_pad
+from gradwire_engine.ops.shape.padding import pad as padded
+from gradwire_engine.ops.shape.shape import narrow, squeeze, transpose, unsqueeze, view_as_real
+from gradwire_engine.ops.shape.strided import unfold, unfold_backward
+from gradwire_engine.ops.signal.fft import FULL_SCALE, PLAIN_SCALE, ROOT_SCALE, c2c, c2r, r2c
 
 
 def _refuse(name: str, input: Any, what: str, reason: Reason = Reason.RUNTIME) -> EngineError:

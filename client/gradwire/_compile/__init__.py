@@ -1,0 +1,1 @@
+"""compile: functions that are recorded once and run as programs."""

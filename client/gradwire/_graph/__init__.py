@@ -1,0 +1,1 @@
+"""The reverse graph as the client sees it: nodes, hooks, pictures."""

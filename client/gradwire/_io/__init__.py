@@ -1,0 +1,1 @@
+"""Tensors from and to files and other libraries, and explanations for people."""

@@ -1,0 +1,1 @@
+"""Tensor proxies: handles, cached descriptions, and results of commands."""

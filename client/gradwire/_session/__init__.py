@@ -1,0 +1,1 @@
+"""Sessions: commands out in batches, answers back in order."""

@@ -1,0 +1,1 @@
+"""Tensor, and the functions and methods that call ops."""

@@ -1,0 +1,1 @@
+"""Bytes to a server and back: connections, streams, retransmission."""

@@ -1,0 +1,1 @@
+"""Tensors, and the reverse graph behind them: nodes, edges and hooks."""

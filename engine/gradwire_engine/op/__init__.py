@@ -1,0 +1,1 @@
+"""What an op is: its signature, its checks, its cost, and what it saves for backward."""

@@ -1,0 +1,5 @@
+"""Ops that compute each element by itself."""
+
+from gradwire_engine.ops.elementwise import activation, bessel, binary, convert, gammas, normal_law, special, unary
+
+__all__ = ["activation", "bessel", "binary", "convert", "gammas", "normal_law", "special", "unary"]

@@ -1,0 +1,5 @@
+"""Ops that pick elements by index or order: gather, scatter, embedding, sort, unique."""
+
+from gradwire_engine.ops.index import arrange, embedding, embedding_bag, gather, index, scatters, sets, sort
+
+__all__ = ["arrange", "embedding", "embedding_bag", "gather", "index", "scatters", "sets", "sort"]

@@ -1,0 +1,27 @@
+"""Linear algebra: products, decompositions, solvers, norms of matrices."""
+
+from gradwire_engine.ops.linalg import (
+    contract,
+    decompose,
+    eigen,
+    linalg,
+    lu,
+    matrix,
+    matrix_norm,
+    products,
+    statistics,
+    systems,
+)
+
+__all__ = [
+    "contract",
+    "decompose",
+    "eigen",
+    "linalg",
+    "lu",
+    "matrix",
+    "matrix_norm",
+    "products",
+    "statistics",
+    "systems",
+]

@@ -1,0 +1,1 @@
+"""The server as a program: command line, settings, metrics."""

@@ -1,0 +1,1 @@
+"""Which sessions exist, where each one lives, and until when."""

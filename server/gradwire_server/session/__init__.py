@@ -1,0 +1,1 @@
+"""One session: its tensors, and the commands that change them."""

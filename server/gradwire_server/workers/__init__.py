@@ -1,0 +1,1 @@
+"""Workers as the front sees them: threads or processes that hold sessions."""
