@@ -22,12 +22,12 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT, PAUSE, Interrupt, Pause, grad_mode
 from gradwire_engine.core.device import module_for
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.graph.graph import AccumulateGrad, Fit, FunctionNode, Meta, Node, Saved
+from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved
 from gradwire_engine.graph.hooks import Ask, Due, Hooks, When, check_replaced, hooks_on, refuse_shape
 from gradwire_engine.graph.tensor import EdgeTensor, Tensor, edge_of, retain_grad
 from gradwire_engine.op.cost import LONG, formula_aside
 from gradwire_engine.op.refusals import REFUSED, check_writable, explain_backward, refuse_changed
-from gradwire_engine.ops.base.basic import cast, copied, real, sum_to_size
+from gradwire_engine.ops.base.basic import cast, copied, fit
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.shape.shape import clone
 
@@ -684,18 +684,6 @@ class Gradients(_Passage):
         if self.watch is not None:
             self.watch.answered(self.targets, results)
         return results
-
-
-def fit(gradient: Any, wanted: Fit) -> Any:
-    """A gradient in an input's shape and dtype: undoes broadcasting, promotion and, for real inputs, complexity."""
-    shape, dtype = wanted
-    if gradient.shape != shape:
-        gradient = sum_to_size(gradient, shape)
-    if gradient.dtype is not dtype and gradient.dtype != dtype:
-        if dtypes.category(gradient.dtype) == dtypes.COMPLEX != dtypes.category(dtype):
-            gradient = real(gradient)
-        gradient = cast(gradient, dtype)
-    return gradient
 
 
 def _discover(

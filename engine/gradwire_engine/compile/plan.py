@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.autograd.backward import fit
 from gradwire_engine.compile.kernels import LARGE, Kernel, in_blocks
 from gradwire_engine.compile.schedule import Output, Schedule
 from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Reg, Tracer, is_entangled, leaves
@@ -26,6 +25,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Storage, Tensor
 from gradwire_engine.op.op import Op
 from gradwire_engine.op.refusals import REFUSED
+from gradwire_engine.ops.base.basic import fit
 
 Array = Any
 Code = Callable[[], Any]

@@ -6,6 +6,7 @@ where its category (bool < int < float < complex) is higher than that of the ten
 PyTorch refuses to promote uint16, uint32 and uint64; here they go to the smallest integer type that holds both.
 """
 
+import math
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -164,3 +165,43 @@ def result_type(*values: Any) -> DType:
     if result is None:
         raise EngineError(Reason.ARGUMENT_TYPE, "result_type needs at least one tensor or number")
     return result
+
+
+# C++ names of element types, where PyTorch's message about numbers that do not fit has them.
+_C_NAMES = {
+    uint8: "uint8_t", uint16: "uint16_t", uint32: "uint32_t", uint64: "uint64_t",
+    int8: "int8_t", int16: "int16_t", int32: "int",
+    int64: "int64_t", float16: "c10::Half", bfloat16: "c10::BFloat16", float32: "float",
+    float64: "double",
+}  # fmt: skip
+
+
+def fit_number(value: Any, dtype: DType) -> Any:
+    """A number that an element of this dtype can take: floats are cut for ints, ints below 0 wrap where unsigned.
+
+    Raises EngineError: RUNTIME for one that is out of range or, for a real dtype, has an imaginary part.
+    """
+    if dtype == bool_:
+        return bool(value)
+    if isinstance(value, complex) and dtype.kind != "c":
+        if value.imag:
+            raise _overflow(value, dtype)
+        value = value.real
+    if category(dtype) == INT:
+        limits = np.iinfo(dtype)
+        wraps = not limits.min and not isinstance(value, float | np.floating)
+        if not math.isfinite(value) or not (-limits.max if wraps else limits.min) <= value <= limits.max:
+            raise _overflow(value, dtype)
+        return int(value) % (limits.max + 1) if not limits.min else int(value)
+    most = float(ml_dtypes.finfo(real_part(dtype)).max)  # type: ignore[no-untyped-call]
+    if not isinstance(value, complex) and math.isfinite(value) and abs(value) > most:
+        raise _overflow(value, dtype)
+    return value
+
+
+def _overflow(value: Any, dtype: DType) -> EngineError:
+    return EngineError(
+        Reason.RUNTIME,
+        f"value cannot be converted to type {_C_NAMES.get(dtype, name_of(dtype))} without overflow: {value}",
+        value=value,
+    )

@@ -7,7 +7,7 @@
 A formula's parameter names say what is saved: an input's name its value, `<name>_meta` only its shape,
 dtype and device, another parameter's name its argument, `out` (`out1`, ...) a result. The first parameter
 is the result's gradient: `g` for a single one (or the first of several), `gs` for a tuple, zeros where
-none arrived. A formula need not undo broadcasting or promotion: backward's `fit` does.
+none arrived. A formula need not undo broadcasting or promotion: backward does, by `fit`.
 
 An op is polymorphic: on Tensors it records, on bare arrays it just computes. So the same formula serves
 first-order backward at array speed and, on Tensors, derivatives of any order.
@@ -25,7 +25,7 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT, Context
 from gradwire_engine.core.device import CPU, Array, cupy, device_of, module_of
-from gradwire_engine.core.dtypes import DType
+from gradwire_engine.core.dtypes import DType, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.core.schema import TENSOR_KINDS, Kind
 from gradwire_engine.graph.graph import Edge, Fit, Node, Saved, new_node
@@ -158,8 +158,6 @@ class Op(Signature):
 
     def _fitted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with such numbers as elements hold them. Raises EngineError: RUNTIME for one out of range."""
-        from gradwire_engine.ops.base.checks import fit_number
-
         dtype = getattr(args[self.tensor_places[0]], "dtype", None)
         if dtype is None:
             return args

@@ -19,7 +19,7 @@ from gradwire_engine.graph.graph import Edge, Meta, Node
 from gradwire_engine.graph.tensor import Step, Tensor, ViewOf, edge_of, move_to, refresh
 from gradwire_engine.op.op import op
 from gradwire_engine.op.refusals import check_base
-from gradwire_engine.ops.base.basic import sum_to_size
+from gradwire_engine.ops.base.basic import fit, sum_to_size
 from gradwire_engine.ops.shape.strided import as_strided_view, geometry_of, laid_out
 
 Ints: TypeAlias = Any
@@ -171,8 +171,6 @@ def overwrite(xp: Any, input: Array, source: Array | Number, route: Ints) -> Arr
 
 def _hide(g: Any, route: Route) -> Any:
     """Zeros in the base's shape with a view's gradient in its part: the views' own formulas, last op first."""
-    from gradwire_engine.autograd.backward import fit
-
     for step in reversed(route.steps):
         formula, names = step.op.formulas[step.op.params[0].name]
         known = {param.name: value for param, value in zip(step.op.params[1:], step.args, strict=True)}

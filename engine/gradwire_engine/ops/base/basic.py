@@ -10,11 +10,11 @@ import numpy as np
 from gradwire_engine.core import device as devices
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import DType, Number
+from gradwire_engine.core.dtypes import DType, Number, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.graph import Fit
 from gradwire_engine.op.op import op
 from gradwire_engine.op.refusals import is_dense
-from gradwire_engine.ops.base.checks import fit_number
 
 Ints = tuple[int, ...]
 Device = str
@@ -237,6 +237,18 @@ sum_to_size.sized_by(
     lambda input, size: math.prod((size,) if isinstance(size, int) else size) * input.itemsize, bounded=True
 )
 sum_to_size.grad(input=lambda g, input_meta: expand(g, input_meta.shape))
+
+
+def fit(gradient: Any, wanted: Fit) -> Any:
+    """A gradient in an input's shape and dtype: undoes broadcasting, promotion and, for real inputs, complexity."""
+    shape, dtype = wanted
+    if gradient.shape != shape:
+        gradient = sum_to_size(gradient, shape)
+    if gradient.dtype is not dtype and gradient.dtype != dtype:
+        if dtypes.category(gradient.dtype) == dtypes.COMPLEX != dtypes.category(dtype):
+            gradient = real(gradient)
+        gradient = cast(gradient, dtype)
+    return gradient
 
 
 def sum_axes(xp: Any, array: Array, axes: Ints, keepdims: bool) -> Array:

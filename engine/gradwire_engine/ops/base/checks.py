@@ -6,9 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
-import numpy as np
-
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import TITLES, DType
@@ -17,13 +14,6 @@ from gradwire_engine.core.errors import EngineError, Reason
 # No array can be larger: NumPy counts bytes in a signed 64-bit number.
 MOST_ELEMENTS = 1 << 62
 MOST_RESULTS = 1 << 17
-# C++ names of element types, where PyTorch's message about numbers that do not fit has them.
-_C_NAMES = {
-    dtypes.uint8: "uint8_t", dtypes.uint16: "uint16_t", dtypes.uint32: "uint32_t", dtypes.uint64: "uint64_t",
-    dtypes.int8: "int8_t", dtypes.int16: "int16_t", dtypes.int32: "int",
-    dtypes.int64: "int64_t", dtypes.float16: "c10::Half", dtypes.bfloat16: "c10::BFloat16", dtypes.float32: "float",
-    dtypes.float64: "double",
-}  # fmt: skip
 
 
 def ints(value: int | Sequence[int] | None) -> tuple[int, ...]:
@@ -69,37 +59,6 @@ def check_index(index: int, dim: int, size: int) -> int:
             size=size,
         )
     return index + size if index < 0 else index
-
-
-def fit_number(value: Any, dtype: DType) -> Any:
-    """A number that an element of this dtype can take: floats are cut for ints, ints below 0 wrap where unsigned.
-
-    Raises EngineError: RUNTIME for one that is out of range or, for a real dtype, has an imaginary part.
-    """
-    if dtype == dtypes.bool_:
-        return bool(value)
-    if isinstance(value, complex) and dtype.kind != "c":
-        if value.imag:
-            raise _overflow(value, dtype)
-        value = value.real
-    if dtypes.category(dtype) == dtypes.INT:
-        limits = np.iinfo(dtype)
-        wraps = not limits.min and not isinstance(value, float | np.floating)
-        if not math.isfinite(value) or not (-limits.max if wraps else limits.min) <= value <= limits.max:
-            raise _overflow(value, dtype)
-        return int(value) % (limits.max + 1) if not limits.min else int(value)
-    most = float(ml_dtypes.finfo(dtypes.real_part(dtype)).max)  # type: ignore[no-untyped-call]
-    if not isinstance(value, complex) and math.isfinite(value) and abs(value) > most:
-        raise _overflow(value, dtype)
-    return value
-
-
-def _overflow(value: Any, dtype: DType) -> EngineError:
-    return EngineError(
-        Reason.RUNTIME,
-        f"value cannot be converted to type {_C_NAMES.get(dtype, dtypes.name_of(dtype))} without overflow: {value}",
-        value=value,
-    )
 
 
 def needs_tensor(name: str, *values: Any) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 from gradwire_engine.core import device as devices
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import DType, Number
+from gradwire_engine.core.dtypes import DType, Number, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import tensor
 from gradwire_engine.op.admission import WIDEST
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import beside, pause
-from gradwire_engine.ops.base.checks import admit, fit_number, ints
+from gradwire_engine.ops.base.checks import admit, ints
 
 Ints = Any
 Device = str

@@ -10,13 +10,13 @@ from typing import Any
 from gradwire_engine.core import device as devices
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.dtypes import Number, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.op.refusals import check_overlap, check_writable
 from gradwire_engine.ops.base.basic import expand, sum_to_size
-from gradwire_engine.ops.base.checks import admit, broadcast_shape, fit_number
+from gradwire_engine.ops.base.checks import admit, broadcast_shape
 
 Ints = tuple[int, ...]
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.dtypes import Number, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import _refuse_bools, conj, div, neg, real, sub
-from gradwire_engine.ops.base.checks import fit_number, needs_tensor
+from gradwire_engine.ops.base.checks import needs_tensor
 from gradwire_engine.ops.base.compare import eq, ge, gt, le, logical_and, logical_or, lt
 from gradwire_engine.ops.base.fill import where, zeros
 from gradwire_engine.ops.base.precision import through_float32

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.dtypes import Number, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import Composite, composite
@@ -21,7 +21,7 @@ from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.op.refusals import check_apart, check_overlap, check_writable, shares_elements
 from gradwire_engine.op.value_access import look, module_behind
 from gradwire_engine.ops.base.basic import expand
-from gradwire_engine.ops.base.checks import check_index, fit_number
+from gradwire_engine.ops.base.checks import check_index
 from gradwire_engine.ops.base.collide import add_rows, combine_at
 from gradwire_engine.ops.base.fill import copy, fill
 from gradwire_engine.ops.shape.shape import alias, reshape, select, slice_, unsqueeze

@@ -13,14 +13,14 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import DType, Number
+from gradwire_engine.core.dtypes import DType, Number, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
 from gradwire_engine.op.value_access import is_row_major
 from gradwire_engine.ops.base.basic import conj
-from gradwire_engine.ops.base.checks import broadcast_shape, fit_number, reshaped
+from gradwire_engine.ops.base.checks import broadcast_shape, reshaped
 
 Ints = tuple[int, ...]
 # C++ names of element types, which PyTorch's message about mixed matrices uses.

@@ -11,14 +11,14 @@ from numpy.lib.stride_tricks import as_strided
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, module_of
-from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.dtypes import Number, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import foresee, pause
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import conj, expand
-from gradwire_engine.ops.base.checks import admit, broadcast_shape, fit_number, normalize_dim
+from gradwire_engine.ops.base.checks import admit, broadcast_shape, normalize_dim
 from gradwire_engine.ops.base.compare import eq
 from gradwire_engine.ops.base.fill import where
 from gradwire_engine.ops.base.precision import is_half

@@ -6,10 +6,10 @@ from typing import Any
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.ops.base.basic import neg
-from gradwire_engine.ops.base.checks import fit_number
 from gradwire_engine.ops.base.compare import ne
 from gradwire_engine.ops.base.fill import where
 from gradwire_engine.ops.elementwise.binary import clamp_min, minimum
