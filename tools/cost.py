@@ -18,8 +18,9 @@ import numpy as np
 
 import gradwire_engine as engine
 from gradwire_engine.autograd.backward import Backward
-from gradwire_engine.op import cost
-from gradwire_engine.op.op import OPS, Op
+from gradwire_engine.op import workload
+from gradwire_engine.op.declaration import OPS
+from gradwire_engine.op.op import Op
 from tests.parity.test_ops import CASES
 
 UNDER, OVER = 10.0, 50.0  # times as long as foretold, and times as short
@@ -53,7 +54,7 @@ class Measured:
             nonlocal depth
             if depth:  # within another one
                 return compute(op, args)
-            work, began = cost.foretell(op, list(args)), clock()
+            work, began = workload.foretell(op, list(args)), clock()
             depth += 1
             try:
                 made = compute(op, args)

@@ -5,7 +5,7 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from gradwire_engine import ops
 from gradwire_engine.autograd.backward import Backward, Gradients, backward, gradients
@@ -25,10 +25,12 @@ from gradwire_engine.graph.tensor import (
 )
 from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.op import Op
-from gradwire_engine.op.signature import REGISTRY
+from gradwire_engine.op.signature import REGISTRY as SIGNATURES
 from gradwire_engine.ops import operators
 
 operators.attach()
+#: What is called by name; a Signature is always one of these two.
+REGISTRY = cast("dict[str, Op | Composite]", SIGNATURES)
 
 
 def lookup(name: str) -> tuple[Op | Composite, bool]:

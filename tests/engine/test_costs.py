@@ -7,9 +7,9 @@ import pytest
 
 import gradwire_engine as engine
 from gradwire_engine.core.context import Interrupt
-from gradwire_engine.op import cost
+from gradwire_engine.op import workload
 from gradwire_engine.op.costs import COSTS, DRAWING
-from gradwire_engine.op.op import OPS
+from gradwire_engine.op.declaration import OPS
 from gradwire_engine.ops.linalg.products import _best_cuts
 
 LIMIT = 10**9
@@ -169,7 +169,7 @@ def test_costs_of_nothing_and_of_what_is_refused_are_numbers():
     for op in OPS.values():
         empty = [np.zeros((0,))] * len(op.params)
         for arrays in (empty, [None] * len(op.params), [np.ones(())] * len(op.params)):
-            for told in (cost.foretell(op, list(arrays)), cost.foretell_backward(op, list(arrays))):
+            for told in (workload.foretell(op, list(arrays)), workload.foretell_backward(op, list(arrays))):
                 assert not math.isnan(told), op.name
                 assert told >= 0, op.name
 
@@ -196,7 +196,7 @@ def test_a_long_chain_is_multiplied_without_recursion():
 
 def test_a_list_of_many_small_arrays_costs_what_python_does_with_each():
     few, many = ([np.ones(2)] * count for count in (1, 100_000))
-    assert cost.foretell(OPS["cat"], [many, 0]) - cost.foretell(OPS["cat"], [few, 0]) > 1e8
+    assert workload.foretell(OPS["cat"], [many, 0]) - workload.foretell(OPS["cat"], [few, 0]) > 1e8
 
 
 @pytest.mark.parametrize("name", ["gather", "_scatter_add"])
@@ -204,8 +204,8 @@ def test_what_is_placed_along_whole_tensors_costs_what_its_elements_do(name):
     """So that an honest one is not refused."""
     source, index = np.zeros((1000, 100), "f4"), np.zeros((1000, 100), np.int64)
     arrays = [source, 0, index] if name == "gather" else [source, 0, index, source]
-    assert cost.foretell(OPS[name], arrays) < 1e8
+    assert workload.foretell(OPS[name], arrays) < 1e8
 
 
 def test_pairs_cost_what_their_number_does():
-    assert cost.foretell(OPS["_pairs"], [np.ones((100_000, 1))]) > 1e10
+    assert workload.foretell(OPS["_pairs"], [np.ones((100_000, 1))]) > 1e10

@@ -21,7 +21,7 @@ import numpy as np
 
 import gradwire_engine as engine
 from gradwire_engine.autograd.headroom import Room
-from gradwire_engine.op.op import OPS
+from gradwire_engine.op.declaration import OPS
 from tests.memory.calls import BIG, CALLS, SMALL, Sizes, arguments
 
 RATIO = 1.5

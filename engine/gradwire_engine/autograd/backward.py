@@ -25,8 +25,9 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved
 from gradwire_engine.graph.hooks import Ask, Due, Hooks, When, check_replaced, hooks_on, refuse_shape
 from gradwire_engine.graph.tensor import EdgeTensor, Tensor, edge_of, retain_grad
-from gradwire_engine.op.cost import LONG, formula_aside
+from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.refusals import REFUSED, check_writable, explain_backward, refuse_changed
+from gradwire_engine.op.workload import formula_aside
 from gradwire_engine.ops.base.basic import cast, copied, fit
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.shape.shape import clone

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from gradwire_engine.core.device import Array
     from gradwire_engine.graph.hooks import Hooks
+    from gradwire_engine.graph.protocols import GraphOp, SavingPlan
     from gradwire_engine.graph.tensor import Storage, Tensor
-    from gradwire_engine.op.op import Op
-    from gradwire_engine.op.saving import Saving
 
 SEQUENCE = itertools.count()
 _new = object.__new__
@@ -176,9 +175,9 @@ class Node:
 
     def __init__(
         self,
-        op: Op,
+        op: GraphOp,
         name: str,
-        plan: Saving,
+        plan: SavingPlan,
         saved: tuple[Any, ...],
         edges: tuple[Edge | None, ...],
         metas: tuple[Fit | None, ...],
@@ -231,9 +230,9 @@ class Node:
 
 
 def new_node(
-    op: Op,
+    op: GraphOp,
     name: str,
-    plan: Saving,
+    plan: SavingPlan,
     saved: tuple[Any, ...],
     edges: tuple[Edge | None, ...],
     metas: tuple[Fit | None, ...],
@@ -262,7 +261,7 @@ class FunctionNode(Node):
 
     def __init__(
         self,
-        op: Op,
+        op: GraphOp,
         name: str,
         saved: tuple[Saved | None, ...],
         edges: tuple[Edge | None, ...],

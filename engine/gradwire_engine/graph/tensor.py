@@ -19,7 +19,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 if TYPE_CHECKING:
     from gradwire_engine.graph.graph import AccumulateGrad, Edge, Node
     from gradwire_engine.graph.hooks import Hooks
-    from gradwire_engine.op.op import Op
+    from gradwire_engine.graph.protocols import GraphOp
 
 
 _new = object.__new__
@@ -68,7 +68,7 @@ class Step:
 
     __slots__ = ("args", "before", "dtype", "op", "shape")
 
-    def __init__(self, before: Step | None, op: Op, args: tuple[Any, ...], source: Array) -> None:
+    def __init__(self, before: Step | None, op: GraphOp, args: tuple[Any, ...], source: Array) -> None:
         self.before = before
         self.op = op
         self.args = args

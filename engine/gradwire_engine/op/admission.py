@@ -1,17 +1,17 @@
 """What an op will take, told from its operands before it is computed: what would pass a quota is refused first.
 
-Of results an op tells itself (`Op.sized_by`), or asks while it computes (`ops.checks.admit`), or makes views. Of any
-other it is known that each result has at most one element for each that its operands broadcast to, or where they do
-not, for each of theirs. A test holds the whole registry to that.
+Of results an op tells itself (`Declaration.sized_by`), or asks while it computes (`ops.base.checks.admit`), or makes
+views. Of any other it is known that each result has at most one element for each that its operands broadcast to, or
+where they do not, for each of theirs. A test holds the whole registry to that.
 
-Beside its results a call takes memory that it gives back: `Op.works_in` tells how much. Formulas are given the bytes
-of their largest gradient unless told. `make memory` measures the whole registry against what is told here.
+Beside its results a call takes memory that it gives back: `Declaration.works_in` tells how much. Formulas are given the
+bytes of their largest gradient unless told. `make memory` measures the whole registry against what is told here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,15 +21,12 @@ from gradwire_engine.core.context import Account
 from gradwire_engine.core.errors import EngineError, Reason
 
 if TYPE_CHECKING:
-    from gradwire_engine.op.op import Op
+    from gradwire_engine.op.declaration import Declaration
 
-WIDEST = 16  # bytes of an element at most
-# A result, and its two operands cast: bytes for each element at most, of an op that needs no more.
-COMMON = 3 * WIDEST
 _INDEX = dtypes.int64.itemsize
 
 
-def admit(op: Op, account: Account, arrays: list[Any]) -> None:
+def admit(op: Declaration, account: Account, arrays: list[Any]) -> None:
     """Ask for what an op will take, its arguments given as arrays. Raises EngineError: MEMORY_LIMIT."""
     if op.view in (False, "maybe"):
         for operand in _operands(op, arrays):
@@ -38,7 +35,7 @@ def admit(op: Op, account: Account, arrays: list[Any]) -> None:
     account.admit(needed(op, arrays))
 
 
-def foretell(op: Op, arrays: list[Any]) -> int:
+def foretell(op: Declaration, arrays: list[Any]) -> int:
     """At most the bytes of an op's results; 0 of views, and where it will refuse what it is given."""
     try:
         if op.sizes is not None:
@@ -48,7 +45,7 @@ def foretell(op: Op, arrays: list[Any]) -> int:
         return 0  # the op refuses it, in its own words
 
 
-def needed(op: Op, arrays: list[Any]) -> int:
+def needed(op: Declaration, arrays: list[Any]) -> int:
     """At most the bytes that a call takes at once: of its results, and of what it gives back when it returns."""
     results = foretell(op, arrays)
     work = op.work
@@ -71,7 +68,7 @@ def needed(op: Op, arrays: list[Any]) -> int:
         return results
 
 
-def _are_plain(op: Op, arrays: list[Any]) -> bool:
+def _are_plain(op: Declaration, arrays: list[Any]) -> bool:
     """Whether the operands have one floating dtype that is no half type: nothing is cast or widened."""
     first = None
     for operand in _operands(op, arrays):
@@ -85,7 +82,7 @@ def _are_plain(op: Op, arrays: list[Any]) -> bool:
     return True
 
 
-def _cast_bytes(op: Op, arrays: list[Any]) -> int:
+def _cast_bytes(op: Declaration, arrays: list[Any]) -> int:
     """What promotion copies: operands that have not the common dtype."""
     operands = list(_operands(op, arrays))
     dtype = operands[0].dtype if operands else None
@@ -97,13 +94,7 @@ def _cast_bytes(op: Op, arrays: list[Any]) -> int:
     return sum(int(one.size) * common.itemsize for one in operands if one.dtype != common)
 
 
-def sizes_of_shape(op: Op) -> Callable[..., int]:
-    """The bytes of an op's result that has the shape which the op is given."""
-    place, first = op.positions["shape"], op.tensor_places[0]
-    return lambda *arrays: math.prod(arrays[place]) * int(arrays[first].itemsize)
-
-
-def _broadcast_bytes(op: Op, arrays: list[Any]) -> int:
+def _broadcast_bytes(op: Declaration, arrays: list[Any]) -> int:
     shapes, widest, together = set(), 0, 0
     for operand in _operands(op, arrays):
         shapes.add(operand.shape)
@@ -125,7 +116,7 @@ def _broadcast_bytes(op: Op, arrays: list[Any]) -> int:
     return count * widest * max(1, len(op.outputs))
 
 
-def _operands(op: Op, arrays: list[Any]) -> Iterator[Any]:
+def _operands(op: Declaration, arrays: list[Any]) -> Iterator[Any]:
     for place in op.tensor_places:
         value = arrays[place]
         for item in value if place == op.list_place else (value,):
@@ -133,7 +124,7 @@ def _operands(op: Op, arrays: list[Any]) -> Iterator[Any]:
                 yield item
 
 
-def _refuse_stretched(op: Op, account: Account, operand: Any) -> None:
+def _refuse_stretched(op: Declaration, account: Account, operand: Any) -> None:
     """A view that shows few bytes as more than there may be: to go through it is work that no tensor could ask for."""
     raise EngineError(
         Reason.MEMORY_LIMIT,

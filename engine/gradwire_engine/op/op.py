@@ -15,8 +15,6 @@ first-order backward at array speed and, on Tensors, derivatives of any order.
 
 from __future__ import annotations
 
-import inspect
-import math
 from collections.abc import Callable
 from typing import Any, overload
 
@@ -27,12 +25,11 @@ from gradwire_engine.core.context import CURRENT, Context
 from gradwire_engine.core.device import CPU, Array, cupy, device_of, module_of
 from gradwire_engine.core.dtypes import DType, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.core.schema import TENSOR_KINDS, Kind
 from gradwire_engine.graph.graph import Edge, Fit, Node, Saved, new_node
 from gradwire_engine.graph.tensor import Origin, Step, Tensor, ViewOf, edge_of, new_tensor, note_flags, refresh
-from gradwire_engine.op.admission import COMMON, WIDEST, admit, needed, sizes_of_shape
-from gradwire_engine.op.cost import LONG, Cost, aside, attend, foretell_backward, look
-from gradwire_engine.op.costs import COSTS, DRAWING, OTHER
+from gradwire_engine.op.admission import admit, needed
+from gradwire_engine.op.cost import LONG
+from gradwire_engine.op.declaration import Declaration
 from gradwire_engine.op.refusals import (
     REFUSED,
     check_apart,
@@ -43,205 +40,14 @@ from gradwire_engine.op.refusals import (
     check_writable,
     explain,
 )  # fmt: skip
-from gradwire_engine.op.saving import Formula, Saving, meta_of
-from gradwire_engine.op.signature import Signature
+from gradwire_engine.op.saving import meta_of
+from gradwire_engine.op.workload import aside, attend, foretell_backward, look
 
-#: Every op that a node may be of, also those that are not called by name.
-OPS: dict[str, Op] = {}
 _FEW = 1 << 16  # elements of which an in-place op's formulas are not asked what they cost
 
 
-class Op(Signature):
-    """A primitive op. See the module's docstring."""
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        promote: str | Callable[..., str] | None = None,
-        view: bool | str = False,
-        node: str | Callable[..., str] | None = None,
-        data_dependent: bool | Callable[..., bool] = False,
-        outputs: tuple[str, ...] = (),
-        differentiable_outputs: tuple[int, ...] | None = None,
-        in_place: bool | None = None,
-        of_numbers: bool = False,
-        drops_grad: bool = False,
-        complex_grad: bool = True,
-        apart: bool | Callable[..., bool] = False,
-    ) -> None:
-        """Declare an op.
-
-        promote: "same" brings the tensor inputs to their common dtype, "float" besides turns whole numbers into
-            the default float; a function of the arguments tells which; None leaves dtypes alone.
-        view: True if results always share the first input's bytes, "maybe" if they may, "multiple" if
-            there are several (their in-place changes are refused).
-        node: the name of its graph node, PyTorch's; or a function of its arguments giving it.
-        outputs: names of several results; `differentiable_outputs` says which get gradients (all); of a single result
-            that gets none, (), its in-place form gives zeros.
-        in_place: whether there is a form that ends in an underscore; those that promote have one unless told.
-        data_dependent: whether the results' shapes depend on values; or a function of the arguments telling.
-        of_numbers: whether it takes nothing but numbers, where each operand may be one.
-        drops_grad: whether a result of whole numbers just does not require grad, as a cast's; else that is refused.
-        apart: whether in place no operand may share memory with what is written, not even all of it; or a function
-            of the arguments telling.
-        complex_grad: whether PyTorch differentiates it where the result is complex.
-        """
-        super().__init__(function, name, skip=1)
-        if self.name in OPS:
-            raise ValueError(f"op {self.name} is declared twice")
-        OPS[self.name] = self
-        self.promotes = promote
-        self.view = view
-        self.data_dependent = data_dependent
-        self.outputs = outputs or (("...",) if view == "multiple" else ())
-        self.differentiable_outputs = differentiable_outputs
-        self.node_name = node or "".join(part.capitalize() for part in self.name.split("_")) + "Backward0"
-        self.tensor_places = tuple(i for i, param in enumerate(self.params) if param.kind in TENSOR_KINDS)
-        self.list_place = next((i for i, param in enumerate(self.params) if param.kind is Kind.TENSORS), -1)
-        self.flows_plainly = differentiable_outputs != ()  # gradients flow if the dtype is a real float's
-        self.few_places = self.tensor_places if self.list_place < 0 else ()
-        self.formulas: dict[str, tuple[Formula, tuple[str, ...]]] = {}
-        self.two = self.few_places if len(self.few_places) == 2 else None
-        self.tensor_bits = tuple((1 << number, place) for number, place in enumerate(self.tensor_places))
-        self.plans: dict[int, Saving] = {}
-        self.has_in_place = bool(promote) if in_place is None else in_place
-        self.writer: Callable[..., Any] | None = None
-        self.writes_always = False
-        self.check: Callable[..., None] | None = None
-        # One that is told its result's shape, by that name, may make more than it is given.
-        self.sizes: Callable[..., int] | None = sizes_of_shape(self) if "shape" in self.positions and not view else None
-        self.asks = self.sizes is not None or self.list_place >= 0
-        self.work: float | Callable[..., int] | None = None
-        self.work_back = 1.0
-        self.most_back = len(self.tensor_places) + 1  # what formulas take at most, in gradients of arithmetic
-        self.widest = COMMON  # bytes at most for each element in the product of its operands' sizes
-        # Whether a small gradient may come back as a large one: of arithmetic it is as large as the result.
-        self.grows_back = not promote
-        self.widens = bool(getattr(function, "widens", False))  # half types are computed in float32
-        self.cost: Cost = COSTS.get(self.name, OTHER)
-        self.few = self.cost.few if self.list_place < 0 else -1  # elements; of more it is told what they cost
-        self.alike = self.two if self.cost.linear else None
-        self.draws = self.name in DRAWING
-        self.drops_grad = drops_grad
-        self.complex_grad = complex_grad
-        self.apart = apart
-        kinds = {self.params[place].kind for place in self.tensor_places}
-        self.needs_tensor = kinds == {Kind.TENSOR_OR_NUMBER} and not of_numbers
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether gradients flow through it."""
-        return bool(self.formulas) and self.differentiable_outputs != ()
-
-    def grad(self, **formulas: Formula) -> Op:
-        """Give the formulas of the differentiable inputs."""
-        for name, formula in formulas.items():
-            if name not in self.positions:
-                raise ValueError(f"{self.name} has no input {name}")
-            self.formulas[name] = (formula, tuple(inspect.signature(formula).parameters)[1:])
-        return self
-
-    def checked_by(self, check: Callable[..., None]) -> Op:
-        """Give a check of operands as given, where they differ in dtype; the forward sees them promoted."""
-        self.check = check
-        return self
-
-    def fits(self, *names: str) -> Op:
-        """Declare parameters whose numbers become elements or factors: what the dtype cannot take is refused.
-
-        As in PyTorch floats are cut for whole dtypes, and whole numbers below 0 wrap where they are unsigned.
-        """
-        self.fitted = tuple(self.positions[name] for name in names)
-        return self
-
-    def _fitted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments with such numbers as elements hold them. Raises EngineError: RUNTIME for one out of range."""
-        dtype = getattr(args[self.tensor_places[0]], "dtype", None)
-        if dtype is None:
-            return args
-        if self.promotes:
-            given = (args[place] for place in self.tensor_places)
-            if dtypes.result_type(*(value for value in given if value is not None)) != dtype:
-                return args
-        changed = list(args)
-        for place in self.fitted:
-            if isinstance(args[place], int | float | complex):
-                changed[place] = fit_number(args[place], dtype)
-        return tuple(changed)
-
-    def _check_kind(self, args: tuple[Any, ...]) -> None:
-        refusal = self.lacking_of(args)
-        if refusal is not None:
-            self._refuse_sizes(args)
-            raise refusal
-
-    def _refuse_sizes(self, args: tuple[Any, ...]) -> None:
-        """Sizes that do not broadcast are refused before dtypes are. Raises EngineError: SHAPE."""
-        if self.promotes:
-            shapes = [args[place].shape for place in self.tensor_places if hasattr(args[place], "shape")]
-            try:
-                np.broadcast_shapes(*shapes)
-            except ValueError as error:
-                raise explain(self, args, error) from error
-
-    def into(self, writer: Callable[..., Any], *, always: bool = False) -> Op:
-        """Give a forward that writes its result into the first argument, for in-place use without a temporary.
-
-        always: it checks and casts what it is given, so it serves whatever the dtypes, shapes and strides.
-        """
-        self.writer = writer
-        self.writes_always = always
-        return self
-
-    def sized_by(self, sizes: Callable[..., int], *, bounded: bool = False) -> Op:
-        """Give a function of the arguments, arrays among them, that tells the results' bytes before they are computed.
-
-        admission.py says for which ops that is not needed. bounded: where no operand is empty, it has at most one
-        element for each in the product of its operands' sizes; then it is not asked where that many would fit.
-        """
-        self.sizes = sizes
-        self.asks = not bounded or self.list_place >= 0
-        return self
-
-    def works_in(
-        self,
-        forward: float | Callable[..., int] | None = None,
-        backward: float | None = None,
-        grows: bool | None = None,
-    ) -> Op:
-        """Tell what a call takes and gives back: beside its results, or of its formulas beside the gradients made.
-
-        forward: bytes by its arguments, or how many times the larger of its results and its largest operand.
-        backward: how many times the larger of the gradient given and those made. grows: whether a small gradient is
-        made a large one; not if that is a view of it.
-        """
-        if forward is not None:
-            self.work = forward
-            self.widest = COMMON * 16 if callable(forward) else COMMON + WIDEST * math.ceil(forward)
-        if backward is not None:
-            self.work_back = backward
-            self.most_back = len(self.tensor_places) * (1 + math.ceil(backward))
-        if grows is not None:
-            self.grows_back = grows
-        return self
-
-    def getter(self, name: str) -> tuple[str, Any]:
-        """How a formula's parameter is obtained when the op is recorded."""
-        is_output = name in ("out", "outs") or (name.startswith("out") and name[3:].isdecimal())
-        if is_output and name not in self.positions:
-            return ("output", int(name[3:] or 0))
-        meta = name.endswith("_meta")
-        place = self.positions.get(name.removesuffix("_meta"))
-        if place is None:
-            raise ValueError(f"a formula of {self.name} names {name!r}, which is no parameter, meta or result of it")
-        kind = self.params[place].kind
-        if kind not in TENSOR_KINDS:
-            return ("argument", place)
-        if kind is Kind.TENSORS:
-            return ("metas" if meta else "inputs", place)
-        return ("meta" if meta else "input", place)
+class Op(Declaration):
+    """A primitive op: it computes and records by what is declared of it. See the module's docstring."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compute, and record if an argument is a Tensor that requires grad."""
@@ -303,6 +109,36 @@ class Op(Signature):
             if error.reason is Reason.NOT_SUPPORTED and self.few_places:
                 self._refuse_sizes(args)
             raise
+
+    def _fitted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments with such numbers as elements hold them. Raises EngineError: RUNTIME for one out of range."""
+        dtype = getattr(args[self.tensor_places[0]], "dtype", None)
+        if dtype is None:
+            return args
+        if self.promotes:
+            given = (args[place] for place in self.tensor_places)
+            if dtypes.result_type(*(value for value in given if value is not None)) != dtype:
+                return args
+        changed = list(args)
+        for place in self.fitted:
+            if isinstance(args[place], int | float | complex):
+                changed[place] = fit_number(args[place], dtype)
+        return tuple(changed)
+
+    def _check_kind(self, args: tuple[Any, ...]) -> None:
+        refusal = self.lacking_of(args)
+        if refusal is not None:
+            self._refuse_sizes(args)
+            raise refusal
+
+    def _refuse_sizes(self, args: tuple[Any, ...]) -> None:
+        """Sizes that do not broadcast are refused before dtypes are. Raises EngineError: SHAPE."""
+        if self.promotes:
+            shapes = [args[place].shape for place in self.tensor_places if hasattr(args[place], "shape")]
+            try:
+                np.broadcast_shapes(*shapes)
+            except ValueError as error:
+                raise explain(self, args, error) from error
 
     def _rounded(self, xp: Any, args: tuple[Any, ...]) -> Any:
         """Of bfloat16 and a Python number NumPy makes float32; rounding that once is what PyTorch computes."""
@@ -484,13 +320,6 @@ class Op(Signature):
         if context.tracer is not None:
             context.tracer.applied(self, args, made)
         return type(results)(made)
-
-    def plan(self, needed: int) -> Saving:
-        """The plan for a choice of tensor parameters that need a gradient, a bit for each."""
-        found = self.plans.get(needed)
-        if found is None:
-            found = self.plans[needed] = Saving(self, tuple(bool(needed & bit) for bit, _ in self.tensor_bits))
-        return found
 
     def record(
         self, args: tuple[Any, ...], outputs: tuple[Tensor, ...], override: dict[str, Saved] | None = None

@@ -14,9 +14,8 @@ from gradwire_engine.graph.tensor import Origin, Tensor
 
 if TYPE_CHECKING:
     from gradwire_engine.core.context import Context
+    from gradwire_engine.graph.protocols import Named
     from gradwire_engine.graph.tensor import ViewOf
-    from gradwire_engine.op.composite import Composite
-    from gradwire_engine.op.op import Op
 
 # NumPy and CuPy refuse a dtype they have no loop for with this child of TypeError.
 _NoLoop: type[Exception] = np._core._exceptions._UFuncNoLoopError  # type: ignore[attr-defined]
@@ -201,13 +200,13 @@ def check_result(name: str, target: Tensor, result: Any) -> None:
         )
 
 
-def explain_backward(op: Op, g: Any, values: list[Any], error: Exception) -> EngineError:
+def explain_backward(op: Named, g: Any, values: list[Any], error: Exception) -> EngineError:
     """The refusal for what the array module refused in an op's formula."""
     found = explain(op, (g, *values), error)
     return EngineError(found.reason, f"backward of {found.message}", **found.metadata)
 
 
-def explain(op: Op | Composite, args: tuple[Any, ...], error: Exception) -> EngineError:
+def explain(op: Named, args: tuple[Any, ...], error: Exception) -> EngineError:
     """PyTorch's refusal for what the array module refused."""
     given = [value for value in args if hasattr(value, "shape") and not isinstance(value, np.dtype)]
     shapes = [list(value.shape) for value in given]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from gradwire_engine.core.device import device_of
 from gradwire_engine.graph.graph import Meta, Saved, saved_input
 from gradwire_engine.graph.tensor import Tensor
-
-if TYPE_CHECKING:
-    from gradwire_engine.op.op import Op
 
 Formula: TypeAlias = Callable[..., Any]
 
@@ -23,21 +20,21 @@ class Saving:
     # it in order, and whether it takes the gradients of all outputs.
     __slots__ = ("formulas", "getters", "lone", "names", "saves_tensors")
 
-    def __init__(self, op: Op, needed: tuple[bool, ...]) -> None:
+    def __init__(
+        self, wanted: Sequence[tuple[int, Formula, tuple[str, ...]]], getter: Callable[[str], tuple[str, Any]]
+    ) -> None:
+        """wanted: formulas, each with its input's number and what it takes, by names that `getter` explains."""
         self.names: list[str] = []
         found: list[tuple[int, Formula, tuple[int, ...], bool]] = []
-        for slot, (place, need) in enumerate(zip(op.tensor_places, needed, strict=True)):
-            entry = op.formulas.get(op.params[place].name)
-            if need and entry is not None:
-                formula, names = entry
-                takes_all = next(iter(inspect.signature(formula).parameters)) == "gs"
-                found.append((slot, formula, tuple([self._place(name) for name in names]), takes_all))
+        for slot, formula, names in wanted:
+            takes_all = next(iter(inspect.signature(formula).parameters)) == "gs"
+            found.append((slot, formula, tuple([self._place(name) for name in names]), takes_all))
         everything = tuple(range(len(self.names)))
         self.formulas: list[tuple[int, Formula, tuple[int, ...] | None, bool]] = [
             (slot, formula, None if places == everything else places, takes_all)
             for slot, formula, places, takes_all in found
         ]
-        self.getters = [op.getter(name) for name in self.names]
+        self.getters = [getter(name) for name in self.names]
         kinds = [kind for kind, _ in self.getters]
         #: The place of what is saved, if that is one argument as it is.
         self.lone = self.getters[0][1] if kinds in (["input"], ["argument"]) else None

@@ -6,18 +6,14 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradwire_engine.core.dtypes import NAMES, TITLES, category
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.core.schema import REQUIRED, TENSOR_KINDS, Param, read_signature
 
-if TYPE_CHECKING:
-    from gradwire_engine.op.composite import Composite
-    from gradwire_engine.op.op import Op
-
 #: What is called by name.
-REGISTRY: dict[str, Op | Composite] = {}
+REGISTRY: dict[str, Signature] = {}
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class Signature:
         if not self.name.startswith("_"):
             if self.name in REGISTRY:
                 raise ValueError(f"op {self.name} is declared twice")
-            REGISTRY[self.name] = self  # type: ignore[assignment]
+            REGISTRY[self.name] = self
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Arguments in the parameters' order, defaults filled in. Raises EngineError: ARGUMENT_TYPE."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire_engine.op.op import OPS
+from gradwire_engine.op.declaration import OPS
 from gradwire_engine.op.signature import REGISTRY
 from gradwire_engine.ops.base.checks import ints
 

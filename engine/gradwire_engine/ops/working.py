@@ -5,7 +5,7 @@ comes and those that are made, which is 1 unless told. Ops whose need is no such
 For matrices it is what LAPACK is given, a copy in Fortran's order, and works in; what is drawn is drawn in float64.
 """
 
-from gradwire_engine.op.op import OPS
+from gradwire_engine.op.declaration import OPS
 
 _FORWARD = {
     "gather": 0.3, "_index": 0.8,

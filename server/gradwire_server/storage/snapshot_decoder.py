@@ -21,7 +21,7 @@ from gradwire_engine.core.device import CPU, canonical, cupy, device_of, selecte
 from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved, go_on_from, next_seq
 from gradwire_engine.graph.hooks import Ask, Hooks, When
 from gradwire_engine.graph.tensor import EdgeTensor, GradState, InferenceStorage, Origin, Step, Storage, Tensor, ViewOf
-from gradwire_engine.op.op import OPS, Op
+from gradwire_engine.op.declaration import OPS, Declaration
 from gradwire_engine.op.rebase import Route
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.prepared_ops import Prepared
@@ -339,7 +339,7 @@ def _empty_node(stored: pb.StoredNode) -> Any:
     return kind.__new__(kind)
 
 
-def _op(name: str) -> Op:
+def _op(name: str) -> Declaration:
     found = OPS.get(name)
     if found is None:
         raise Refusal("SNAPSHOT_DAMAGED", f"its graph has an op {name!r}, which this version of the server has not")

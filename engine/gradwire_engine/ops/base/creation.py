@@ -14,9 +14,9 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType, Number, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import tensor
-from gradwire_engine.op.admission import WIDEST
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.cost import beside, pause
+from gradwire_engine.op.declaration import WIDEST
+from gradwire_engine.op.workload import beside, pause
 from gradwire_engine.ops.base.checks import admit, ints
 
 Ints = Any

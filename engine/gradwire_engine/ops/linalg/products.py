@@ -15,8 +15,8 @@ from gradwire_engine.core.dtypes import Number, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.cost import foresee, pause
 from gradwire_engine.op.op import op
+from gradwire_engine.op.workload import foresee, pause
 from gradwire_engine.ops.base.basic import conj, expand
 from gradwire_engine.ops.base.checks import admit, broadcast_shape, normalize_dim
 from gradwire_engine.ops.base.compare import eq

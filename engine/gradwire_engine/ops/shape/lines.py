@@ -14,8 +14,8 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.device import Array
-from gradwire_engine.op.cost import beside
 from gradwire_engine.op.op import op
+from gradwire_engine.op.workload import beside
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.base.collide import add_rows
 from gradwire_engine.ops.base.precision import through_float32
