@@ -108,6 +108,10 @@ class ViewOf:
         self.version = base.storage.version
         self.seen = base.storage.history
 
+    def new_node(self, view: Tensor) -> Node:
+        """A node that makes the view of its base as that is now; nodes are made of ops, so op/rebase.py has it."""
+        raise NotImplementedError
+
 
 class GradState:
     """What only leaves and tensors with a retained gradient have."""
@@ -302,49 +306,6 @@ def set_data(target: Tensor, source: Tensor) -> None:
     target.storage.version = version
 
 
-def take_geometry(target: Tensor, view: Tensor) -> None:
-    """Let a tensor have the sizes and strides of a view of it, and the view's node if it has one (torch.Tensor.t_).
-
-    A leaf stays the leaf that it is, and a view follows its base as before, by one step more. Other views of the
-    tensor follow it by where they lie in its memory. Raises EngineError: RUNTIME for what is no view of it.
-    """
-    from gradwire_engine.op.rebase import node_as_before
-
-    held, made = target.view, view.view
-    if view is not target:
-        base, last = (target, None) if held is None else (held.base, held.last)
-        if not target.storage.inference and (made is None or made.base is not base or not _leads_on(made.last, last)):
-            raise EngineError(Reason.RUNTIME, "a tensor takes the sizes and strides of a view of it, not of another")
-        if held is None and target.node is not None and view.node is None:
-            target.node, target.index = node_as_before(target), 0
-        target.array = view.array
-        if made is not None:
-            if held is None:
-                made.source = None  # it was made of what was there before
-            else:
-                held.last = made.last
-    target.storage.changed()
-    if view is target or view.node is None:
-        return
-    view.node.name = _name_in_place(view.node.name)
-    move_to(target, view.node, view.index)
-    if held is not None:
-        held.version, held.seen = target.storage.version, target.storage.history
-
-
-def _name_in_place(name: str) -> str:
-    """The name of a view's node where the view was taken in place."""
-    squeezed = {"SqueezeBackward0": "SqueezeBackward3", "SqueezeBackward1": "SqueezeBackward4"}
-    return squeezed.get(name) or (name[:-1] + ("5" if name.startswith("Squeeze") else "1"))
-
-
-def _leads_on(step: Step | None, start: Step | None) -> bool:
-    """Whether the steps that end with one go on from another; None is their base."""
-    while step is not None and step is not start:
-        step = step.before
-    return step is start
-
-
 def _borrowed(storage: Storage) -> Storage:
     """A version counter of its own on bytes that another storage counts."""
     made = InferenceStorage if storage.inference else Storage
@@ -356,9 +317,6 @@ def refresh(view: Tensor) -> None:
 
     Raises EngineError: RUNTIME for a view that was made so that it may not follow its base.
     """
-    from gradwire_engine.op.rebase import node_of_view
-    from gradwire_engine.op.refusals import refuse_origin
-
     held = view.view
     assert held is not None
     late = held.written and held.base.node is None
@@ -366,7 +324,7 @@ def refresh(view: Tensor) -> None:
     if (view.node is not None or held.base.requires_grad) and (late or held.version != view.storage.version):
         if held.origin is not None:
             refuse_origin(view, held.origin, "its base or another view of its base has been")
-        move_to(view, node_of_view(view, held), 0)
+        move_to(view, held.new_node(view), 0)
         held.version = view.storage.version
     note_flags(view)
     held.seen = view.storage.history
@@ -374,10 +332,59 @@ def refresh(view: Tensor) -> None:
 
 def outdated(view: Tensor, held: ViewOf) -> bool:
     """Whether a view was left behind: its base changed, and it may not or cannot follow."""
-    from gradwire_engine.op.refusals import left_behind
-
     changed = held.version != view.storage.version and (held.origin is not None or left_behind(view, held))
     return changed and (view.node is not None or held.base.requires_grad)
+
+
+def left_behind(view: Tensor, held: ViewOf) -> bool:
+    """Whether a view cannot follow its base any more, which has other memory now, or shows it as another dtype."""
+    base = held.base
+    return held.source is not base.array and (view.storage is not base.storage or view.dtype != base.dtype)
+
+
+def check_base(view: Tensor, held: ViewOf) -> None:
+    """Refuse to follow a base to which no way leads any more."""
+    if left_behind(view, held):
+        raise EngineError(
+            Reason.RUNTIME,
+            "the base of this view had its data set since the view was made, which cannot follow it any more. Make the "
+            "view again, or use detach().",
+        )
+
+
+def refuse_origin(view: Tensor, origin: Origin, what: str) -> None:
+    """PyTorch's refusal to record an in-place change of a view made in this way, or of what it shares memory with."""
+    mode = "in inference mode" if origin is Origin.INFERENCE else "in no_grad mode"
+    where = "in normal mode" if origin is Origin.INFERENCE else "with grad mode enabled"
+    who = f"A view was created {mode} and {what} modified inplace {where}."
+    if view.node is not None:
+        name = view.node.name.partition("Backward")[0]
+        who = f"Output {view.index} of {name} is a view and {what} modified inplace."
+        if origin in (Origin.NO_GRAD, Origin.INFERENCE):
+            who = (
+                f"Output {view.index} of {name} is a view of a view which was created {mode} and {what} modified "
+                f"inplace {where}."
+            )
+    if origin is Origin.FUNCTION:
+        why = (
+            "This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
+            "logic to handle view+inplace would override the custom backward associated with the custom Function, "
+            "leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the "
+            "custom Function."
+        )
+    elif origin is Origin.MULTIPLE:
+        why = (
+            "This view is the output of a function that returns multiple views. Such functions do not allow the output "
+            "views to be modified inplace. You should replace the inplace operation by an out-of-place one."
+        )
+    else:
+        block = "inference_mode" if origin is Origin.INFERENCE else "no_grad"
+        why = (
+            "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by "
+            f"moving both the view and the inplace either both inside the {block} block (if you don't want the inplace "
+            "to be tracked) or both outside (if you want the inplace to be tracked)."
+        )
+    raise EngineError(Reason.RUNTIME, f"{who} {why}", shape=list(view.shape))
 
 
 def known_node(tensor: Tensor) -> Node | None:

@@ -8,6 +8,7 @@ from typing import Any, overload
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor, edge_of
+from gradwire_engine.op.rebase import rewrite
 from gradwire_engine.op.refusals import (
     REFUSED,
     check_apart,
@@ -90,8 +91,6 @@ class Composite(Signature):
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         """Apply it to a copy of the first argument, and give that one the result and its history."""
-        from gradwire_engine.op.rebase import rewrite
-
         target: Tensor = args[0]
         context = CURRENT.get()
         track = context.grad_enabled and any(type(value) is Tensor and edge_of(value) is not None for value in args)

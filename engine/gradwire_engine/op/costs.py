@@ -23,7 +23,7 @@ _LINEAR: dict[float, str] = {
     "addcmul addcdiv clamp clamp_min clamp_max copysign stack flip _diagonal_copy dot vdot mv _dropout_noise "
     "_keep_noise _times_noise _not_again _as_strided unfold pixel_shuffle pixel_unshuffle channel_shuffle _scaled_sum "
     "_identity_like _running _sample_mean _is_class _not_below mean sum sum_to_size amax amin _max _min any all "
-    "count_nonzero linalg.cross _held_above _beside _uniform_targets _mse_loss trace",
+    "_as_before _show _overwrite count_nonzero linalg.cross _held_above _beside _uniform_targets _mse_loss trace",
     8: "softshrink hardswish _huber_loss _smooth_l1_loss cummin cummax isclose allclose "
     "_cast div sqrt rsqrt frac sign sgn nan_to_num glu silu _join_halves tril triu cumsum _reverse_cumsum "
     " nansum select_scatter slice_scatter diagonal_scatter _constant_pad cat roll _batch_norm_eval "

@@ -202,6 +202,10 @@ class Declaration(Signature):
         """The forward alone, on bare arrays; see Op."""
         raise NotImplementedError
 
+    def apply(self, args: tuple[Any, ...]) -> Any:
+        """The forward on Tensors, recorded if it must be; see Op."""
+        raise NotImplementedError
+
 
 def _sizes_of_shape(op: Declaration) -> Callable[..., int]:
     """The bytes of an op's result that has the shape which the op is given."""

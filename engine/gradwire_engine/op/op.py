@@ -26,10 +26,11 @@ from gradwire_engine.core.device import CPU, Array, cupy, device_of, module_of
 from gradwire_engine.core.dtypes import DType, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Edge, Fit, Node, Saved, new_node
-from gradwire_engine.graph.tensor import Origin, Step, Tensor, ViewOf, edge_of, new_tensor, note_flags, refresh
+from gradwire_engine.graph.tensor import Origin, Step, Tensor, edge_of, new_tensor, note_flags, refresh
 from gradwire_engine.op.admission import admit, needed
 from gradwire_engine.op.cost import LONG
-from gradwire_engine.op.declaration import Declaration
+from gradwire_engine.op.declaration import OPS, Declaration
+from gradwire_engine.op.rebase import OpView, by_route, rewrite
 from gradwire_engine.op.refusals import (
     REFUSED,
     check_apart,
@@ -171,14 +172,13 @@ class Op(Declaration):
 
     def _joined(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Tensors of the host without dimensions, beside those of a GPU: copied there, which is recorded."""
-        from gradwire_engine.ops.base.basic import to_device
-
         tensors = [args[place] for place in self.tensor_places if type(args[place]) is Tensor]
         device = next((each.device for each in tensors if each.device != CPU), None)
         if device is None or len(tensors) < 2:
             return args
         lonely = {id(each) for each in tensors if each.device == CPU and not each.array.ndim}
-        return tuple(to_device(each, device) if id(each) in lonely else each for each in args)
+        to_device = OPS["_to_device"]
+        return tuple(to_device.apply((each, device)) if id(each) in lonely else each for each in args)
 
     def _scalars(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Arrays of the host without dimensions as NumPy's scalars: beside its own, CuPy takes no others."""
@@ -295,7 +295,7 @@ class Op(Declaration):
             origin = Origin.INFERENCE if context.inference else Origin.NO_GRAD
         elif self.view == "multiple":
             origin = Origin.MULTIPLE
-        made.view = ViewOf(base, Step(before, self, args[1:], source.array), origin, start)
+        made.view = OpView(base, Step(before, self, args[1:], source.array), origin, start)
         made.requires_grad = base.requires_grad and dtypes.is_differentiable(array.dtype)
         return made
 
@@ -399,8 +399,6 @@ class Op(Declaration):
         if target.storage.inference:
             check_inference(context)
         if target.node is not None and target.view is not None and track:
-            from gradwire_engine.op.rebase import by_route
-
             by_route(target)
         arrays = tuple(_array_of(value) for value in args)
         if context.tracer is not None:
@@ -453,8 +451,6 @@ class Op(Declaration):
         return self.compute(arrays) if work < LONG else aside(self, context, arrays, work)
 
     def _rewrite_history(self, target: Tensor, node: Node) -> None:
-        from gradwire_engine.op.rebase import rewrite
-
         node.saved = tuple(
             Saved(target, 0) if kind == "output" else value
             for value, (kind, _) in zip(node.saved, node.plan.getters, strict=True)

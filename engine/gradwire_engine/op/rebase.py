@@ -10,19 +10,17 @@ op first, so this file knows no view op by name but `as_strided`, whose geometry
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from gradwire_engine.core.device import Array, device_of
-from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.graph.graph import Edge, Meta, Node
-from gradwire_engine.graph.tensor import Step, Tensor, ViewOf, edge_of, move_to, refresh
-from gradwire_engine.op.op import op
-from gradwire_engine.op.refusals import check_base
-from gradwire_engine.ops.base.basic import fit, sum_to_size
-from gradwire_engine.ops.shape.strided import as_strided_view, geometry_of, laid_out
+from gradwire_engine.graph.graph import Edge, Node
+from gradwire_engine.graph.tensor import Step, Tensor, ViewOf, check_base, edge_of, move_to, refresh
+from gradwire_engine.op.declaration import OPS
+from gradwire_engine.op.strides import geometry_of, laid_out
 
-Ints: TypeAlias = Any
+# Ops of this file's nodes and steps. They are declared above it, in ops/shape/, and looked up here.
+AS_STRIDED, AS_BEFORE, SHOW, OVERWRITE = "_as_strided", "_as_before", "_show", "_overwrite"
 
 
 class Route:
@@ -38,7 +36,7 @@ class Route:
             self.steps.append(step)
             step = step.before
         self.steps.reverse()
-        absolute = [place for place, step in enumerate(self.steps) if step.op is as_strided_view]
+        absolute = [place for place, step in enumerate(self.steps) if step.op.name == AS_STRIDED]
         own = bool(absolute) or not base.flags.c_contiguous
         self.geometry = geometry_of(base) if own else None
         if absolute and self.geometry is not None:
@@ -59,12 +57,17 @@ class Route:
         return base
 
 
-def node_of_view(view: Tensor, held: ViewOf) -> Node:
-    """The node that makes a view of its base as that is now."""
-    base = held.base
-    follow_base(view, held)
-    edge = edge_of(base)
-    return _node(show, (base, Route(base.array, held.last)), (view,), (edge,))
+class OpView(ViewOf):
+    """A view by ops: its node is one that goes their way again."""
+
+    __slots__ = ()
+
+    def new_node(self, view: Tensor) -> Node:
+        """The node that makes a view of its base as that is now."""
+        base = self.base
+        follow_base(view, self)
+        edge = edge_of(base)
+        return _node(SHOW, (base, Route(base.array, self.last)), (view,), (edge,))
 
 
 def follow_base(view: Tensor, held: ViewOf) -> None:
@@ -77,7 +80,7 @@ def follow_base(view: Tensor, held: ViewOf) -> None:
     check_base(view, held)
     source, _ = geometry_of(held.base.array)
     target, whole = geometry_of(view.array)
-    held.last = Step(None, as_strided_view, (source, target, (whole,)), held.base.array)
+    held.last = Step(None, OPS[AS_STRIDED], (source, target, (whole,)), held.base.array)
     held.source = held.base.array
 
 
@@ -88,8 +91,8 @@ def by_route(target: Tensor) -> None:
     follow_base(target, held)
     step = held.last
     while step.before is not None:
-        if step.op is as_strided_view:
-            move_to(target, node_of_view(target, held), 0)
+        if step.op.name == AS_STRIDED:
+            move_to(target, held.new_node(target), 0)
             return
         step = step.before
 
@@ -105,7 +108,7 @@ def rewrite(target: Tensor, node: Node, index: int) -> None:
     base = held.base
     follow_base(target, held)
     route = Route(base.array, held.last)
-    written = _node(overwrite, (base, target, route), (base,), (edge_of(base), (node, index)))
+    written = _node(OVERWRITE, (base, target, route), (base,), (edge_of(base), (node, index)))
     written.command = node.command
     move_to(base, written, 0)
     base.requires_grad = True
@@ -113,74 +116,63 @@ def rewrite(target: Tensor, node: Node, index: int) -> None:
     refresh(target)
 
 
-def _node(op: Any, args: tuple[Any, ...], outputs: tuple[Tensor, ...], edges: tuple[Edge | None, ...]) -> Node:
+def _node(name: str, args: tuple[Any, ...], outputs: tuple[Tensor, ...], edges: tuple[Edge | None, ...]) -> Node:
     """A node of an op that was applied already, or whose edges are not those of its arguments."""
+    op = OPS[name]
     plan = op.plan(sum(1 << slot for slot, edge in enumerate(edges) if edge is not None))
     metas = tuple(
         None if edge is None else (args[place].array.shape, args[place].array.dtype)
         for place, edge in zip(op.tensor_places, edges, strict=True)
     )
+    assert isinstance(op.node_name, str)
     return Node(op, op.node_name, plan, plan.save(args, outputs), edges, metas)
 
 
-def node_as_before(target: Tensor) -> Node:
+def _node_as_before(target: Tensor) -> Node:
     """The node of a tensor whose sizes are about to change without a record: it stands for the one that there is."""
     assert target.node is not None
-    made = _node(as_before, (target,), (target,), ((target.node, target.index),))
+    made = _node(AS_BEFORE, (target,), (target,), ((target.node, target.index),))
     made.name, made.command = target.node.name, target.node.command
     made.retained, target.node.retained = target.node.retained, None
     return made
 
 
-@op(name="_as_before")
-def as_before(xp: Any, input: Array) -> Array:
-    """The input, whose sizes are others by now than those that its node made."""
-    return input
+def take_geometry(target: Tensor, view: Tensor) -> None:
+    """Let a tensor have the sizes and strides of a view of it, and the view's node if it has one (torch.Tensor.t_).
+
+    A leaf stays the leaf that it is, and a view follows its base as before, by one step more. Other views of the
+    tensor follow it by where they lie in its memory. Raises EngineError: RUNTIME for what is no view of it.
+    """
+    held, made = target.view, view.view
+    if view is not target:
+        base, last = (target, None) if held is None else (held.base, held.last)
+        if not target.storage.inference and (made is None or made.base is not base or not _leads_on(made.last, last)):
+            raise EngineError(Reason.RUNTIME, "a tensor takes the sizes and strides of a view of it, not of another")
+        if held is None and target.node is not None and view.node is None:
+            target.node, target.index = _node_as_before(target), 0
+        target.array = view.array
+        if made is not None:
+            if held is None:
+                made.source = None  # it was made of what was there before
+            else:
+                held.last = made.last
+    target.storage.changed()
+    if view is target or view.node is None:
+        return
+    view.node.name = _name_in_place(view.node.name)
+    move_to(target, view.node, view.index)
+    if held is not None:
+        held.version, held.seen = target.storage.version, target.storage.history
 
 
-def _of_sizes(g: Any, shape: tuple[int, ...]) -> Any:
-    """A gradient as PyTorch takes one where sizes changed: summed to what it broadcasts from, or refused."""
-    if g.shape == shape:
-        return g
-    kept = g.shape[len(g.shape) - len(shape) :]
-    if len(shape) <= len(g.shape) and all(n in (1, m) for n, m in zip(shape, kept, strict=True)):
-        return sum_to_size(g, shape)
-    raise EngineError(
-        Reason.SHAPE,
-        f"a function returned an invalid gradient - got {list(g.shape)} but expected shape compatible with "
-        f"{list(shape)}: the tensor's sizes were changed in place without a record since a node made it",
-    )
+def _name_in_place(name: str) -> str:
+    """The name of a view's node where the view was taken in place."""
+    squeezed = {"SqueezeBackward0": "SqueezeBackward3", "SqueezeBackward1": "SqueezeBackward4"}
+    return squeezed.get(name) or (name[:-1] + ("5" if name.startswith("Squeeze") else "1"))
 
 
-as_before.grad(input=lambda g, input_meta: _of_sizes(g, input_meta.shape))
-
-
-@op(name="_show", node="AsStridedBackward0")
-def show(xp: Any, input: Array, route: Ints) -> Array:
-    """The part of a base, or of its gradient, that a view of it shows; a copy."""
-    return route.follow(route.copy(xp, input))
-
-
-@op(name="_overwrite", node="CopySlices")
-def overwrite(xp: Any, input: Array, source: Array | Number, route: Ints) -> Array:
-    """The base with a view's part written over."""
-    result = route.copy(xp, input)
-    route.follow(result)[...] = source
-    return result
-
-
-def _hide(g: Any, route: Route) -> Any:
-    """Zeros in the base's shape with a view's gradient in its part: the views' own formulas, last op first."""
-    for step in reversed(route.steps):
-        formula, names = step.op.formulas[step.op.params[0].name]
-        known = {param.name: value for param, value in zip(step.op.params[1:], step.args, strict=True)}
-        known[f"{step.op.params[0].name}_meta"] = Meta(step.shape, step.dtype, route.device)
-        g = fit(formula(g, *[known[name] for name in names]), (step.shape, step.dtype))
-    return g
-
-
-show.grad(input=lambda g, route: _hide(g, route))
-overwrite.grad(
-    input=lambda g, route: overwrite(g, 0, route),
-    source=lambda g, route: show(g, route),
-)
+def _leads_on(step: Step | None, start: Step | None) -> bool:
+    """Whether the steps that end with one go on from another; None is their base."""
+    while step is not None and step is not start:
+        step = step.before
+    return step is start

@@ -10,12 +10,11 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.graph.tensor import Origin, Tensor
+from gradwire_engine.graph.tensor import Tensor, check_base, refuse_origin
 
 if TYPE_CHECKING:
     from gradwire_engine.core.context import Context
     from gradwire_engine.graph.protocols import Named
-    from gradwire_engine.graph.tensor import ViewOf
 
 # NumPy and CuPy refuse a dtype they have no loop for with this child of TypeError.
 _NoLoop: type[Exception] = np._core._exceptions._UFuncNoLoopError  # type: ignore[attr-defined]
@@ -41,57 +40,6 @@ def check_in_place(target: Tensor) -> None:
         raise EngineError(
             Reason.LEAF_IN_PLACE, "a leaf Variable that requires grad is being used in an in-place operation."
         )
-
-
-def left_behind(view: Tensor, held: ViewOf) -> bool:
-    """Whether a view cannot follow its base any more, which has other memory now, or shows it as another dtype."""
-    base = held.base
-    return held.source is not base.array and (view.storage is not base.storage or view.dtype != base.dtype)
-
-
-def check_base(view: Tensor, held: ViewOf) -> None:
-    """Refuse to follow a base to which no way leads any more."""
-    if left_behind(view, held):
-        raise EngineError(
-            Reason.RUNTIME,
-            "the base of this view had its data set since the view was made, which cannot follow it any more. Make the "
-            "view again, or use detach().",
-        )
-
-
-def refuse_origin(view: Tensor, origin: Origin, what: str) -> None:
-    """PyTorch's refusal to record an in-place change of a view made in this way, or of what it shares memory with."""
-    mode = "in inference mode" if origin is Origin.INFERENCE else "in no_grad mode"
-    where = "in normal mode" if origin is Origin.INFERENCE else "with grad mode enabled"
-    who = f"A view was created {mode} and {what} modified inplace {where}."
-    if view.node is not None:
-        name = view.node.name.partition("Backward")[0]
-        who = f"Output {view.index} of {name} is a view and {what} modified inplace."
-        if origin in (Origin.NO_GRAD, Origin.INFERENCE):
-            who = (
-                f"Output {view.index} of {name} is a view of a view which was created {mode} and {what} modified "
-                f"inplace {where}."
-            )
-    if origin is Origin.FUNCTION:
-        why = (
-            "This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
-            "logic to handle view+inplace would override the custom backward associated with the custom Function, "
-            "leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the "
-            "custom Function."
-        )
-    elif origin is Origin.MULTIPLE:
-        why = (
-            "This view is the output of a function that returns multiple views. Such functions do not allow the output "
-            "views to be modified inplace. You should replace the inplace operation by an out-of-place one."
-        )
-    else:
-        block = "inference_mode" if origin is Origin.INFERENCE else "no_grad"
-        why = (
-            "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by "
-            f"moving both the view and the inplace either both inside the {block} block (if you don't want the inplace "
-            "to be tracked) or both outside (if you want the inplace to be tracked)."
-        )
-    raise EngineError(Reason.RUNTIME, f"{who} {why}", shape=list(view.shape))
 
 
 def refuse_changed(tensor: Tensor, gradient: Any) -> None:

@@ -20,9 +20,9 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import CPU, canonical, cupy, device_of, selected
 from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved, go_on_from, next_seq
 from gradwire_engine.graph.hooks import Ask, Hooks, When
-from gradwire_engine.graph.tensor import EdgeTensor, GradState, InferenceStorage, Origin, Step, Storage, Tensor, ViewOf
+from gradwire_engine.graph.tensor import EdgeTensor, GradState, InferenceStorage, Origin, Step, Storage, Tensor
 from gradwire_engine.op.declaration import OPS, Declaration
-from gradwire_engine.op.rebase import Route
+from gradwire_engine.op.rebase import OpView, Route
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.prepared_ops import Prepared
 from gradwire_server.session.programs import Program
@@ -117,7 +117,7 @@ class Thawer:
         tensor.node, tensor.index = self._of(self.nodes, stored.node), stored.output
         tensor.view = tensor.state = None
         if stored.HasField("view"):
-            tensor.view = view = ViewOf.__new__(ViewOf)
+            tensor.view = view = OpView.__new__(OpView)
             held = stored.view
             view.base, view.last = self.tensors[held.base - 1], self.steps[held.step - 1]
             view.origin = Origin(held.origin) if held.origin else None

@@ -23,7 +23,7 @@ from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node
 from gradwire_engine.graph.hooks import Ask, Hooks
 from gradwire_engine.graph.tensor import EdgeTensor, Step, Storage, Tensor, ViewOf
 from gradwire_engine.op.rebase import Route
-from gradwire_engine.ops.shape.strided import owner_of
+from gradwire_engine.op.strides import owner_of
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.transfers import Upload
 

@@ -10,10 +10,12 @@ import numpy as np
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.graph.tensor import Tensor, edge_of, take_geometry
+from gradwire_engine.graph.tensor import Tensor, edge_of
 from gradwire_engine.op.composite import Composite, composite
 from gradwire_engine.op.op import op
+from gradwire_engine.op.rebase import AS_STRIDED, take_geometry
 from gradwire_engine.op.refusals import check_in_place, check_inference
+from gradwire_engine.op.strides import geometry_of, owner_of
 from gradwire_engine.ops.base.checks import normalize_dim
 from gradwire_engine.ops.base.collide import add_flat
 from gradwire_engine.ops.base.precision import through_float32
@@ -60,9 +62,6 @@ unfold.grad(
 unfold_backward.grad(g=lambda g, dimension, size, step: unfold(g, dimension, size, step))
 
 
-# A geometry is (sizes, strides, offset), counted in elements of a shared line of memory.
-
-
 def _places(geometry: Any) -> Any:
     """Where in memory each element lies."""
     sizes, strides, offset = geometry
@@ -89,7 +88,7 @@ _restride.sized_by(lambda input, source, target: math.prod(target[0]) * (input.i
 _restride.grad(input=lambda g, source, target: _restride(g, target, source))
 
 
-@op(name="_as_strided", view=True, node="AsStridedBackward0")
+@op(name=AS_STRIDED, view=True, node="AsStridedBackward0")
 def as_strided_view(xp: Any, input: Array, source: Ints, target: Ints, whole: Ints) -> Array:
     """The memory that holds the input, by another geometry; `whole` is how far it reaches before and behind."""
     sizes, strides, offset = target
@@ -107,41 +106,6 @@ def _line(xp: Any, input: Array, whole: Ints) -> Array:
         return np.lib.stride_tricks.as_strided(owner_of(input), whole, (input.itemsize,))
     memory = input.data.mem
     return xp.ndarray(whole, input.dtype, xp.cuda.MemoryPointer(memory, 0))
-
-
-def owner_of(array: Array) -> Array:
-    """The NumPy array that allocated the memory of this one: `as_strided` puts an object of its own in between."""
-    while True:
-        base = getattr(array.base, "base", None) if type(array.base).__name__ == "DummyArray" else array.base
-        if not isinstance(base, np.ndarray):
-            return array
-        array = base
-
-
-def _memory(array: Array) -> tuple[int, int]:
-    """The array's offset into the memory it is a part of, and that memory's size, in elements."""
-    if isinstance(array, np.ndarray):
-        owner = owner_of(array)
-        start, size = owner.__array_interface__["data"][0], owner.nbytes
-        return (array.__array_interface__["data"][0] - start) // array.itemsize, size // array.itemsize
-    memory = array.data.mem
-    return (array.data.ptr - memory.ptr) // array.itemsize, memory.size // array.itemsize
-
-
-def geometry_of(array: Array) -> tuple[Ints, int]:
-    """How an array lies in its memory, and how many elements that holds; for `laid_out`."""
-    own, whole = _memory(array)
-    return (array.shape, tuple(step // array.itemsize for step in array.strides), own), whole
-
-
-def laid_out(xp: Any, values: Array, geometry: tuple[Ints, int]) -> Array:
-    """A copy of values that lies in a memory of its own as another array of their shape did; of other dtype, too."""
-    (shape, strides, offset), whole = geometry
-    memory = xp.zeros(max(whole, 1), values.dtype)
-    steps = tuple(stride * values.itemsize for stride in strides)
-    laid = xp.lib.stride_tricks.as_strided(memory[offset:], shape, steps)
-    laid[...] = values
-    return laid
 
 
 class _InPlace(Composite):

@@ -1,0 +1,49 @@
+"""How an array lies in memory: its offset and strides there, in elements, and copies that lie as another did.
+
+A geometry is (sizes, strides, offset), counted in elements of a shared line of memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine.core.device import Array
+
+Ints = Any
+
+
+def owner_of(array: Array) -> Array:
+    """The NumPy array that allocated the memory of this one: `as_strided` puts an object of its own in between."""
+    while True:
+        base = getattr(array.base, "base", None) if type(array.base).__name__ == "DummyArray" else array.base
+        if not isinstance(base, np.ndarray):
+            return array
+        array = base
+
+
+def memory_of(array: Array) -> tuple[int, int]:
+    """The array's offset into the memory it is a part of, and that memory's size, in elements."""
+    if isinstance(array, np.ndarray):
+        owner = owner_of(array)
+        start, size = owner.__array_interface__["data"][0], owner.nbytes
+        return (array.__array_interface__["data"][0] - start) // array.itemsize, size // array.itemsize
+    memory = array.data.mem
+    return (array.data.ptr - memory.ptr) // array.itemsize, memory.size // array.itemsize
+
+
+def geometry_of(array: Array) -> tuple[Ints, int]:
+    """How an array lies in its memory, and how many elements that holds; for `laid_out`."""
+    own, whole = memory_of(array)
+    return (array.shape, tuple(step // array.itemsize for step in array.strides), own), whole
+
+
+def laid_out(xp: Any, values: Array, geometry: tuple[Ints, int]) -> Array:
+    """A copy of values that lies in a memory of its own as another array of their shape did; of other dtype, too."""
+    (shape, strides, offset), whole = geometry
+    memory = xp.zeros(max(whole, 1), values.dtype)
+    steps = tuple(stride * values.itemsize for stride in strides)
+    laid = xp.lib.stride_tricks.as_strided(memory[offset:], shape, steps)
+    laid[...] = values
+    return laid

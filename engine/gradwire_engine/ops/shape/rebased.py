@@ -1,0 +1,69 @@
+"""The ops of the nodes that in-place changes of views make (op/rebase.py); they are called by no other name."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from gradwire_engine.core.device import Array
+from gradwire_engine.core.dtypes import Number
+from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.graph import Meta
+from gradwire_engine.op.op import op
+from gradwire_engine.op.rebase import AS_BEFORE, OVERWRITE, SHOW, Route
+from gradwire_engine.ops.base.basic import fit, sum_to_size
+
+Ints: TypeAlias = Any
+
+
+@op(name=AS_BEFORE)
+def as_before(xp: Any, input: Array) -> Array:
+    """The input, whose sizes are others by now than those that its node made."""
+    return input
+
+
+def _of_sizes(g: Any, shape: tuple[int, ...]) -> Any:
+    """A gradient as PyTorch takes one where sizes changed: summed to what it broadcasts from, or refused."""
+    if g.shape == shape:
+        return g
+    kept = g.shape[len(g.shape) - len(shape) :]
+    if len(shape) <= len(g.shape) and all(n in (1, m) for n, m in zip(shape, kept, strict=True)):
+        return sum_to_size(g, shape)
+    raise EngineError(
+        Reason.SHAPE,
+        f"a function returned an invalid gradient - got {list(g.shape)} but expected shape compatible with "
+        f"{list(shape)}: the tensor's sizes were changed in place without a record since a node made it",
+    )
+
+
+as_before.grad(input=lambda g, input_meta: _of_sizes(g, input_meta.shape))
+
+
+@op(name=SHOW, node="AsStridedBackward0")
+def show(xp: Any, input: Array, route: Ints) -> Array:
+    """The part of a base, or of its gradient, that a view of it shows; a copy."""
+    return route.follow(route.copy(xp, input))
+
+
+@op(name=OVERWRITE, node="CopySlices")
+def overwrite(xp: Any, input: Array, source: Array | Number, route: Ints) -> Array:
+    """The base with a view's part written over."""
+    result = route.copy(xp, input)
+    route.follow(result)[...] = source
+    return result
+
+
+def _hide(g: Any, route: Route) -> Any:
+    """Zeros in the base's shape with a view's gradient in its part: the views' own formulas, last op first."""
+    for step in reversed(route.steps):
+        formula, names = step.op.formulas[step.op.params[0].name]
+        known = {param.name: value for param, value in zip(step.op.params[1:], step.args, strict=True)}
+        known[f"{step.op.params[0].name}_meta"] = Meta(step.shape, step.dtype, route.device)
+        g = fit(formula(g, *[known[name] for name in names]), (step.shape, step.dtype))
+    return g
+
+
+show.grad(input=lambda g, route: _hide(g, route))
+overwrite.grad(
+    input=lambda g, route: overwrite(g, 0, route),
+    source=lambda g, route: show(g, route),
+)
