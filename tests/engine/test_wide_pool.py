@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 import gradwire_engine as engine
-from gradwire_engine.ops.nn import pool
+from gradwire_engine.ops.nn.pooling import pool
 
 CALLS = [
     ((1, 2, 40, 37), (13, 9), 1, 0, 1, False),

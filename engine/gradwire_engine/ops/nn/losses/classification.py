@@ -19,7 +19,7 @@ from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import neg
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.linalg.matrix import fold
-from gradwire_engine.ops.nn.loss import constant, reduction_of
+from gradwire_engine.ops.nn.losses.loss import constant, reduction_of
 from gradwire_engine.ops.nn.softmax import log_softmax
 from gradwire_engine.ops.reduce.reduce import sum as total
 

@@ -17,7 +17,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
-from gradwire_engine.ops.nn.loss import reduction_of
+from gradwire_engine.ops.nn.losses.loss import reduction_of
 from gradwire_engine.ops.reduce.reduce import mean
 from gradwire_engine.ops.reduce.reduce import sum as total
 from gradwire_engine.ops.shape.shape import squeeze, unsqueeze

@@ -14,7 +14,7 @@ from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.compare import le
 from gradwire_engine.ops.base.fill import masked_fill, zeros
 from gradwire_engine.ops.elementwise.unary import exp, log
-from gradwire_engine.ops.nn.loss import reduce_op, reduction_of
+from gradwire_engine.ops.nn.losses.loss import reduce_op, reduction_of
 from gradwire_engine.ops.shape.shape import unsqueeze
 
 

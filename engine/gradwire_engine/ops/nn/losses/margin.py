@@ -13,7 +13,7 @@ from gradwire_engine.ops.base.basic import neg
 from gradwire_engine.ops.base.compare import ne
 from gradwire_engine.ops.base.fill import where
 from gradwire_engine.ops.elementwise.binary import clamp_min, minimum
-from gradwire_engine.ops.nn.loss import reduce_op, reduction_of
+from gradwire_engine.ops.nn.losses.loss import reduce_op, reduction_of
 from gradwire_engine.ops.reduce.reduce import vector_norm
 
 

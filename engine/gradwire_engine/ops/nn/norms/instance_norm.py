@@ -8,7 +8,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
-from gradwire_engine.ops.nn.norm import batch_norm
+from gradwire_engine.ops.nn.norms.norm import batch_norm
 from gradwire_engine.ops.shape.join import repeat
 from gradwire_engine.ops.shape.shape import reshape
 

@@ -9,7 +9,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.ops.elementwise.binary import pow
-from gradwire_engine.ops.nn.pool import avg_pool2d
+from gradwire_engine.ops.nn.pooling.pool import avg_pool2d
 from gradwire_engine.ops.shape.padding import pad
 from gradwire_engine.ops.shape.shape import reshape, squeeze, unsqueeze
 

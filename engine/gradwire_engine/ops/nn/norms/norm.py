@@ -25,8 +25,8 @@ from gradwire_engine.ops.base.blocked import BLOCK
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.elementwise.unary import rsqrt
 from gradwire_engine.ops.linalg.matrix import fold
-from gradwire_engine.ops.nn.conv import channel_sum, spread_channels
-from gradwire_engine.ops.nn.loss import constant
+from gradwire_engine.ops.nn.convolution.conv import channel_sum, spread_channels
+from gradwire_engine.ops.nn.losses.loss import constant
 from gradwire_engine.ops.nn.softmax import dot_along, sum_along
 from gradwire_engine.ops.reduce.reduce import mean
 from gradwire_engine.ops.reduce.reduce import sum as total

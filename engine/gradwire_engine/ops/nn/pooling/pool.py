@@ -23,7 +23,7 @@ from gradwire_engine.ops.base.basic import expand
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.base.precision import through_float32
 from gradwire_engine.ops.elementwise.activation import keep
-from gradwire_engine.ops.nn.wide_pool import picked, spread, wide_max
+from gradwire_engine.ops.nn.pooling.wide_pool import picked, spread, wide_max
 from gradwire_engine.ops.nn.windows import Window, per_dim
 from gradwire_engine.ops.shape.shape import at, squeeze, unsqueeze
 

@@ -17,7 +17,7 @@ from gradwire_engine.ops.elementwise.binary import pow
 from gradwire_engine.ops.elementwise.unary import abs as absolute
 from gradwire_engine.ops.elementwise.unary import sign
 from gradwire_engine.ops.index.gather import gather
-from gradwire_engine.ops.nn.pool import avg_pool1d, avg_pool2d, avg_pool3d
+from gradwire_engine.ops.nn.pooling.pool import avg_pool1d, avg_pool2d, avg_pool3d
 from gradwire_engine.ops.nn.windows import per_dim
 from gradwire_engine.ops.shape.shape import flatten, reshape, squeeze, unsqueeze
 

@@ -23,7 +23,7 @@ from gradwire_engine.ops.base.fill import where, zeros
 from gradwire_engine.ops.elementwise.binary import clamp
 from gradwire_engine.ops.elementwise.unary import abs as absolute
 from gradwire_engine.ops.index.gather import gather
-from gradwire_engine.ops.nn.resize import cubic
+from gradwire_engine.ops.nn.sampling.resize import cubic
 from gradwire_engine.ops.shape.shape import reshape, select
 
 # A neighbour: its position along one dimension, and its weight (None is 1).

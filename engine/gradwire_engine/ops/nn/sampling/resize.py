@@ -18,7 +18,12 @@ from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.base.precision import through_float32
-from gradwire_engine.ops.nn.pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, apply_weights
+from gradwire_engine.ops.nn.pooling.pool import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    apply_weights,
+)
 from gradwire_engine.ops.shape.lines import made_lines, take_lines
 
 Ints = Any
