@@ -1,7 +1,8 @@
 """What an op will compute, told from its operands before it begins: in operations, about a nanosecond of a core each.
 
-Every op has a `Cost` (costs.py): what its forward takes, what its formulas take in backward, and how few elements are
-not worth asking about. workload.py says what follows of it.
+Every op has a `Cost`, by its declaration (`cost=`): what its forward takes, what its formulas take in backward, and how
+few elements are not worth asking about. workload.py says what follows of it. A function that tells a cost is given the
+op's arguments, with arrays for tensors.
 
 The numbers are estimates, within a factor that `tools/cost.py` measures. They bound what one request may take, and are
 no promise of how long it will.
@@ -18,7 +19,8 @@ Works = Callable[..., float]
 #: Operations that are many: such an op is computed aside, where it can be ended, and others need not wait for it.
 LONG = 150_000_000
 
-
+CALL = 5_000  # operations of a call of NumPy, however little it does
+LOOP = 30_000  # of a turn of a loop in Python that makes several calls
 _ITEM = 250  # elements that an array of a list counts for besides, which Python looks at
 _USUAL = 8  # bytes of an element; of more it takes longer
 _COPIES = 8  # operations of an element: an op of at most so many costs little more than its bytes
@@ -86,3 +88,47 @@ def operands(arrays: Any) -> Iterator[Any]:
             yield value
         elif type(value) is list:
             yield from (item for item in value if hasattr(item, "shape"))
+
+
+def flop(dtype: Any) -> Any:
+    """Operations of a multiplication and an addition in a product of matrices: whole numbers have no BLAS."""
+    kind, size = dtype.kind, dtype.itemsize
+    if kind not in "fc" or size in (2, 1):
+        return 3.0
+    return {"f4": 0.04, "f8": 0.08, "c8": 0.16, "c16": 0.32}.get(f"{kind}{size}", 3.0)
+
+
+def by_sorting(per: float) -> Cost:
+    """By the elements, times the logarithm of how many are put in order together."""
+
+    def works(input: Any, *rest: Any) -> Any:
+        return per * input.size * math.log2(2 + max(input.shape, default=1))
+
+    return counted(works, lambda input, *rest: 60.0 * input.size, int(LONG / per / 32))
+
+
+def of_shape(weight: float, place: int) -> Cost:
+    """By the shape among the arguments."""
+
+    def works(*arrays: Any) -> Any:
+        return weight * (math.prod(n or 1 for n in arrays[place]) + elements(arrays))
+
+    return counted(works)
+
+
+def placed(weight: float) -> Cost:
+    """By the elements of all operands, and of each row or line that a place stands for: those do not broadcast."""
+
+    def works(*arrays: Any) -> float:
+        given = list(operands(arrays))
+        if not given:
+            return 0.0
+        row = given[0].size // max(1, max(given[0].shape, default=1))
+        return weight * float(sum(each.size for each in given) + min(each.size for each in given) * row)
+
+    return counted(works, 3.0, int(LONG / weight))
+
+
+def placed_alike(weight: float) -> Cost:
+    """By the elements of all operands: the places are as many as what is read or written."""
+    return counted(lambda *arrays: weight * float(sum(each.size for each in operands(arrays))), 3.0, int(LONG / weight))

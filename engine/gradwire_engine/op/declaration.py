@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gradwire_engine.core.schema import TENSOR_KINDS, Kind
-from gradwire_engine.op.cost import Cost
-from gradwire_engine.op.costs import COSTS, DRAWING, OTHER
+from gradwire_engine.op.cost import Cost, linear
 from gradwire_engine.op.saving import Formula, Saving
 from gradwire_engine.op.signature import Signature
 
@@ -20,6 +19,8 @@ OPS: dict[str, Declaration] = {}
 WIDEST = 16  # bytes of an element at most
 # A result, and its two operands cast: bytes for each element at most, of an op that needs no more.
 COMMON = 3 * WIDEST
+# The cost of an op that does not tell it.
+UNTOLD = linear(4)
 
 
 class Declaration(Signature):
@@ -41,6 +42,8 @@ class Declaration(Signature):
         drops_grad: bool = False,
         complex_grad: bool = True,
         apart: bool | Callable[..., bool] = False,
+        cost: Cost | float | None = None,
+        draws: bool = False,
     ) -> None:
         """Declare an op.
 
@@ -58,6 +61,9 @@ class Declaration(Signature):
         apart: whether in place no operand may share memory with what is written, not even all of it; or a function
             of the arguments telling.
         complex_grad: whether PyTorch differentiates it where the result is complex.
+        cost: operations for each element that is read or made, or a Cost (op/cost.py); every op in ops/ tells it.
+        draws: whether it draws random numbers: another process, where it would be computed apart, has not the
+            generator's state.
         """
         super().__init__(function, name, skip=1)
         if self.name in OPS:
@@ -93,10 +99,10 @@ class Declaration(Signature):
         # Whether a small gradient may come back as a large one: of arithmetic it is as large as the result.
         self.grows_back = not promote
         self.widens = bool(getattr(function, "widens", False))  # half types are computed in float32
-        self.cost: Cost = COSTS.get(self.name, OTHER)
+        self.cost: Cost = cost if isinstance(cost, Cost) else UNTOLD if cost is None else linear(cost)
         self.few = self.cost.few if self.list_place < 0 else -1  # elements; of more it is told what they cost
         self.alike = self.two if self.cost.linear else None
-        self.draws = self.name in DRAWING
+        self.draws = draws
         self.drops_grad = drops_grad
         self.complex_grad = complex_grad
         self.apart = apart
@@ -153,12 +159,16 @@ class Declaration(Signature):
         forward: float | Callable[..., int] | None = None,
         backward: float | None = None,
         grows: bool | None = None,
+        widens: bool | None = None,
     ) -> Self:
         """Tell what a call takes and gives back: beside its results, or of its formulas beside the gradients made.
 
         forward: bytes by its arguments, or how many times the larger of its results and its largest operand.
         backward: how many times the larger of the gradient given and those made. grows: whether a small gradient is
-        made a large one; not if that is a view of it.
+        made a large one; not if that is a view of it. It is, too, where operands are brought to a dtype, but results
+        are smaller than they. widens: whether half types are computed in float32.
+        The numbers are as `make memory` measures them; what is drawn is drawn in float64, and what LAPACK is given
+        is a copy in Fortran's order.
         """
         if forward is not None:
             self.work = forward
@@ -168,6 +178,8 @@ class Declaration(Signature):
             self.most_back = len(self.tensor_places) * (1 + math.ceil(backward))
         if grows is not None:
             self.grows_back = grows
+        if widens is not None:
+            self.widens = widens
         return self
 
     def getter(self, name: str) -> tuple[str, Any]:

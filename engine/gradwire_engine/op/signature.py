@@ -85,11 +85,18 @@ class Signature:
         kinds: letters: "b" bool, "i" whole numbers, "f" floating, "c" complex; `but` names dtypes that are taken.
         kernel: PyTorch's name of its kernel, for its sentence; or `says`, another sentence of PyTorch's.
         of: the parameters that are looked at; every tensor if none is named.
-        when: whether it holds for a call with these arguments; always if not given.
+        when: whether it holds for a call with these arguments, given by place; always if not given.
+        Left out is where only PyTorch's processors lack a kernel that its GPUs have: float16 and bfloat16 of
+        avg_pool3d, ctc_loss, pdist, multi_margin_loss, multilabel_margin_loss, and the slopes of i1 and i1e.
         """
         named = tuple(self.positions[name] for name in of)
         places = named or tuple(place for place, param in enumerate(self.params) if param.kind in TENSOR_KINDS)
         self.lacking = (*self.lacking, Lack(kinds, kernel, says, places, tuple(but), when))
+
+    def given(self, parameter: str, value: Any) -> Callable[..., bool]:
+        """For `lacks`: whether a call gives this parameter this value."""
+        place = self.positions[parameter]
+        return lambda *args: args[place] == value
 
     def lacking_of(self, args: Sequence[Any]) -> EngineError | None:
         """The refusal of the first operand whose dtype the op does not take: NOT_SUPPORTED or RUNTIME."""

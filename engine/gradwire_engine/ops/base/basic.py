@@ -29,7 +29,7 @@ def conj(value: Any) -> Any:
     return value.conjugate() if isinstance(value, complex) else value
 
 
-@op(node="ConjBackward0")
+@op(node="ConjBackward0", cost=4)
 def _conj(xp: Any, input: Array) -> Array:
     return xp.conj(input)
 
@@ -52,7 +52,7 @@ def _check_alpha(input: Array, alpha: Number) -> Number:
     return fit_number(alpha, input.dtype) if whole else alpha
 
 
-@op(promote="same", of_numbers=True)
+@op(promote="same", of_numbers=True, cost=4)
 def add(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number = 1) -> Array:
     """input + alpha * other (torch.add)."""
     if alpha != 1 or alpha is True:
@@ -81,7 +81,7 @@ def _refuse_bools(*operands: Any) -> None:
         )
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 def neg(xp: Any, input: Array) -> Array:
     """-input (torch.neg)."""
     if input.dtype == dtypes.bool_:
@@ -96,7 +96,7 @@ def neg(xp: Any, input: Array) -> Array:
 neg.grad(input=lambda g: neg(g))
 
 
-@op(promote="same", of_numbers=True)
+@op(promote="same", of_numbers=True, cost=4)
 def sub(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number = 1) -> Array:
     """input - alpha * other (torch.sub)."""
     if bool in (type(input), type(other)) or dtypes.bool_ in (
@@ -115,7 +115,7 @@ sub.into(lambda xp, input, other, alpha: xp.subtract(input, other if alpha == 1 
 sub.grad(input=lambda g: g, other=lambda g, alpha: neg(g) if alpha == 1 else g * -conj(alpha))
 
 
-@op(promote="same", of_numbers=True)
+@op(promote="same", of_numbers=True, cost=4)
 def mul(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """input * other (torch.mul)."""
     return xp.multiply(input, other)
@@ -125,7 +125,7 @@ mul.into(lambda xp, input, other: xp.multiply(input, other, out=input))
 mul.grad(input=lambda g, other: g * conj(other), other=lambda g, input: g * conj(input))
 
 
-@op(name="_cast", node="ToCopyBackward0", drops_grad=True)
+@op(name="_cast", node="ToCopyBackward0", drops_grad=True, cost=8)
 def cast(xp: Any, input: Array, dtype: DType) -> Array:
     """The values in another dtype, always a copy. Complex to real drops the imaginary part."""
     if input.dtype.kind == "c" and dtype.kind != "c" and dtype != dtypes.bool_:
@@ -138,7 +138,7 @@ cast.sized_by(lambda input, dtype: input.size * dtype.itemsize, bounded=True)
 cast.grad(input=lambda g: g)  # fit() casts it back
 
 
-@op(name="_copied", node="CopyBackwards")
+@op(name="_copied", node="CopyBackwards", cost=4)
 def copied(xp: Any, input: Array) -> Array:
     """A copy in row order: a leaf's own first gradient, of a backward that is recorded."""
     return xp.array(input, order="C")
@@ -147,7 +147,7 @@ def copied(xp: Any, input: Array) -> Array:
 copied.grad(input=lambda g: g)
 
 
-@op(name="_to_device", node="ToCopyBackward0")
+@op(name="_to_device", node="ToCopyBackward0", cost=4)
 def to_device(xp: Any, input: Array, device: Device) -> Array:
     """The values on another device."""
     return devices.to_device(input, device)
@@ -156,13 +156,16 @@ def to_device(xp: Any, input: Array, device: Device) -> Array:
 to_device.grad(input=lambda g, input_meta: to_device(g, input_meta.device))
 
 
-@op(name="_real", view=True, node="SelectBackward0")
+@op(name="_real", view=True, node="SelectBackward0", cost=4)
 def real_view(xp: Any, input: Array) -> Array:
     """The real part of complex numbers, a view."""
     return input.real
 
 
-@op(name="_real_copy", node="RealBackward0")
+real_view.works_in(backward=3.1)
+
+
+@op(name="_real_copy", node="RealBackward0", cost=4)
 def real(xp: Any, input: Array) -> Array:
     """The real part as a copy: what `fit` takes of a complex gradient for a real input."""
     return input.real.copy()
@@ -176,7 +179,7 @@ real_view.grad(input=lambda g: _as_complex(g))
 real.grad(input=lambda g: _as_complex(g))
 
 
-@op(name="expand", view=True)
+@op(name="expand", view=True, cost=4)
 def expand(xp: Any, input: Array, size: Ints) -> Array:
     """A view with size-1 dimensions stretched and leading ones added; -1 keeps a size (torch.Tensor.expand)."""
     size = (size,) if isinstance(size, int) else tuple(size)
@@ -202,6 +205,9 @@ def expand(xp: Any, input: Array, size: Ints) -> Array:
     return shown
 
 
+expand.works_in(backward=0, grows=False)
+
+
 def _expanded_strides(input: Array, target: Ints) -> Ints:
     """PyTorch's strides of an expanded array: 0 only where a dimension is stretched."""
     lead = len(target) - input.ndim
@@ -217,7 +223,7 @@ def _expanded_strides(input: Array, target: Ints) -> Ints:
 expand.grad(input=lambda g: g)  # fit() sums it back
 
 
-@op(name="sum_to_size", node="SumBackward1")
+@op(name="sum_to_size", node="SumBackward1", cost=4)
 def sum_to_size(xp: Any, input: Array, size: Ints) -> Array:
     """Sum over what broadcasting to the input's shape would add or stretch (torch.Tensor.sum_to_size)."""
     size = (size,) if isinstance(size, int) else tuple(size)
@@ -304,6 +310,7 @@ def _row_sums(rows: Array) -> Array:
     of_numbers=True,
     promote=lambda input, other, rounding_mode: "same" if rounding_mode else "float",
     node=lambda input, other, rounding_mode: "DivBackward2" if rounding_mode else "DivBackward0",
+    cost=8,
 )
 def div(xp: Any, input: Array | Number, other: Array | Number, *, rounding_mode: str | None = None) -> Array:
     """input / other, or rounded down ("floor") or towards zero ("trunc") (torch.div)."""
@@ -329,6 +336,7 @@ def div(xp: Any, input: Array | Number, other: Array | Number, *, rounding_mode:
     return xp.trunc(xp.true_divide(input, other))
 
 
+div.works_in(backward=3.1)
 div.grad(
     input=lambda g, other, rounding_mode: g * 0 if rounding_mode else g / conj(other),
     other=lambda g, input, other, rounding_mode: g * 0 if rounding_mode else neg(g) * conj(input / other / other),

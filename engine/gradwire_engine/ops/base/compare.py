@@ -14,40 +14,40 @@ from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import needs_order
 
 
-@op(promote="same", differentiable_outputs=())
+@op(promote="same", differentiable_outputs=(), cost=4)
 def eq(xp: Any, input: Array, other: Array | Number) -> Array:
     """input == other, elementwise (torch.eq)."""
     return xp.equal(input, other)
 
 
-@op(promote="same", differentiable_outputs=())
+@op(promote="same", differentiable_outputs=(), cost=4)
 def ne(xp: Any, input: Array, other: Array | Number) -> Array:
     """input != other, elementwise (torch.ne)."""
     return xp.not_equal(input, other)
 
 
-@op(promote="same", differentiable_outputs=())
+@op(promote="same", differentiable_outputs=(), cost=4)
 def lt(xp: Any, input: Array, other: Array | Number) -> Array:
     """input < other, elementwise (torch.lt)."""
     needs_order("lt_cpu", input.dtype)
     return xp.less(input, other)
 
 
-@op(promote="same", differentiable_outputs=())
+@op(promote="same", differentiable_outputs=(), cost=4)
 def le(xp: Any, input: Array, other: Array | Number) -> Array:
     """input <= other, elementwise (torch.le)."""
     needs_order("le_cpu", input.dtype)
     return xp.less_equal(input, other)
 
 
-@op(promote="same", differentiable_outputs=())
+@op(promote="same", differentiable_outputs=(), cost=4)
 def gt(xp: Any, input: Array, other: Array | Number) -> Array:
     """input > other, elementwise (torch.gt)."""
     needs_order("gt_cpu", input.dtype)
     return xp.greater(input, other)
 
 
-@op(promote="same", differentiable_outputs=())
+@op(promote="same", differentiable_outputs=(), cost=4)
 def ge(xp: Any, input: Array, other: Array | Number) -> Array:
     """input >= other, elementwise (torch.ge)."""
     needs_order("ge_cpu", input.dtype)
@@ -62,25 +62,25 @@ for _comparison in (eq, ne, lt, le, gt, ge):  # of their in-place forms: the old
     _comparison.grad(input=_zeros, other=_zeros)
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 def logical_not(xp: Any, input: Array) -> Array:
     """True where input is zero (torch.logical_not)."""
     return xp.logical_not(input)
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 def logical_and(xp: Any, input: Array, other: Array) -> Array:
     """True where both are nonzero (torch.logical_and)."""
     return xp.logical_and(input, other)
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 def logical_or(xp: Any, input: Array, other: Array) -> Array:
     """True where either is nonzero (torch.logical_or)."""
     return xp.logical_or(input, other)
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 def logical_xor(xp: Any, input: Array, other: Array) -> Array:
     """True where exactly one is nonzero (torch.logical_xor)."""
     return xp.logical_xor(input, other)
@@ -93,35 +93,35 @@ def _whole(name: str, *values: Any) -> None:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}_cpu\" not implemented for '{dtypes.TITLES[dtype]}'", op=name)
 
 
-@op(promote="same")
+@op(promote="same", cost=4)
 def bitwise_and(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """Bits set in both (torch.bitwise_and)."""
     _whole("bitwise_and", input, other)
     return xp.bitwise_and(input, other)
 
 
-@op(promote="same")
+@op(promote="same", cost=4)
 def bitwise_or(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """Bits set in either (torch.bitwise_or)."""
     _whole("bitwise_or", input, other)
     return xp.bitwise_or(input, other)
 
 
-@op(promote="same")
+@op(promote="same", cost=4)
 def bitwise_xor(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """Bits set in exactly one (torch.bitwise_xor)."""
     _whole("bitwise_xor", input, other)
     return xp.bitwise_xor(input, other)
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 def bitwise_not(xp: Any, input: Array) -> Array:
     """All bits flipped; for bools, not (torch.bitwise_not)."""
     _whole("bitwise_not", input)
     return xp.bitwise_not(input)
 
 
-@op(promote="same")
+@op(promote="same", cost=4)
 def bitwise_left_shift(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """input's bits moved up by other places; nothing is left of them beyond the width (torch.bitwise_left_shift)."""
     bits = _shifted_type("lshift_cpu", input, other)
@@ -130,7 +130,10 @@ def bitwise_left_shift(xp: Any, input: Array | Number, other: Array | Number) ->
     return xp.where(beyond, 0, xp.left_shift(input, xp.where(beyond, 0, places).astype(dtype))).astype(dtype)
 
 
-@op(promote="same")
+bitwise_left_shift.works_in(forward=1.3)
+
+
+@op(promote="same", cost=4)
 def bitwise_right_shift(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """input's bits moved down by other places, keeping the sign (torch.bitwise_right_shift)."""
     dtype = dtypes.result_type(input, other)
@@ -141,6 +144,9 @@ def bitwise_right_shift(xp: Any, input: Array | Number, other: Array | Number) -
     return xp.right_shift(input, places)
 
 
+bitwise_right_shift.works_in(forward=1.3)
+
+
 def _shifted_type(kernel: str, *values: Any) -> int:
     """How many bits the values have. Raises EngineError: NOT_SUPPORTED."""
     dtype = dtypes.result_type(*values)
@@ -149,7 +155,7 @@ def _shifted_type(kernel: str, *values: Any) -> int:
     return dtype.itemsize * 8
 
 
-@op
+@op(cost=8)
 def isclose(
     xp: Any, input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Array:
@@ -174,7 +180,10 @@ def isclose(
         return close | (xp.isfinite(difference) & (difference <= atol + xp.abs(rtol * other)))
 
 
-@op
+isclose.works_in(forward=1.8)
+
+
+@op(cost=8)
 def allclose(
     xp: Any, input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Array:
@@ -182,7 +191,10 @@ def allclose(
     return isclose(input, other, rtol, atol, equal_nan).all()
 
 
-@op(promote="same", in_place=False)
+allclose.works_in(forward=1.8)
+
+
+@op(promote="same", in_place=False, cost=4)
 def equal(xp: Any, input: Array, other: Array) -> Array:
     """Whether shapes and all elements are equal, a 0-d bool (torch.equal)."""
     if input.shape != other.shape:

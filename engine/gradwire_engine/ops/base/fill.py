@@ -26,12 +26,12 @@ def zeros(g: Any, shape: tuple[int, ...] | None = None) -> Any:
     return _zeros(g, g.shape if shape is None else shape)
 
 
-@op(name="_zeros")
+@op(name="_zeros", cost=4)
 def _zeros(xp: Any, input: Array, shape: Ints) -> Array:
     return xp.zeros(shape, input.dtype)
 
 
-@op
+@op(cost=4)
 def where(xp: Any, condition: Array, input: Array | Number, other: Array | Number) -> Array:
     """input where the condition holds, other elsewhere (torch.where)."""
     if condition.dtype not in (dtypes.bool_, dtypes.uint8):
@@ -66,7 +66,7 @@ def _fill_value(op_name: str, input: Array, value: Any) -> Any:
     return cast_array(value, input.dtype)
 
 
-@op(in_place=True, node=lambda input, mask, value: f"MaskedFillBackward{int(type(value) is Tensor)}")
+@op(in_place=True, node=lambda input, mask, value: f"MaskedFillBackward{int(type(value) is Tensor)}", cost=4)
 def masked_fill(xp: Any, input: Array, mask: Array, value: Array | Number) -> Array:
     """value where the mask holds, input elsewhere (torch.masked_fill)."""
     if mask.dtype != dtypes.bool_:
@@ -89,7 +89,7 @@ masked_fill.grad(
 )
 
 
-@op(in_place=True, node=lambda input, value: f"FillBackward{2 + (type(value) is Tensor)}")
+@op(in_place=True, node=lambda input, value: f"FillBackward{2 + (type(value) is Tensor)}", cost=4)
 def fill(xp: Any, input: Array, value: Array | Number) -> Array:
     """The value everywhere, in the input's shape and dtype (torch.Tensor.fill_)."""
     _refuse_wide(value)
@@ -114,7 +114,7 @@ fill.into(_write_fill, always=True)
 fill.grad(input=lambda g: zeros(g), value=lambda g: sum_to_size(g, ()))
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 def zero(xp: Any, input: Array) -> Array:
     """Zeros in the input's shape and dtype (torch.Tensor.zero_)."""
     return xp.zeros(input.shape, input.dtype)
@@ -124,7 +124,7 @@ zero.into(lambda xp, input: input.fill(0), always=True)
 zero.grad(input=lambda g: zeros(g))
 
 
-@op(in_place=True, node="CopyBackwards", drops_grad=True)
+@op(in_place=True, node="CopyBackwards", drops_grad=True, cost=4)
 def copy(xp: Any, input: Array, src: Array, non_blocking: bool = False) -> Array:
     """src broadcast to the input's shape, in its dtype, on its device (torch.Tensor.copy_)."""
     return _source(input, src).copy()

@@ -68,7 +68,7 @@ def keep(xp: Any, values: Array, mask: Array) -> Array:
     return (bits * mask).view(values.dtype)
 
 
-@op(name="_masked")
+@op(name="_masked", cost=4)
 def masked(xp: Any, grad: Array, mask: Array) -> Array:
     """grad where the mask holds, else 0."""
     return keep(xp, grad, mask)
@@ -77,7 +77,7 @@ def masked(xp: Any, grad: Array, mask: Array) -> Array:
 masked.grad(grad=lambda g, mask: masked(g, mask))
 
 
-@op(name="_masked_by")
+@op(name="_masked_by", cost=4)
 def _masked_by(xp: Any, grad: Array, input: Array, mask: Array) -> Array:
     """grad where the mask holds, else 0. The mask is read off `input`: its derivative by that is 0, and not none."""
     return keep(xp, grad, mask)
@@ -86,7 +86,7 @@ def _masked_by(xp: Any, grad: Array, input: Array, mask: Array) -> Array:
 _masked_by.grad(grad=lambda g, input, mask: _masked_by(g, input, mask), input=lambda g: zeros(g))
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 def relu(xp: Any, input: Array) -> Array:
     """max(input, 0) (torch.nn.functional.relu). Its derivative at 0 is 0."""
     if input.dtype == dtypes.bool_:
@@ -95,7 +95,7 @@ def relu(xp: Any, input: Array) -> Array:
     return _positive_part(xp, input)
 
 
-@op(name="_threshold_backward")
+@op(name="_threshold_backward", cost=4)
 def _threshold_backward(xp: Any, grad: Array, result: Array) -> Array:
     """grad where relu's result is not 0 (it may be nan)."""
     return keep(xp, grad, result != 0)
@@ -105,17 +105,19 @@ relu.grad(input=lambda g, out: _threshold_backward(g, out))
 _threshold_backward.grad(grad=lambda g, result: _threshold_backward(g, result), result=lambda g: zeros(g))
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 def threshold(xp: Any, input: Array, threshold: Number, value: Number) -> Array:
     """input where it is above the threshold, value elsewhere (torch.nn.functional.threshold)."""
     needs_order("threshold_cpu", input.dtype)
     return xp.where(input <= threshold, input.dtype.type(value), input)
 
 
+threshold.lacks("b", "threshold_cpu")
+threshold.fits("value")
 threshold.grad(input=lambda g, input, threshold: _masked_by(g, input, ~(input <= threshold)))
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 @through_float32
 def hardtanh(xp: Any, input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Array:
     """input, but within [min_val, max_val] (torch.nn.functional.hardtanh). The derivative at the bounds is 0."""
@@ -129,10 +131,11 @@ def hardtanh(xp: Any, input: Array, min_val: float = -1.0, max_val: float = 1.0)
     return xp.clip(input, input.dtype.type(min_val), input.dtype.type(max_val))
 
 
+hardtanh.works_in(widens=True)
 hardtanh.grad(input=lambda g, input, min_val, max_val: _masked_by(g, input, ~((input <= min_val) | (input >= max_val))))
 
 
-@op(in_place=True, node="HardtanhBackward0")
+@op(in_place=True, node="HardtanhBackward0", cost=4)
 @through_float32
 def relu6(xp: Any, input: Array) -> Array:
     """min(max(input, 0), 6) (torch.nn.functional.relu6)."""
@@ -145,7 +148,7 @@ def relu6(xp: Any, input: Array) -> Array:
 relu6.grad(input=lambda g, input: _masked_by(g, input, ~((input <= 0) | (input >= 6))))
 
 
-@op(name="_slope")
+@op(name="_slope", cost=4)
 def _slope(xp: Any, input: Array, slope: float) -> Array:
     """1 where input is positive, `slope` elsewhere: a constant."""
     if xp is np and input.ndim:
@@ -159,7 +162,7 @@ def _slope(xp: Any, input: Array, slope: float) -> Array:
 _slope.grad(input=lambda g: zeros(g))
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 def leaky_relu(xp: Any, input: Array, negative_slope: float = 0.01) -> Array:
     """input where positive, negative_slope * input elsewhere (torch.nn.functional.leaky_relu)."""
     _check_float("leaky_relu_cpu", input)
@@ -169,6 +172,7 @@ def leaky_relu(xp: Any, input: Array, negative_slope: float = 0.01) -> Array:
     return xp.where(input > 0, input, scaled)
 
 
+leaky_relu.works_in(forward=1)
 leaky_relu.grad(input=lambda g, input, negative_slope: g * _slope(input, negative_slope))
 
 
@@ -220,14 +224,17 @@ def _elu_slope(input: Any, alpha: float, scale: float, input_scale: float) -> An
     return where(input <= 0, exp(below * input_scale) * (alpha * scale * input_scale), scale)
 
 
-@op(in_place=True)
+@op(in_place=True, cost=12)
 @through_float32
 def elu(xp: Any, input: Array, alpha: float = 1.0) -> Array:
     """input where positive, alpha * (exp(input) - 1) elsewhere (torch.nn.functional.elu)."""
     return _elu(xp, input, alpha, 1.0, 1.0)
 
 
-@op(in_place=True)
+elu.works_in(widens=True)
+
+
+@op(in_place=True, cost=12)
 @through_float32
 def celu(xp: Any, input: Array, alpha: float = 1.0) -> Array:
     """input where positive, alpha * (exp(input / alpha) - 1) elsewhere (torch.nn.functional.celu)."""
@@ -236,11 +243,14 @@ def celu(xp: Any, input: Array, alpha: float = 1.0) -> Array:
     return _elu(xp, input, alpha, 1.0, 1.0 / alpha)
 
 
+celu.works_in(widens=True)
+
+
 _SELU_ALPHA = 1.6732632423543772
 _SELU_SCALE = 1.0507009873554805
 
 
-@op(in_place=True, node="EluBackward0")
+@op(in_place=True, node="EluBackward0", cost=12)
 @through_float32
 def selu(xp: Any, input: Array) -> Array:
     """A scaled elu that keeps activations normalized (torch.nn.functional.selu)."""
@@ -302,7 +312,7 @@ def _gelu_slope_block(out: Array, g: Array, x: Array, t: Array) -> None:
     np.multiply(out, t, out=out)
 
 
-@op(name="_normal_cdf")
+@op(name="_normal_cdf", cost=12)
 @through_float32
 def _normal_cdf(xp: Any, input: Array) -> Array:
     """The normal distribution function."""
@@ -333,7 +343,7 @@ def _gelu_tanh_block(out: Array, x: Array, t: Array) -> None:
     np.multiply(out, t, out=out)
 
 
-@op(in_place=False)
+@op(in_place=False, cost=12)
 @through_float32
 def gelu(xp: Any, input: Array, *, approximate: str = "none") -> Array:
     """input times the normal distribution function of it, or its "tanh" approximation (torch.nn.functional.gelu)."""
@@ -368,7 +378,7 @@ def _gelu_input(g: Any, input: Any, approximate: str) -> Any:
 gelu.grad(input=_gelu_input)
 
 
-@op(in_place=True, complex_grad=False)
+@op(in_place=True, complex_grad=False, cost=8)
 @through_float32
 def silu(xp: Any, input: Array) -> Array:
     """input * sigmoid(input) (torch.nn.functional.silu)."""
@@ -384,7 +394,7 @@ def _silu_slope(input: Any) -> Any:
 silu.grad(input=lambda g, input: g * _silu_slope(input))
 
 
-@op
+@op(cost=12)
 @through_float32
 def softplus(xp: Any, input: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
     """log(1 + exp(beta * input)) / beta, or input itself past the threshold (torch.nn.functional.softplus)."""
@@ -393,17 +403,21 @@ def softplus(xp: Any, input: Array, beta: float = 1.0, threshold: float = 20.0) 
     return xp.where(scaled > threshold, input, xp.log1p(xp.exp(xp.minimum(scaled, threshold))) / beta)
 
 
+softplus.works_in(forward=0.7)
 softplus.grad(
     input=lambda g, input, beta, threshold: where(input * beta > threshold, g, g * sigmoid(input * beta)),
 )
 
 
-@op(in_place=True)
+@op(in_place=True, cost=12)
 @through_float32
 def mish(xp: Any, input: Array) -> Array:
     """input * tanh(softplus(input)) (torch.nn.functional.mish)."""
     _check_float("mish_cpu", input)
     return input * xp.tanh(softplus(input))
+
+
+mish.works_in(forward=0.7, backward=3.1)
 
 
 def _mish_slope(input: Any) -> Any:
@@ -414,7 +428,7 @@ def _mish_slope(input: Any) -> Any:
 mish.grad(input=lambda g, input: g * _mish_slope(input))
 
 
-@op(node="LogSigmoidBackward0")
+@op(node="LogSigmoidBackward0", cost=12)
 @through_float32
 def logsigmoid(xp: Any, input: Array) -> Array:
     """log(sigmoid(input)), without overflow (torch.nn.functional.logsigmoid)."""
@@ -425,7 +439,7 @@ def logsigmoid(xp: Any, input: Array) -> Array:
 logsigmoid.grad(input=lambda g, input: g * sigmoid(neg(input)))
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 @through_float32
 def hardsigmoid(xp: Any, input: Array) -> Array:
     """input / 6 + 1 / 2 within [0, 1] (torch.nn.functional.hardsigmoid)."""
@@ -433,15 +447,19 @@ def hardsigmoid(xp: Any, input: Array) -> Array:
     return xp.clip(input + 3, 0, 6) / 6
 
 
+hardsigmoid.works_in(forward=1, widens=True)
 hardsigmoid.grad(input=lambda g, input: masked(g, (input > -3) & (input < 3)) / 6)
 
 
-@op(in_place=True)
+@op(in_place=True, cost=8)
 @through_float32
 def hardswish(xp: Any, input: Array) -> Array:
     """input * hardsigmoid(input) (torch.nn.functional.hardswish)."""
     _check_float("hardswish_cpu", input)
     return input * xp.clip(input + 3, 0, 6) / 6
+
+
+hardswish.works_in(forward=1.2, widens=True)
 
 
 def _hardswish_backward(g: Any, input: Any) -> Any:
@@ -451,7 +469,7 @@ def _hardswish_backward(g: Any, input: Any) -> Any:
 hardswish.grad(input=lambda g, input: _hardswish_backward(g, input))
 
 
-@op
+@op(cost=4)
 def hardshrink(xp: Any, input: Array, lambd: float = 0.5) -> Array:
     """0 within [-lambd, lambd], input elsewhere (torch.nn.functional.hardshrink)."""
     _check_float("hardshrink_cpu", input)
@@ -465,7 +483,7 @@ def _shrink_backward(g: Any, input: Any, lambd: float) -> Any:
 hardshrink.grad(input=lambda g, input, lambd: _shrink_backward(g, input, lambd))
 
 
-@op
+@op(cost=8)
 def softshrink(xp: Any, input: Array, lambd: float = 0.5) -> Array:
     """input brought nearer to 0 by lambd, 0 within [-lambd, lambd] (torch.nn.functional.softshrink)."""
     _check_float("softshrink_cpu", input)
@@ -476,6 +494,7 @@ def softshrink(xp: Any, input: Array, lambd: float = 0.5) -> Array:
     return xp.where(xp.isnan(input), input, shrunk)
 
 
+softshrink.works_in(forward=0.8)
 softshrink.grad(input=lambda g, input, lambd: _shrink_backward(g, input, lambd))
 
 
@@ -491,7 +510,7 @@ def tanhshrink(input: Array) -> Any:
     return input - tanh(input)
 
 
-@op
+@op(cost=8)
 @through_float32
 def glu(xp: Any, input: Array, dim: int = -1) -> Array:
     """The first half of a dimension times the sigmoid of the second (torch.nn.functional.glu).
@@ -514,12 +533,12 @@ def _halves(xp: Any, input: Array, dim: int) -> Any:
     return xp.split(input, 2, axis=dim)
 
 
-@op(name="_half", view=True)
+@op(name="_half", view=True, cost=4)
 def _half(xp: Any, input: Array, dim: int, second: bool) -> Array:
     return _halves(xp, input, dim)[second]
 
 
-@op(name="_join_halves")
+@op(name="_join_halves", cost=8)
 def _join_halves(xp: Any, first: Array, second: Array, dim: int) -> Array:
     return xp.concatenate((first, second), axis=dim)
 

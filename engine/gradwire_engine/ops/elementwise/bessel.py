@@ -12,7 +12,7 @@ from gradwire_engine.ops.base.precision import check_special, special, through_f
 from gradwire_engine.ops.elementwise.unary import sign
 
 
-@op(promote="float", node="I0Backward0")
+@op(promote="float", node="I0Backward0", cost=30)
 @through_float32
 def i0(xp: Any, input: Array) -> Array:
     """The modified Bessel function of order 0 (torch.i0)."""
@@ -20,7 +20,10 @@ def i0(xp: Any, input: Array) -> Array:
     return special(xp).i0(input)
 
 
-@op(name="special.i1", promote="float", in_place=False, node="SpecialI1Backward0")
+i0.works_in(widens=True)
+
+
+@op(name="special.i1", promote="float", in_place=False, node="SpecialI1Backward0", cost=30)
 @through_float32
 def i1(xp: Any, input: Array) -> Array:
     """The modified Bessel function of order 1 (torch.special.i1)."""
@@ -28,7 +31,10 @@ def i1(xp: Any, input: Array) -> Array:
     return special(xp).i1(input)
 
 
-@op(name="special.i0e", promote="float", in_place=False, node="SpecialI0EBackward0")
+i1.works_in(backward=2.3)
+
+
+@op(name="special.i0e", promote="float", in_place=False, node="SpecialI0EBackward0", cost=30)
 @through_float32
 def i0e(xp: Any, input: Array) -> Array:
     """exp(-|x|) times the modified Bessel function of order 0 (torch.special.i0e)."""
@@ -36,12 +42,15 @@ def i0e(xp: Any, input: Array) -> Array:
     return special(xp).i0e(input)
 
 
-@op(name="special.i1e", promote="float", in_place=False, node="SpecialI1EBackward0")
+@op(name="special.i1e", promote="float", in_place=False, node="SpecialI1EBackward0", cost=30)
 @through_float32
 def i1e(xp: Any, input: Array) -> Array:
     """exp(-|x|) times the modified Bessel function of order 1 (torch.special.i1e)."""
     check_special("i1e_cpu", input.dtype)
     return special(xp).i1e(input)
+
+
+i1e.works_in(backward=2.4)
 
 
 def _over(value: Any, input: Any) -> Any:

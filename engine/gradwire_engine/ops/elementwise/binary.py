@@ -32,7 +32,7 @@ def _pow_node(input: Any, exponent: Any) -> str:
     return "PowBackward1" if type(input) is Tensor else "PowBackward2"
 
 
-@op(promote="same", node=_pow_node)
+@op(promote="same", node=_pow_node, cost=30)
 def pow(xp: Any, input: Array | Number, exponent: Array | Number) -> Array:
     """input to the power of exponent (torch.pow). Whole numbers to negative whole powers are refused."""
     base: Any = xp.asarray(input, getattr(exponent, "dtype", None)) if _is_number(input) else input
@@ -151,7 +151,11 @@ def _cast(value: Any, dtype: Any) -> Any:
     return value if value.dtype == dtype else cast(value, dtype)
 
 
-@op(promote="same", node=lambda input, other: "RemainderBackward1" if type(other) is Tensor else "RemainderBackward0")
+@op(
+    promote="same",
+    node=lambda input, other: "RemainderBackward1" if type(other) is Tensor else "RemainderBackward0",
+    cost=12,
+)
 def remainder(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """What is left of dividing, with the divisor's sign (torch.remainder)."""
     _refuse_zero_divisor(xp, input, other, "remainder_cpu")
@@ -162,14 +166,17 @@ def remainder(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     return xp.where(found == 0, xp.copysign(found, input), found)
 
 
-@op(promote="same", node=lambda input, other: "FmodBackward1" if type(other) is Tensor else "FmodBackward0")
+remainder.works_in(forward=2.3)
+
+
+@op(promote="same", node=lambda input, other: "FmodBackward1" if type(other) is Tensor else "FmodBackward0", cost=12)
 def fmod(xp: Any, input: Array, other: Array | Number) -> Array:
     """What is left of dividing, with the dividend's sign (torch.fmod)."""
     _refuse_zero_divisor(xp, input, other, "fmod_cpu")
     return xp.fmod(input, other)
 
 
-@op(promote="same", node="NotImplemented", of_numbers=True)
+@op(promote="same", node="NotImplemented", of_numbers=True, cost=12)
 def floor_divide(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """The quotient rounded down; PyTorch has no derivative of it, and refuses in backward (torch.floor_divide)."""
     return div(input, other, rounding_mode="floor")
@@ -193,10 +200,13 @@ remainder.grad(input=lambda g: g, other=lambda g, input, other: neg(g) * div(inp
 fmod.grad(input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="trunc"))
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def atan2(xp: Any, input: Array, other: Array) -> Array:
     """The angle of the point (other, input) (torch.atan2)."""
     return xp.arctan2(input, other)
+
+
+atan2.works_in(backward=2.4)
 
 
 def _over_square(value: Any, input: Any, other: Any) -> Any:
@@ -210,7 +220,7 @@ atan2.grad(
 )
 
 
-@op(promote="same")
+@op(promote="same", cost=12)
 def hypot(xp: Any, input: Array, other: Array) -> Array:
     """sqrt(input**2 + other**2) (torch.hypot)."""
     if dtypes.category(input.dtype) != dtypes.FLOAT:
@@ -221,18 +231,24 @@ def hypot(xp: Any, input: Array, other: Array) -> Array:
 hypot.grad(input=lambda g, input, out: g * (input / out), other=lambda g, other, out: g * (other / out))
 
 
-@op(promote="same", in_place=False)
+@op(promote="same", in_place=False, cost=4)
 def maximum(xp: Any, input: Array, other: Array) -> Array:
     """The larger of two, nan if either is (torch.maximum)."""
     _refuse_complex("maximum", input, other)
     return xp.maximum(input, other)
 
 
-@op(promote="same", in_place=False)
+maximum.works_in(backward=3)
+
+
+@op(promote="same", in_place=False, cost=4)
 def minimum(xp: Any, input: Array, other: Array) -> Array:
     """The smaller of two, nan if either is (torch.minimum)."""
     _refuse_complex("minimum", input, other)
     return xp.minimum(input, other)
+
+
+minimum.works_in(backward=3)
 
 
 def _refuse_complex(name: str, *values: Any) -> None:
@@ -255,14 +271,14 @@ minimum.grad(
 )
 
 
-@op(promote="same", in_place=False)
+@op(promote="same", in_place=False, cost=8)
 def fmax(xp: Any, input: Array, other: Array) -> Array:
     """The larger of two; of a number and nan the number (torch.fmax)."""
     _refuse_complex("fmax", input, other)
     return xp.fmax(input, other)
 
 
-@op(promote="same", in_place=False)
+@op(promote="same", in_place=False, cost=8)
 def fmin(xp: Any, input: Array, other: Array) -> Array:
     """The smaller of two; of a number and nan the number (torch.fmin)."""
     _refuse_complex("fmin", input, other)
@@ -283,6 +299,7 @@ fmin.grad(
     promote="same",
     in_place=False,
     node=lambda input, other, alpha: "RsubBackward0" if type(other) is Tensor else "RsubBackward1",
+    cost=4,
 )
 def rsub(xp: Any, input: Array, other: Array | Number, *, alpha: Number = 1) -> Array:
     """other - alpha * input (torch.rsub)."""
@@ -293,7 +310,7 @@ rsub.checked_by(_refuse_bools)
 rsub.grad(input=lambda g, alpha: neg(g) * conj(alpha), other=lambda g: g)
 
 
-@op(promote="same", node=lambda input, end, weight: f"LerpBackward{int(type(weight) is Tensor)}")
+@op(promote="same", node=lambda input, end, weight: f"LerpBackward{int(type(weight) is Tensor)}", cost=4)
 def lerp(xp: Any, input: Array, end: Array, weight: Array | Number) -> Array:
     """input + weight * (end - input) (torch.lerp)."""
     span = xp.subtract(end, input)
@@ -303,6 +320,7 @@ def lerp(xp: Any, input: Array, end: Array, weight: Array | Number) -> Array:
     return xp.where(near, xp.add(input, weight * span), xp.subtract(end, span * (1 - weight)))
 
 
+lerp.works_in(forward=3.4)
 lerp.grad(
     input=lambda g, weight: g * (1 - conj(weight)),
     end=lambda g, weight: g * conj(weight),
@@ -310,7 +328,7 @@ lerp.grad(
 )
 
 
-@op(promote="same")
+@op(promote="same", cost=4)
 def addcmul(xp: Any, input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """input + value * tensor1 * tensor2 (torch.addcmul)."""
     product = xp.multiply(tensor1, tensor2)
@@ -319,6 +337,7 @@ def addcmul(xp: Any, input: Array, tensor1: Array, tensor2: Array, *, value: Num
     return xp.add(input, product if value == 1 else product * value)
 
 
+addcmul.works_in(forward=1)
 addcmul.grad(
     input=lambda g: g,
     tensor1=lambda g, tensor2, value: g * conj(tensor2 * value),
@@ -326,7 +345,7 @@ addcmul.grad(
 )
 
 
-@op(promote="same")
+@op(promote="same", cost=4)
 def addcdiv(xp: Any, input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """input + value * tensor1 / tensor2 (torch.addcdiv)."""
     if dtypes.category(dtypes.result_type(tensor1, tensor2)) < dtypes.FLOAT:
@@ -337,6 +356,7 @@ def addcdiv(xp: Any, input: Array, tensor1: Array, tensor2: Array, *, value: Num
     return xp.add(input, quotient if value == 1 else quotient * value)
 
 
+addcdiv.works_in(forward=1)
 addcdiv.grad(
     input=lambda g: g,
     tensor1=lambda g, tensor2, value: g * conj(value / tensor2),
@@ -346,7 +366,7 @@ addcdiv.grad(
 # Clamping: the gradient passes at the bounds too.
 
 
-@op(promote="same", node=lambda input, min, max: f"ClampBackward{int(not _any_tensor(min, max))}")
+@op(promote="same", node=lambda input, min, max: f"ClampBackward{int(not _any_tensor(min, max))}", cost=4)
 def clamp(xp: Any, input: Array, min: Array | Number | None = None, max: Array | Number | None = None) -> Array:
     """input kept between min and max, either of which may be missing (torch.clamp)."""
     if min is None and max is None:
@@ -361,6 +381,10 @@ def clamp(xp: Any, input: Array, min: Array | Number | None = None, max: Array |
         return xp.clip(input, -math.inf if min is None else min, math.inf if max is None else max)
     result = input if min is None else xp.maximum(input, min)
     return result if max is None else xp.minimum(result, max)
+
+
+clamp.works_in(widens=True)
+clamp.fits("min", "max")
 
 
 def _any_tensor(*bounds: Any) -> bool:
@@ -392,16 +416,22 @@ def _less(low: Any, high: Any) -> Any:
 clamp.grad(input=_clamp_input, min=_clamp_min, max=_clamp_max)
 
 
-@op(promote="same", node=lambda input, min: f"ClampMinBackward{int(_any_tensor(min))}")
+@op(promote="same", node=lambda input, min: f"ClampMinBackward{int(_any_tensor(min))}", cost=4)
 def clamp_min(xp: Any, input: Array, min: Array | Number) -> Array:
     """input, or min where that is larger (torch.clamp_min)."""
     return clamp(input, min, None)
 
 
-@op(promote="same", node=lambda input, max: f"ClampMaxBackward{int(_any_tensor(max))}")
+clamp_min.works_in(widens=True)
+
+
+@op(promote="same", node=lambda input, max: f"ClampMaxBackward{int(_any_tensor(max))}", cost=4)
 def clamp_max(xp: Any, input: Array, max: Array | Number) -> Array:
     """input, or max where that is smaller (torch.clamp_max)."""
     return clamp(input, None, max)
+
+
+clamp_max.works_in(widens=True)
 
 
 clamp_min.grad(
@@ -414,7 +444,7 @@ clamp_max.grad(
 # Of logarithms and signs.
 
 
-@op(promote="same", in_place=False)
+@op(promote="same", in_place=False, cost=12)
 def logaddexp(xp: Any, input: Array, other: Array) -> Array:
     """log(exp(input) + exp(other)) (torch.logaddexp)."""
     return log_of_sum(xp, input, other)
@@ -430,7 +460,7 @@ def log_of_sum(xp: Any, one: Array, other: Array) -> Array:
     return xp.where(at_end & (large.real < 0), large, large + xp.log1p(xp.exp(small - large)))
 
 
-@op(promote="same", in_place=False)
+@op(promote="same", in_place=False, cost=12)
 def logaddexp2(xp: Any, input: Array, other: Array) -> Array:
     """log2(2**input + 2**other) (torch.logaddexp2)."""
     return xp.logaddexp2(input, other)
@@ -446,7 +476,7 @@ logaddexp2.grad(
 )
 
 
-@op(promote="float", node=lambda input, other: f"CopysignBackward{int(type(other) is not Tensor)}")
+@op(promote="float", node=lambda input, other: f"CopysignBackward{int(type(other) is not Tensor)}", cost=4)
 def copysign(xp: Any, input: Array, other: Array | Number) -> Array:
     """input's size with other's sign (torch.copysign)."""
     return xp.copysign(input, other)
@@ -455,11 +485,14 @@ def copysign(xp: Any, input: Array, other: Array | Number) -> Array:
 copysign.grad(input=lambda g, input, out: g * where(eq(input, 0), 0, out / input), other=lambda g: zeros(g))
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 @through_float32
 def ldexp(xp: Any, input: Array, other: Array) -> Array:
     """input * 2**other (torch.ldexp)."""
     return xp.multiply(input, xp.power(xp.asarray(2, input.dtype), other))
+
+
+ldexp.works_in(forward=1, widens=True)
 
 
 def _refuse_bool_exponent(input: Any, other: Any) -> None:
@@ -472,7 +505,7 @@ ldexp.checked_by(_refuse_bool_exponent)
 ldexp.grad(input=lambda g, other: g * conj(pow(2, other)), other=lambda g, out: g * conj(out * math.log(2)))
 
 
-@op(promote="same")
+@op(promote="same", cost=12)
 def nextafter(xp: Any, input: Array, other: Array) -> Array:
     """The floating number next to input towards other (torch.nextafter)."""
     return xp.nextafter(input, other)
@@ -484,13 +517,13 @@ nextafter.grad(input=lambda g, input, other: where(eq(input, other), 0, g), othe
 # Whole numbers.
 
 
-@op(promote="same")
+@op(promote="same", cost=30)
 def gcd(xp: Any, input: Array, other: Array) -> Array:
     """The greatest common divisor of whole numbers (torch.gcd)."""
     return xp.gcd(input, other)
 
 
-@op(promote="same")
+@op(promote="same", cost=30)
 def lcm(xp: Any, input: Array, other: Array) -> Array:
     """The least common multiple of whole numbers (torch.lcm)."""
     common = xp.gcd(input, other)
@@ -499,12 +532,16 @@ def lcm(xp: Any, input: Array, other: Array) -> Array:
     return xp.abs(parts * other.astype(wide)).astype(input.dtype)
 
 
-@op(promote="same", node="NotImplemented")
+lcm.works_in(forward=3.2)
+
+
+@op(promote="same", node="NotImplemented", cost=8)
 def heaviside(xp: Any, input: Array, values: Array) -> Array:
     """0 below zero, 1 above, `values` at zero; backward is refused, as PyTorch refuses it (torch.heaviside)."""
     return xp.where(input == 0, values, (input > 0).astype(input.dtype))
 
 
+heaviside.works_in(forward=1.3)
 heaviside.grad(input=lambda g: _underived("heaviside"), values=lambda g: _underived("heaviside"))
 
 
@@ -512,7 +549,7 @@ def _xlogy_node(input: Any, other: Any) -> str:
     return f"XlogyBackward{0 if type(input) is type(other) else 1 if type(other) is Tensor else 2}"
 
 
-@op(promote="float", node=_xlogy_node)
+@op(promote="float", node=_xlogy_node, cost=30)
 @through_float32
 def xlogy(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """input * log(other), 0 where input is 0 (torch.xlogy)."""
@@ -523,6 +560,7 @@ def xlogy(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     return xp.where((x == 0) & ~xp.isnan(y), 0, xp.multiply(x, xp.log(y))).astype(dtype, copy=False)
 
 
+xlogy.works_in(forward=1.4)
 xlogy.grad(
     input=lambda g, input, other: g * _log_where(input, other),
     other=lambda g, input, other: g * input / other,

@@ -58,7 +58,7 @@ def conjugate(input: Array) -> Array:
     return conj(input)
 
 
-@op(view=True, node="SelectBackward0")
+@op(view=True, node="SelectBackward0", cost=4)
 def imag(xp: Any, input: Array) -> Array:
     """The imaginary part, a view (torch.imag)."""
     if dtypes.category(input.dtype) != dtypes.COMPLEX:
@@ -72,7 +72,7 @@ def imag(xp: Any, input: Array) -> Array:
 imag.grad(input=lambda g: cast(g, dtypes.to_complex(g.dtype)) * 1j)
 
 
-@op(name="_imag_copy", node="ImagBackward0")
+@op(name="_imag_copy", node="ImagBackward0", cost=4)
 def imaginary(xp: Any, input: Array) -> Array:
     """The imaginary part as a copy."""
     return input.imag.copy()
@@ -81,7 +81,7 @@ def imaginary(xp: Any, input: Array) -> Array:
 imaginary.grad(input=lambda g: cast(g, dtypes.to_complex(g.dtype)) * 1j)
 
 
-@op(name="complex", node="ComplexBackward0")
+@op(name="complex", node="ComplexBackward0", cost=4)
 def complex_(xp: Any, real: Array, imag: Array) -> Array:
     """Complex numbers of two tensors of one dtype (torch.complex)."""
     if real.dtype != imag.dtype:
@@ -105,7 +105,7 @@ def complex_(xp: Any, real: Array, imag: Array) -> Array:
 complex_.grad(real=lambda g: real(g), imag=lambda g: imaginary(g))
 
 
-@op
+@op(cost=12)
 def polar(xp: Any, abs: Array, angle: Array) -> Array:
     """Complex numbers of moduli and angles, float32 or float64 of one dtype (torch.polar)."""
     if abs.dtype == angle.dtype == dtypes.float16:
@@ -121,13 +121,14 @@ def polar(xp: Any, abs: Array, angle: Array) -> Array:
 
 
 # Of a negative `abs` the direction is the opposite of what the angle says, as PyTorch has it.
+polar.works_in(forward=1.1, backward=2.7)
 polar.grad(
     abs=lambda g, out: real(conj(g) * sgn(out)),
     angle=lambda g, out: real(conj(g) * (out * 1j)),
 )
 
 
-@op
+@op(cost=12)
 def angle(xp: Any, input: Array) -> Array:
     """The angle of complex numbers; 0 or pi for real ones, nan for nan (torch.angle)."""
     if dtypes.category(input.dtype) < dtypes.FLOAT:

@@ -11,6 +11,7 @@ from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import LOOP, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import neg
 from gradwire_engine.ops.base.checks import admit
@@ -25,7 +26,7 @@ def _real(name: str, *operands: Array) -> None:
             raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}\" not implemented for '{dtypes.TITLES[operand.dtype]}'")
 
 
-@op(promote="same", node="IgammaBackward0")
+@op(promote="same", node="IgammaBackward0", cost=250)
 @through_float32
 def igamma(xp: Any, input: Array, other: Array) -> Array:
     """The regularized lower incomplete gamma function of order input at other (torch.igamma)."""
@@ -33,12 +34,18 @@ def igamma(xp: Any, input: Array, other: Array) -> Array:
     return special(xp).gammainc(input, other)
 
 
-@op(promote="same", node="IgammacBackward0")
+igamma.works_in(widens=True)
+
+
+@op(promote="same", node="IgammacBackward0", cost=250)
 @through_float32
 def igammac(xp: Any, input: Array, other: Array) -> Array:
     """The regularized upper incomplete gamma function of order input at other (torch.igammac)."""
     _real("igammac", input, other)
     return special(xp).gammaincc(input, other)
+
+
+igammac.works_in(widens=True)
 
 
 def _no_formula(function: str, name: str) -> Any:
@@ -62,6 +69,7 @@ igammac.grad(
     node=lambda input, other: (
         f"SpecialZetaBackward{0 if type(input) is type(other) else 1 if type(other) is Tensor else 2}"
     ),
+    cost=250,
 )
 def zeta(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     """Hurwitz' zeta function: the sum of 1 / (k + other)^input (torch.special.zeta)."""
@@ -82,13 +90,21 @@ zeta.grad(
 _EACH = 64
 
 
-@op(name="_mvlgamma", promote="float", node="MvlgammaBackward0")
+@op(
+    name="_mvlgamma",
+    promote="float",
+    node="MvlgammaBackward0",
+    cost=counted(lambda input, p: 100.0 * input.size * p + p * LOOP, 4.0),
+)
 @through_float32
 def _mvlgamma(xp: Any, input: Array, p: int) -> Array:
     admit((input.size, p, _EACH), input.dtype)
     shifts = xp.arange(p, dtype=input.dtype) * -0.5
     constant = p * (p - 1) * 0.25 * math.log(math.pi)
     return (special(xp).gammaln(input[..., None] + shifts).sum(-1) + constant).astype(input.dtype, copy=False)
+
+
+_mvlgamma.works_in(backward=4.4)
 
 
 def _digamma_sum(input: Any, p: int) -> Any:

@@ -25,28 +25,28 @@ def ndtr(input: Array) -> Any:
     return (erf(input * math.sqrt(0.5)) + 1) * 0.5
 
 
-@op(name="special.ndtri", promote="float", in_place=False, node="SpecialNdtriBackward0")
+@op(name="special.ndtri", promote="float", in_place=False, node="SpecialNdtriBackward0", cost=30)
 def ndtri(xp: Any, input: Array) -> Array:
     """The inverse of ndtr (torch.special.ndtri)."""
     check_special("ndtri_cpu", input.dtype, half=False)
     return special(xp).ndtri(input)
 
 
-@op(name="special.erfcx", promote="float", in_place=False, node="SpecialErfcxBackward0")
+@op(name="special.erfcx", promote="float", in_place=False, node="SpecialErfcxBackward0", cost=30)
 def erfcx(xp: Any, input: Array) -> Array:
     """exp(x²) * erfc(x), which decays slowly (torch.special.erfcx)."""
     check_special("erfcx_cpu", input.dtype, half=False)
     return special(xp).erfcx(input)
 
 
-@op(name="special.log_ndtr", promote="float", in_place=False, node="SpecialLogNdtrBackward0")
+@op(name="special.log_ndtr", promote="float", in_place=False, node="SpecialLogNdtrBackward0", cost=30)
 def log_ndtr(xp: Any, input: Array) -> Array:
     """The logarithm of ndtr, exact in the tail (torch.special.log_ndtr)."""
     check_special("log_ndtr_cpu", input.dtype, half=False)
     return special(xp).log_ndtr(input)
 
 
-@op(name="special.entr", promote="float", in_place=False, node="SpecialEntrBackward0")
+@op(name="special.entr", promote="float", in_place=False, node="SpecialEntrBackward0", cost=12)
 @through_float32
 def entr(xp: Any, input: Array) -> Array:
     """-x log(x); 0 at 0, -inf below (torch.special.entr)."""
@@ -65,6 +65,7 @@ entr.grad(input=lambda g, input: g * (neg(log(input)) - 1))
     promote="float",
     in_place=False,
     node=lambda input, other: f"SpecialXlog1PyBackward{_operands(input, other)}",
+    cost=30,
 )
 @through_float32
 def xlog1py(xp: Any, input: Array | Number, other: Array | Number) -> Array:
@@ -73,6 +74,9 @@ def xlog1py(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     check_special("xlog1py_cpu", dtype)
     x, y = xp.asarray(input, dtype), xp.asarray(other, dtype)
     return xp.where((x == 0) & ~xp.isnan(y), dtype.type(0), xp.multiply(x, xp.log1p(y)))
+
+
+xlog1py.works_in(forward=1.4)
 
 
 def _operands(input: Any, other: Any) -> int:

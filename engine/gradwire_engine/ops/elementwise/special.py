@@ -18,7 +18,7 @@ from gradwire_engine.ops.base.precision import check_special, special, through_f
 from gradwire_engine.ops.elementwise.unary import cos, exp, isfinite, sin
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 @through_float32
 def erf(xp: Any, input: Array) -> Array:
     """The error function (torch.erf)."""
@@ -26,7 +26,10 @@ def erf(xp: Any, input: Array) -> Array:
     return special(xp).erf(input)
 
 
-@op(promote="float")
+erf.works_in(backward=2.1, widens=True)
+
+
+@op(promote="float", cost=12)
 @through_float32
 def erfc(xp: Any, input: Array) -> Array:
     """1 - erf, exact in the tail (torch.erfc)."""
@@ -34,7 +37,10 @@ def erfc(xp: Any, input: Array) -> Array:
     return special(xp).erfc(input)
 
 
-@op(promote="float")
+erfc.works_in(backward=2.1, widens=True)
+
+
+@op(promote="float", cost=30)
 @through_float32
 def erfinv(xp: Any, input: Array) -> Array:
     """The inverse of erf (torch.erfinv)."""
@@ -42,12 +48,15 @@ def erfinv(xp: Any, input: Array) -> Array:
     return special(xp).erfinv(input)
 
 
+erfinv.works_in(backward=2.1, widens=True)
+
+
 erf.grad(input=lambda g, input: g * (2 / math.sqrt(math.pi)) * exp(neg(input * input)))
 erfc.grad(input=lambda g, input: g * (-2 / math.sqrt(math.pi)) * exp(neg(input * input)))
 erfinv.grad(input=lambda g, out: g * (math.sqrt(math.pi) / 2) * exp(out * out))
 
 
-@op(promote="float")
+@op(promote="float", cost=60)
 @through_float32
 def lgamma(xp: Any, input: Array) -> Array:
     """The logarithm of the gamma function's size (torch.lgamma)."""
@@ -55,7 +64,10 @@ def lgamma(xp: Any, input: Array) -> Array:
     return xp.where(xp.isinf(input), xp.abs(input), special(xp).gammaln(input))
 
 
-@op(promote="float")
+lgamma.works_in(forward=2.3, backward=2.3, widens=True)
+
+
+@op(promote="float", cost=250)
 @through_float32
 def digamma(xp: Any, input: Array) -> Array:
     """The derivative of lgamma (torch.digamma)."""
@@ -64,7 +76,10 @@ def digamma(xp: Any, input: Array) -> Array:
     return xp.where(input == 0, xp.copysign(xp.asarray(math.inf, found.dtype), -input), found)
 
 
-@op(in_place=False)
+digamma.works_in(forward=2.3, backward=4.1, widens=True)
+
+
+@op(in_place=False, cost=250)
 @through_float32
 def polygamma(xp: Any, n: int, input: Array) -> Array:
     """The n-th derivative of digamma (torch.polygamma)."""
@@ -77,12 +92,15 @@ def polygamma(xp: Any, n: int, input: Array) -> Array:
     return xp.asarray(special(xp).polygamma(n, input)).astype(input.dtype, copy=False)
 
 
+polygamma.works_in(forward=1.5, backward=4.1)
+
+
 lgamma.grad(input=lambda g, input: g * digamma(input))
 digamma.grad(input=lambda g, input: g * polygamma(1, input))
 polygamma.grad(input=lambda g, n, input: g * polygamma(n + 1, input))
 
 
-@op(promote="float")
+@op(promote="float", cost=8)
 @through_float32
 def logit(xp: Any, input: Array, eps: float | None = None) -> Array:
     """log(x / (1 - x)) with x kept between eps and 1 - eps (torch.logit)."""
@@ -90,6 +108,9 @@ def logit(xp: Any, input: Array, eps: float | None = None) -> Array:
     if eps is not None:
         input = xp.clip(input, xp.asarray(eps, input.dtype), xp.asarray(1 - eps, input.dtype))
     return xp.log(input / (1 - input))
+
+
+logit.works_in(forward=1, backward=4, widens=True)
 
 
 def _logit_input(g: Any, input: Any, eps: float | None) -> Any:
@@ -103,11 +124,14 @@ def _logit_input(g: Any, input: Any, eps: float | None) -> Any:
 logit.grad(input=_logit_input)
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 @through_float32
 def sinc(xp: Any, input: Array) -> Array:
     """sin(pi x) / (pi x), 1 at 0 (torch.sinc)."""
     return xp.sinc(input).astype(input.dtype, copy=False)
+
+
+sinc.works_in(forward=2.2, backward=3.3)
 
 
 def _sinc_input(g: Any, input: Any) -> Any:
@@ -119,7 +143,7 @@ def _sinc_input(g: Any, input: Any) -> Any:
 sinc.grad(input=_sinc_input)
 
 
-@op(in_place=True, complex_grad=False)
+@op(in_place=True, complex_grad=False, cost=8)
 def nan_to_num(
     xp: Any, input: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Array:
@@ -132,4 +156,5 @@ def nan_to_num(
     return xp.where(input == -math.inf, xp.asarray(limits.min if neginf is None else neginf, input.dtype), result)
 
 
+nan_to_num.works_in(forward=1.3)
 nan_to_num.grad(input=lambda g, input: where(isfinite(input), g, 0))

@@ -25,7 +25,7 @@ from gradwire_engine.ops.base.precision import through_float32
 # Magnitudes and signs.
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 def abs(xp: Any, input: Array) -> Array:
     """Absolute value; of complex numbers the modulus, real (torch.abs)."""
     if input.dtype == dtypes.bool_:
@@ -43,7 +43,7 @@ def _abs_into(xp: Any, input: Array) -> None:
 abs.into(_abs_into, always=True)
 
 
-@op(in_place=True)
+@op(in_place=True, cost=8)
 def sign(xp: Any, input: Array) -> Array:
     """-1, 0 or 1; 0 for nan (torch.sign)."""
     kind = dtypes.category(input.dtype)
@@ -63,7 +63,7 @@ def _sign(xp: Any, input: Array, kind: int) -> Array:
 sign.grad(input=lambda g: zeros(g))
 
 
-@op(in_place=True)
+@op(in_place=True, cost=8)
 def sgn(xp: Any, input: Array) -> Array:
     """sign, and for complex numbers z / |z| with 0 for 0 (torch.sgn)."""
     kind = dtypes.category(input.dtype)
@@ -104,25 +104,25 @@ def _rounding(xp: Any, input: Array, function: Any) -> Array:
     return input.copy()
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 def floor(xp: Any, input: Array) -> Array:
     """The largest whole number not above (torch.floor)."""
     return _rounding(xp, input, xp.floor)
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 def ceil(xp: Any, input: Array) -> Array:
     """The smallest whole number not below (torch.ceil)."""
     return _rounding(xp, input, xp.ceil)
 
 
-@op(in_place=True)
+@op(in_place=True, cost=4)
 def trunc(xp: Any, input: Array) -> Array:
     """The whole number towards zero (torch.trunc)."""
     return _rounding(xp, input, xp.trunc)
 
 
-@op(in_place=True, node=lambda input, decimals: "RoundBackward1" if decimals else "RoundBackward0")
+@op(in_place=True, node=lambda input, decimals: "RoundBackward1" if decimals else "RoundBackward0", cost=4)
 def round(xp: Any, input: Array, *, decimals: int = 0) -> Array:
     """The nearest whole number, halves to even; or so many decimals (torch.round)."""
     if not decimals:
@@ -133,10 +133,13 @@ def round(xp: Any, input: Array, *, decimals: int = 0) -> Array:
     return (rounded / scale if decimals > 0 else rounded * scale).astype(input.dtype)
 
 
-@op(in_place=True)
+@op(in_place=True, cost=8)
 def frac(xp: Any, input: Array) -> Array:
     """What follows the point, with the input's sign (torch.frac)."""
     return input - xp.trunc(input)
+
+
+frac.works_in(forward=1)
 
 
 for _step in (floor, ceil, trunc, round):
@@ -146,43 +149,43 @@ frac.grad(input=lambda g: g)
 # Tests for what is no ordinary number: bool results, no gradient.
 
 
-@op
+@op(cost=4)
 def isnan(xp: Any, input: Array) -> Array:
     """Where it is nan (torch.isnan)."""
     return xp.isnan(input)
 
 
-@op
+@op(cost=4)
 def isinf(xp: Any, input: Array) -> Array:
     """Where it is infinite, of either sign (torch.isinf)."""
     return xp.isinf(input)
 
 
-@op
+@op(cost=4)
 def isfinite(xp: Any, input: Array) -> Array:
     """Where it is neither nan nor infinite (torch.isfinite)."""
     return xp.isfinite(input)
 
 
-@op
+@op(cost=4)
 def isreal(xp: Any, input: Array) -> Array:
     """Where it has no imaginary part: everywhere, if the dtype is real (torch.isreal)."""
     return xp.equal(input.imag, 0) if input.dtype.kind == "c" else xp.ones(input.shape, bool)
 
 
-@op
+@op(cost=4)
 def isposinf(xp: Any, input: Array) -> Array:
     """Where it is plus infinity (torch.isposinf)."""
     return xp.isinf(input) & (input > 0)
 
 
-@op
+@op(cost=4)
 def isneginf(xp: Any, input: Array) -> Array:
     """Where it is minus infinity (torch.isneginf)."""
     return xp.isinf(input) & (input < 0)
 
 
-@op
+@op(cost=4)
 def signbit(xp: Any, input: Array) -> Array:
     """Where the sign is set, of -0.0 too (torch.signbit)."""
     return xp.signbit(input) if input.dtype.kind != "b" else xp.zeros(input.shape, bool)
@@ -191,7 +194,7 @@ def signbit(xp: Any, input: Array) -> Array:
 # Powers with a fixed exponent.
 
 
-@op(in_place=True, node="PowBackward0")
+@op(in_place=True, node="PowBackward0", cost=4)
 def square(xp: Any, input: Array) -> Array:
     """input * input (torch.square)."""
     if input.dtype == dtypes.bool_:
@@ -202,7 +205,7 @@ def square(xp: Any, input: Array) -> Array:
 square.grad(input=lambda g, input: g * (2 * conj(input)))
 
 
-@op(promote="float")
+@op(promote="float", cost=8)
 def sqrt(xp: Any, input: Array) -> Array:
     """Square root (torch.sqrt)."""
     return xp.sqrt(input)
@@ -211,17 +214,18 @@ def sqrt(xp: Any, input: Array) -> Array:
 sqrt.grad(input=lambda g, out: g / (2 * conj(out)))
 
 
-@op(promote="float")
+@op(promote="float", cost=8)
 @through_float32
 def rsqrt(xp: Any, input: Array) -> Array:
     """1 / sqrt(input) (torch.rsqrt)."""
     return xp.reciprocal(xp.sqrt(input))
 
 
+rsqrt.works_in(forward=1)
 rsqrt.grad(input=lambda g, out: -0.5 * g * conj(out * out * out))
 
 
-@op(promote="float")
+@op(promote="float", cost=4)
 def reciprocal(xp: Any, input: Array) -> Array:
     """1 / input (torch.reciprocal)."""
     return xp.reciprocal(input)
@@ -232,7 +236,7 @@ reciprocal.grad(input=lambda g, out: neg(g) * conj(out * out))
 # Exponentials and logarithms.
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def exp(xp: Any, input: Array) -> Array:
     """e to the power of input (torch.exp)."""
     return xp.exp(input)
@@ -241,7 +245,7 @@ def exp(xp: Any, input: Array) -> Array:
 exp.grad(input=lambda g, out: g * conj(out))
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def exp2(xp: Any, input: Array) -> Array:
     """2 to the power of input (torch.exp2)."""
     return xp.exp2(input)
@@ -250,7 +254,7 @@ def exp2(xp: Any, input: Array) -> Array:
 exp2.grad(input=lambda g, out: g * conj(out) * math.log(2))
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def expm1(xp: Any, input: Array) -> Array:
     """exp(input) - 1, exact near 0 (torch.expm1)."""
     return xp.expm1(input)
@@ -259,7 +263,7 @@ def expm1(xp: Any, input: Array) -> Array:
 expm1.grad(input=lambda g, out: g * (conj(out) + 1))
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def log(xp: Any, input: Array) -> Array:
     """Natural logarithm (torch.log)."""
     return xp.log(input)
@@ -268,25 +272,27 @@ def log(xp: Any, input: Array) -> Array:
 log.grad(input=lambda g, input: g / conj(input))
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def log2(xp: Any, input: Array) -> Array:
     """Logarithm to base 2 (torch.log2)."""
     return xp.log2(input)
 
 
+log2.works_in(backward=2)
 log2.grad(input=lambda g, input: g / (conj(input) * math.log(2)))
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def log10(xp: Any, input: Array) -> Array:
     """Logarithm to base 10 (torch.log10)."""
     return xp.log10(input)
 
 
+log10.works_in(backward=2)
 log10.grad(input=lambda g, input: g / (conj(input) * math.log(10)))
 
 
-@op(promote="float", node="Log1PBackward0")
+@op(promote="float", node="Log1PBackward0", cost=12)
 def log1p(xp: Any, input: Array) -> Array:
     """log(1 + input), exact near 0 (torch.log1p)."""
     return xp.log1p(input)
@@ -297,13 +303,13 @@ log1p.grad(input=lambda g, input: g / conj(input + 1))
 # Trigonometry.
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def sin(xp: Any, input: Array) -> Array:
     """Sine (torch.sin)."""
     return xp.sin(input)
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def cos(xp: Any, input: Array) -> Array:
     """Cosine (torch.cos)."""
     return xp.cos(input)
@@ -313,7 +319,7 @@ sin.grad(input=lambda g, input: g * conj(cos(input)))
 cos.grad(input=lambda g, input: neg(g) * conj(sin(input)))
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def tan(xp: Any, input: Array) -> Array:
     """Tangent (torch.tan)."""
     return xp.tan(input)
@@ -322,7 +328,7 @@ def tan(xp: Any, input: Array) -> Array:
 tan.grad(input=lambda g, out: g * conj(1 + out * out))
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def asin(xp: Any, input: Array) -> Array:
     """Inverse sine (torch.asin)."""
     return xp.arcsin(input)
@@ -331,16 +337,17 @@ def asin(xp: Any, input: Array) -> Array:
 asin.grad(input=lambda g, input: g * conj(rsqrt(1 - input * input)))
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def acos(xp: Any, input: Array) -> Array:
     """Inverse cosine (torch.acos)."""
     return xp.arccos(input)
 
 
+acos.works_in(backward=3.1)
 acos.grad(input=lambda g, input: neg(g) * conj(rsqrt(1 - input * input)))
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def atan(xp: Any, input: Array) -> Array:
     """Inverse tangent (torch.atan)."""
     return xp.arctan(input)
@@ -351,13 +358,13 @@ atan.grad(input=lambda g, input: g / conj(input * input + 1))
 # Hyperbolic functions.
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def sinh(xp: Any, input: Array) -> Array:
     """Hyperbolic sine (torch.sinh)."""
     return xp.sinh(input)
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def cosh(xp: Any, input: Array) -> Array:
     """Hyperbolic cosine (torch.cosh)."""
     return xp.cosh(input)
@@ -367,13 +374,13 @@ sinh.grad(input=lambda g, input: g * conj(cosh(input)))
 cosh.grad(input=lambda g, input: g * conj(sinh(input)))
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def tanh(xp: Any, input: Array) -> Array:
     """Hyperbolic tangent (torch.tanh)."""
     return xp.tanh(input)
 
 
-@op(name="_tanh_backward")
+@op(name="_tanh_backward", cost=12)
 def _tanh_backward(xp: Any, g: Array, out: Array) -> Array:
     """g * (1 - conj(out)**2), with one temporary."""
     slope = xp.multiply(out, out)
@@ -388,7 +395,7 @@ _tanh_backward.grad(
 )
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def asinh(xp: Any, input: Array) -> Array:
     """Inverse hyperbolic sine (torch.asinh)."""
     return xp.arcsinh(input)
@@ -397,12 +404,13 @@ def asinh(xp: Any, input: Array) -> Array:
 asinh.grad(input=lambda g, input: g * conj(rsqrt(input * input + 1)))
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def acosh(xp: Any, input: Array) -> Array:
     """Inverse hyperbolic cosine (torch.acosh)."""
     return xp.arccosh(input)
 
 
+acosh.works_in(backward=2.1)
 acosh.grad(
     input=lambda g, input: (
         g * conj(rsqrt(input + 1) * rsqrt(input - 1))
@@ -412,7 +420,7 @@ acosh.grad(
 )
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 def atanh(xp: Any, input: Array) -> Array:
     """Inverse hyperbolic tangent (torch.atanh)."""
     return xp.arctanh(input)
@@ -421,7 +429,7 @@ def atanh(xp: Any, input: Array) -> Array:
 atanh.grad(input=lambda g, input: g / conj(1 - input * input))
 
 
-@op(promote="float")
+@op(promote="float", cost=12)
 @through_float32
 def sigmoid(xp: Any, input: Array) -> Array:
     """1 / (1 + exp(-input)) (torch.sigmoid)."""
@@ -433,7 +441,7 @@ def sigmoid(xp: Any, input: Array) -> Array:
     return xp.reciprocal(result, out=result)
 
 
-@op(name="_sigmoid_backward")
+@op(name="_sigmoid_backward", cost=12)
 def _sigmoid_backward(xp: Any, g: Array, out: Array) -> Array:
     """g * conj(out * (1 - out)), with one temporary."""
     slope = xp.subtract(1, out)
@@ -450,13 +458,16 @@ _sigmoid_backward.grad(
 # Degrees.
 
 
-@op(promote="float", node="Deg2RadBackward0")
+@op(promote="float", node="Deg2RadBackward0", cost=4)
 def deg2rad(xp: Any, input: Array) -> Array:
     """Degrees as radians (torch.deg2rad)."""
     return xp.multiply(input, math.pi / 180)
 
 
-@op(promote="float", node="Rad2DegBackward0")
+deg2rad.works_in(widens=True)
+
+
+@op(promote="float", node="Rad2DegBackward0", cost=4)
 def rad2deg(xp: Any, input: Array) -> Array:
     """Radians as degrees (torch.rad2deg)."""
     return xp.multiply(input, 180 / math.pi)
@@ -466,6 +477,7 @@ deg2rad.grad(input=lambda g: g * (math.pi / 180))
 rad2deg.grad(input=lambda g: g * (180 / math.pi))
 
 round.lacks("c", "round_vml_cpu")
+round.lacks("bi", "round_cpu", when=lambda input, decimals: bool(decimals))
 frac.lacks("bic", "frac_cpu")
 isposinf.lacks("c", "", "isposinf does not support complex inputs.")
 isneginf.lacks("c", "", "isneginf does not support complex inputs.")

@@ -13,6 +13,7 @@ from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import CALL, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast
 from gradwire_engine.ops.base.checks import admit
@@ -28,7 +29,12 @@ def diagflat(input: Array, offset: int = 0) -> Any:
     return diag_embed(reshape(input, (-1,)), offset)
 
 
-@op(name="_block_diag", promote="same", in_place=False, node="BlockDiagBackward0")
+def _blocks_cost(tensors: list[Any]) -> Any:
+    height, width = (sum(each.shape[axis] for each in tensors) for axis in (0, 1))
+    return 2.0 * height * width + len(tensors) * CALL
+
+
+@op(name="_block_diag", promote="same", in_place=False, node="BlockDiagBackward0", cost=counted(_blocks_cost))
 def _block_diag(xp: Any, tensors: list[Array]) -> Array:
     """Matrices along a diagonal."""
     shape = (sum(block.shape[0] for block in tensors), sum(block.shape[1] for block in tensors))

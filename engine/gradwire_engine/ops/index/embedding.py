@@ -11,6 +11,7 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import LONG, Cost, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.op.value_access import look, written
 from gradwire_engine.ops.base.checks import admit
@@ -25,14 +26,26 @@ def _check_indices(xp: Any, indices: Array, rows: int) -> None:
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, f"index out of range in self: the table has {rows} rows")
 
 
-@op(name="_embedding", node="EmbeddingBackward0")
+def _looked_up_cost(weight: float, table: int) -> Cost:
+    """By the rows of a table that are looked up."""
+
+    def works(*arrays: Any) -> float:
+        return weight * float(arrays[1 - table].size * arrays[table].shape[-1])
+
+    return counted(works, lambda *arrays: 15.0 * works(*arrays) + 8.0 * arrays[table].size, int(LONG / weight))
+
+
+@op(name="_embedding", node="EmbeddingBackward0", cost=_looked_up_cost(4, 1))
 def _embedding(xp: Any, input: Array, weight: Array, padding_idx: int, scale_grad_by_freq: bool) -> Array:
     _check_indices(xp, input, weight.shape[0])
     admit((*input.shape, weight.shape[1]), weight.dtype)
     return weight.take(input, axis=0)
 
 
-@op(name="_embedding_backward")
+@op(
+    name="_embedding_backward",
+    cost=counted(lambda grad, input, rows, *rest: 60.0 * grad.size + 2.0 * rows * (grad.shape[-1] if grad.ndim else 1)),
+)
 def _embedding_backward(
     xp: Any, grad: Array, input: Array, rows: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Array:
@@ -55,7 +68,7 @@ def _embedding_backward(
 _embedding_backward.sized_by(lambda grad, input, rows, *rest: rows * grad.shape[-1] * grad.itemsize)
 
 
-@op(name="_embedding_forward")
+@op(name="_embedding_forward", cost=_looked_up_cost(4, 0))
 def _embedding_forward(xp: Any, weight: Array, input: Array, padding_idx: int, scale_grad_by_freq: bool) -> Array:
     """The adjoint of `_embedding_backward`: rows looked up, zeros for the padding row."""
     taken = weight.take(input, axis=0)
@@ -121,7 +134,10 @@ def _shorten(weight: Any, indices: Any, max_norm: float, norm_type: float) -> No
     written(weight)
 
 
-@op(data_dependent=lambda tensor, num_classes: num_classes == -1)
+@op(
+    data_dependent=lambda tensor, num_classes: num_classes == -1,
+    cost=counted(lambda tensor, classes: 2.0 * tensor.size * max(1, classes) + 30.0 * tensor.size),
+)
 def one_hot(xp: Any, tensor: Array, num_classes: int = -1) -> Array:
     """A last dimension with 1 at each class and 0 elsewhere, int64 (torch.nn.functional.one_hot).
 

@@ -117,6 +117,14 @@ def embedding_bag(
     return added / _like(weight, sizes[:, None])
 
 
+embedding_bag.lacks(
+    "bic",
+    says="Expected tensor for argument #1 'weight' to have one of the following scalar types: Half, BFloat16, Float, "
+    "Double; but got another instead",
+    of=("weight",),
+)
+
+
 def _largest(xp: Any, rows: Any, bag: Array, count: int, whole: Any) -> Any:
     """Of each bag's rows the largest elements, the first of equal ones; zeros for an empty bag."""
     values = _array(rows)

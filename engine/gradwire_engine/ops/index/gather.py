@@ -13,6 +13,7 @@ from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import of_shape, placed, placed_alike
 from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.ops.base.basic import expand, sum_to_size
 from gradwire_engine.ops.base.checks import admit, broadcast_shape, normalize_dim
@@ -52,7 +53,7 @@ def _line(xp: Any, name: str, index: Array, dim: int, size: int) -> Array:
     return index
 
 
-@op
+@op(cost=placed(30))
 def index_select(xp: Any, input: Array, dim: int, index: Array) -> Array:
     """The slices along dim that a vector of positions names (torch.index_select)."""
     dim = normalize_dim(dim, input.ndim)
@@ -64,10 +65,11 @@ def index_select(xp: Any, input: Array, dim: int, index: Array) -> Array:
     return xp.take(input, places, dim) if input.ndim else input.copy()
 
 
+index_select.works_in(backward=4)
 index_select.sized_by(lambda input, dim, index: input.nbytes // max(input.shape[dim], 1) * index.size, bounded=True)
 
 
-@op(name="_index_select_backward")
+@op(name="_index_select_backward", cost=of_shape(60, 3))
 def _index_select_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
     """Zeros of a shape, with the slices of g added at their positions."""
     if not shape:
@@ -85,7 +87,7 @@ index_select.grad(input=lambda g, dim, index, input_meta: _index_select_backward
 _index_select_backward.grad(g=lambda g, dim, index: index_select(g, dim, index))
 
 
-@op(in_place=True, apart=True)
+@op(in_place=True, apart=True, cost=placed(60))
 def index_add(xp: Any, input: Array, dim: int, index: Array, source: Array, *, alpha: Number = 1) -> Array:
     """The input with source's slices added at the positions of index along dim (torch.index_add)."""
     dim = normalize_dim(dim, input.ndim)
@@ -94,6 +96,9 @@ def index_add(xp: Any, input: Array, dim: int, index: Array, source: Array, *, a
     if alpha != 1:
         source = source * alpha
     return input + _index_select_backward(source.astype(input.dtype, copy=False), dim, places, input.shape)
+
+
+index_add.fits("alpha")
 
 
 def _match(input: Array, dim: int, index: Array, source: Array, name: str) -> None:
@@ -133,7 +138,7 @@ index_add.grad(
 )
 
 
-@op(in_place=True, apart=True)
+@op(in_place=True, apart=True, cost=placed(30))
 def index_copy(xp: Any, input: Array, dim: int, index: Array, source: Array) -> Array:
     """The input with source's slices put at the positions of index along dim (torch.index_copy)."""
     dim = normalize_dim(dim, input.ndim)
@@ -144,7 +149,11 @@ def index_copy(xp: Any, input: Array, dim: int, index: Array, source: Array) -> 
     return result
 
 
-@op(in_place=True, node=lambda input, dim, index, value: f"IndexFillBackward{int(type(value) is Tensor)}")
+@op(
+    in_place=True,
+    node=lambda input, dim, index, value: f"IndexFillBackward{int(type(value) is Tensor)}",
+    cost=placed(30),
+)
 def index_fill(xp: Any, input: Array, dim: int, index: Array, value: Array | Number) -> Array:
     """The input with a value in the slices that index names along dim (torch.index_fill)."""
     if index.ndim > 1:
@@ -162,6 +171,9 @@ def index_fill(xp: Any, input: Array, dim: int, index: Array, value: Array | Num
     result = input.copy()
     result.reshape(result.shape or (1,))[(slice(None),) * dim + (places,)] = cast_array(value, input.dtype)
     return result
+
+
+index_fill.fits("value")
 
 
 index_copy.grad(
@@ -215,7 +227,7 @@ def flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Arr
     return starts + (index if steps[dim] == 1 else index * steps[dim])
 
 
-@op
+@op(cost=placed_alike(30))
 def gather(xp: Any, input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
     """At each place of index the input's element there, at that position along dim (torch.gather)."""
     dim = normalize_dim(dim, input.ndim)
@@ -223,13 +235,14 @@ def gather(xp: Any, input: Array, dim: int, index: Array, *, sparse_grad: bool =
     return input.reshape(-1).take(places)
 
 
+gather.works_in(forward=0.3, backward=3.1)
 gather.sized_by(
     lambda input, dim, index, sparse_grad: index.size * (input.itemsize + 8),
     bounded=True,  # and places
 )
 
 
-@op(name="_gather_backward", node="ScatterAddBackward0")
+@op(name="_gather_backward", node="ScatterAddBackward0", cost=placed_alike(60))
 def gather_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
     """Zeros of a shape with g added at the places of index: gather's adjoint."""
     whole = xp.zeros(shape, dtypes.float32 if is_half(g.dtype) else g.dtype)
@@ -242,7 +255,7 @@ gather.grad(input=lambda g, dim, index, input_meta: gather_backward(g, dim, inde
 gather_backward.grad(g=lambda g, dim, index: gather(g, dim, index))
 
 
-@op(name="_put_along", node="ScatterBackward0")
+@op(name="_put_along", node="ScatterBackward0", cost=placed_alike(30))
 def put_along(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
     """Zeros of a shape with g at the places of index, none of which comes twice."""
     whole = xp.zeros(shape, g.dtype)
@@ -275,7 +288,10 @@ def source_part(src: Any, index: Any) -> Any:
 
 
 @op(
-    name="_scatter", in_place=True, node=lambda input, dim, index, src: f"ScatterBackward{int(type(src) is not Tensor)}"
+    name="_scatter",
+    in_place=True,
+    node=lambda input, dim, index, src: f"ScatterBackward{int(type(src) is not Tensor)}",
+    cost=placed_alike(30),
 )
 def _scatter(xp: Any, input: Array, dim: int, index: Array, src: Array | Number) -> Array:
     if hasattr(src, "dtype") and src.dtype != input.dtype:
@@ -286,7 +302,10 @@ def _scatter(xp: Any, input: Array, dim: int, index: Array, src: Array | Number)
     return result
 
 
-@op(name="_scatter_add", in_place=True, node="ScatterAddBackward0")
+_scatter.fits("src")
+
+
+@op(name="_scatter_add", in_place=True, node="ScatterAddBackward0", cost=placed_alike(60))
 def _scatter_add(xp: Any, input: Array, dim: int, index: Array, src: Array) -> Array:
     if src.dtype != input.dtype:
         raise EngineError(Reason.RUNTIME, "scatter(): Expected self.dtype to be equal to src.dtype", op="scatter_add")
@@ -364,7 +383,7 @@ def take(input: Array, index: Array) -> Array:
 # Masks: how many elements there are depends on values.
 
 
-@op(data_dependent=True)
+@op(data_dependent=True, cost=30)
 def masked_select(xp: Any, input: Array, mask: Array) -> Array:
     """The elements where the mask holds, as a vector (torch.masked_select)."""
     if mask.dtype != dtypes.bool_:
@@ -374,7 +393,7 @@ def masked_select(xp: Any, input: Array, mask: Array) -> Array:
     return input[mask]
 
 
-@op(name="_masked_select_backward", node="MaskedScatterBackward0")
+@op(name="_masked_select_backward", node="MaskedScatterBackward0", cost=of_shape(10, 2))
 def _masked_select_backward(xp: Any, g: Array, mask: Array, shape: Ints) -> Array:
     wide = np.broadcast_shapes(shape, mask.shape)
     whole = xp.zeros(wide, g.dtype)
@@ -387,7 +406,7 @@ masked_select.grad(input=lambda g, mask, input_meta: _masked_select_backward(g, 
 _masked_select_backward.grad(g=lambda g, mask: masked_select(g, mask))
 
 
-@op(name="_nonzero", data_dependent=True)
+@op(name="_nonzero", data_dependent=True, cost=30)
 def _nonzero(xp: Any, input: Array) -> Array:
     if not input.ndim:
         return xp.zeros((int(bool(input)), 0), dtypes.int64)

@@ -17,6 +17,7 @@ from gradwire_engine.core.dtypes import Number, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import Composite, composite
+from gradwire_engine.op.cost import placed
 from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.op.refusals import check_apart, check_overlap, check_writable, shares_elements
 from gradwire_engine.op.value_access import look, module_behind
@@ -105,10 +106,18 @@ def _is_mask(index: Any) -> bool:
     return getattr(index, "dtype", None) in (dtypes.bool_, dtypes.uint8)
 
 
-@op(name="_index", node="IndexBackward0", data_dependent=lambda input, indices: any(map(_is_mask, indices)))
+@op(
+    name="_index",
+    node="IndexBackward0",
+    data_dependent=lambda input, indices: any(map(_is_mask, indices)),
+    cost=placed(30),
+)
 def index_(xp: Any, input: Array, indices: list[Array]) -> Array:
     """The elements that index arrays choose; None takes a dimension whole. Masks stand for where they hold."""
     return input[_key(xp, input.shape, indices)]
+
+
+index_.works_in(forward=0.8)
 
 
 def _chosen_bytes(input: Array, indices: list[Array]) -> int:
@@ -124,7 +133,7 @@ def _chosen_bytes(input: Array, indices: list[Array]) -> int:
 index_.sized_by(_chosen_bytes)
 
 
-@op(name="_index_backward", node="IndexPutBackward0")
+@op(name="_index_backward", node="IndexPutBackward0", cost=placed(60))
 def _index_backward(xp: Any, g: Array, indices: list[Array], shape: Ints) -> Array:
     """Zeros of a shape, with g added at the indices: `index_`'s adjoint."""
     given = [place for place in indices if place is not None]
@@ -160,7 +169,11 @@ def _fills(indices: list[Any], values: Any) -> bool:
     return len(indices) == 1 and getattr(indices[0], "dtype", None) == dtypes.bool_ and getattr(values, "size", 1) == 1
 
 
-@op(in_place=True, apart=lambda input, indices, values, accumulate: accumulate or not _fills(indices, values))
+@op(
+    in_place=True,
+    apart=lambda input, indices, values, accumulate: accumulate or not _fills(indices, values),
+    cost=placed(30),
+)
 def index_put(xp: Any, input: Array, indices: list[Array], values: Array | Number, accumulate: bool = False) -> Array:
     """The input with values at the places that index arrays choose, put or added (torch.index_put)."""
     result = input.copy()
@@ -320,7 +333,7 @@ def getitem(input: Array, index: Index) -> Array:
     return alias(shown) if shown is input else shown
 
 
-@op(name="_set_index", node="CopySlices", in_place=True, drops_grad=True)
+@op(name="_set_index", node="CopySlices", in_place=True, drops_grad=True, cost=placed(30))
 def _set_index(xp: Any, input: Array, index: Index, indices: list[Array], value: Array | Number) -> Array:
     """The input with a value in the part that a key chooses, the key as `_parse` gives it."""
     result = input.copy()

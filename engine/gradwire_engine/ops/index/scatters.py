@@ -13,6 +13,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import placed_alike
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import expand
 from gradwire_engine.ops.base.checks import normalize_dim
@@ -49,13 +50,13 @@ def _replaced(xp: Any, input: Array, view: Any, src: Array, *args: Any) -> Array
     return result
 
 
-@op(complex_grad=False)
+@op(complex_grad=False, cost=8)
 def select_scatter(xp: Any, input: Array, src: Array, dim: int, index: int) -> Array:
     """The input with src at one position along dim (torch.select_scatter)."""
     return _replaced(xp, input, select, src, dim, index)
 
 
-@op(complex_grad=False)
+@op(complex_grad=False, cost=8)
 def slice_scatter(
     xp: Any, input: Array, src: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Array:
@@ -63,7 +64,7 @@ def slice_scatter(
     return _replaced(xp, input, slice_, src, dim, start, end, step)
 
 
-@op
+@op(cost=8)
 def diagonal_scatter(xp: Any, input: Array, src: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
     """The input with src on the diagonal of two dimensions (torch.diagonal_scatter)."""
     return _replaced(xp, input, diagonal, src, offset, dim1, dim2)
@@ -83,7 +84,7 @@ diagonal_scatter.grad(
 )
 
 
-@op(in_place=True)
+@op(in_place=True, cost=30)
 def masked_scatter(xp: Any, input: Array, mask: Array, source: Array) -> Array:
     """The input with source's first elements, row by row, where the mask holds (torch.masked_scatter).
 
@@ -126,7 +127,7 @@ masked_scatter.grad(input=lambda g, mask: masked_fill(g, mask, 0), source=_taken
 _MODES = ("sum", "prod", "mean", "amax", "amin")
 
 
-@op(name="_scatter_product")
+@op(name="_scatter_product", cost=placed_alike(60))
 @through_float32
 def _scatter_product(xp: Any, src: Array, base: Array, dim: int, index: Array) -> Array:
     """base times the elements of src at the places of index."""
@@ -156,7 +157,7 @@ def _neutral(xp: Any, dtype: Any, reduce: str) -> Any:
     return limits.min if reduce == "amax" else limits.max
 
 
-@op(name="_scatter_reduce", node="ScatterReduceBackward0", in_place=True, complex_grad=False)
+@op(name="_scatter_reduce", node="ScatterReduceBackward0", in_place=True, complex_grad=False, cost=placed_alike(60))
 def _scatter_reduce(
     xp: Any, input: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool
 ) -> Array:
@@ -177,7 +178,10 @@ def _scatter_reduce(
     return wide.astype(input.dtype, copy=False)
 
 
-@op(name="_scatter_counts")
+_scatter_reduce.works_in(forward=1, backward=3.9)
+
+
+@op(name="_scatter_counts", cost=placed_alike(60))
 def _scatter_counts(xp: Any, input: Array, dim: int, index: Array, include_self: bool) -> Array:
     """How many values were reduced at each place, at least 1, in the input's dtype."""
     places = flat_places(xp, "scatter", input.shape, normalize_dim(dim, input.ndim), index)
@@ -224,7 +228,7 @@ def _product_grads(g: Any, input: Any, index: Any, src: Any, dim: int, own: bool
     return by_input, by_src
 
 
-@op(name="_not_again", node="Error")
+@op(name="_not_again", node="Error", cost=4)
 def _not_again(xp: Any, input: Array) -> Array:
     """The same, which cannot be differentiated."""
     return input
@@ -271,6 +275,11 @@ def scatter_reduce(
     return _scatter_reduce(input, dim, index, source_part(src, index), reduce, include_self)
 
 
+scatter_reduce.lacks("c", "scatter_gather_tensor_cpu_reduce_amin", when=scatter_reduce.given("reduce", "amin"))
+scatter_reduce.lacks("c", "scatter_gather_tensor_cpu_reduce_amax", when=scatter_reduce.given("reduce", "amax"))
+scatter_reduce.lacks("b", "scatter_gather_tensor_cpu_reduce_mean", when=scatter_reduce.given("reduce", "mean"))
+
+
 @composite(in_place=True, apart=True)
 def index_reduce(
     input: Array, dim: int, index: Array, source: Array, reduce: str, *, include_self: bool = True
@@ -292,6 +301,12 @@ def index_reduce(
     parts = source if source.ndim else reshape(source, (1,))
     made = _scatter_reduce(whole, dim, contiguous(expand(line, shape)), parts, reduce, include_self)
     return made if input.ndim else reshape(made, ())
+
+
+index_reduce.lacks("c", "minimum_cpu", when=index_reduce.given("reduce", "amin"))
+index_reduce.lacks("c", "maximum_cpu", when=index_reduce.given("reduce", "amax"))
+index_reduce.lacks("b", "div_floor_cpu", when=index_reduce.given("reduce", "mean"))
+index_reduce.lacks("b", "index_reduce_func_exclude_input_init", when=index_reduce.given("include_self", False))
 
 
 @composite(in_place=True, apart=True)

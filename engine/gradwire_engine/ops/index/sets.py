@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import CALL, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit, normalize_dim, ordered
 
@@ -20,12 +22,29 @@ def not_derived(name: str) -> Any:
     raise EngineError(Reason.NOT_SUPPORTED, f"the derivative for '{name}' is not implemented.", op=name)
 
 
+def _searched_cost(values: Any, input: Any, *rest: Any) -> Any:
+    found = 1 if not hasattr(input, "size") else input.size
+    lines = 0 if values.ndim < 2 else values.size // max(1, values.shape[-1])
+    return 10.0 * found * math.log2(2 + values.shape[-1]) + lines * CALL + 2.0 * values.size
+
+
+def _distinct_cost(input: Any, dim: int | None) -> Any:
+    per = 30.0 if dim is None else 60.0
+    return per * input.size * math.log2(2 + input.size)
+
+
+def _member_cost(elements_: Any, test: Any, *rest: Any) -> Any:
+    sizes = [value.size if hasattr(value, "size") else 1 for value in (elements_, test)]
+    return 40.0 * sum(sizes) * math.log2(2 + sum(sizes))
+
+
 @op(
     name="_unique",
     data_dependent=True,
     outputs=("output", "inverse", "counts"),
     differentiable_outputs=(0,),
     node=lambda input, dim: "Unique2Backward0" if dim is None else "UniqueDimBackward0",
+    cost=counted(_distinct_cost, few=1 << 16),
 )
 def _unique(xp: Any, input: Array, dim: int | None) -> Any:
     """The distinct elements, or slices along dim, in order; which of them each one is; how often each comes."""
@@ -42,6 +61,7 @@ def _unique(xp: Any, input: Array, dim: int | None) -> Any:
     return values, inverse.astype(dtypes.int64, copy=False), counts.astype(dtypes.int64, copy=False)
 
 
+_unique.works_in(forward=1.2)
 _unique.grad(input=lambda g, dim: not_derived("_unique2" if dim is None else "unique_dim"))
 
 
@@ -77,6 +97,7 @@ def unique(
     outputs=("output", "inverse", "counts"),
     differentiable_outputs=(0,),
     node="UniqueConsecutiveBackward0",
+    cost=30,
 )
 def _unique_consecutive(xp: Any, input: Array, dim: int | None) -> Any:
     """The first of each run of equal elements, or slices along dim; which run each is in; how long each is."""
@@ -119,7 +140,7 @@ def unique_consecutive(
     return tuple(wanted) if len(wanted) > 1 else values
 
 
-@op
+@op(cost=counted(_member_cost, few=1 << 16))
 def isin(
     xp: Any,
     elements: Array | Number,
@@ -140,7 +161,14 @@ def isin(
     return xp.isin(elements, test_elements, assume_unique=assume_unique, invert=invert)
 
 
-@op(data_dependent=True, drops_grad=True)
+isin.works_in(forward=5.6)
+
+
+@op(
+    data_dependent=True,
+    drops_grad=True,
+    cost=counted(lambda input, weights, minlength: 30.0 * input.size + 2.0 * minlength),
+)
 def bincount(xp: Any, input: Array, weights: Array | None = None, minlength: int = 0) -> Array:
     """How often each whole number from 0 comes, or the sums of its weights (torch.bincount).
 
@@ -177,7 +205,7 @@ def _check_side(right: bool, side: str | None) -> bool:
     return right or side == "right"
 
 
-@op
+@op(cost=counted(_searched_cost, few=1 << 16))
 def searchsorted(
     xp: Any,
     sorted_sequence: Array,
@@ -224,6 +252,13 @@ def searchsorted(
     return result
 
 
+searchsorted.works_in(forward=1)
+searchsorted.lacks("c", "searchsorted_out_cpu")
+searchsorted.lacks(
+    "b", "searchsorted_out_cpu", when=lambda bounds, input, *rest: bounds.dtype == getattr(input, "dtype", None)
+)
+
+
 @composite(differentiable=False)
 def bucketize(input: Array | Number, boundaries: Array, *, out_int32: bool = False, right: bool = False) -> Array:
     """Which of the intervals between boundaries each value lies in (torch.bucketize)."""
@@ -232,3 +267,9 @@ def bucketize(input: Array | Number, boundaries: Array, *, out_int32: bool = Fal
             Reason.RUNTIME, f"bucketize(): boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
         )
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+bucketize.lacks("c", "searchsorted_out_cpu")
+bucketize.lacks(
+    "b", "searchsorted_out_cpu", when=lambda input, bounds, *rest: bounds.dtype == getattr(input, "dtype", None)
+)

@@ -11,6 +11,7 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import by_sorting
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import needs_order, normalize_dim, ordered
 from gradwire_engine.ops.index.gather import put_along
@@ -46,6 +47,7 @@ def _taken(xp: Any, input: Array, indices: Array, dim: int) -> tuple[Array, Arra
     outputs=("values", "indices"),
     differentiable_outputs=(0,),
     node=lambda input, dim, descending, stable: f"SortBackward{int(stable)}",
+    cost=by_sorting(6),
 )
 def sort(xp: Any, input: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> Array:
     """Values in order along dim, and where they were (torch.sort); equal ones always keep their order."""
@@ -56,10 +58,13 @@ def sort(xp: Any, input: Array, dim: int = -1, descending: bool = False, stable:
 sort.grad(input=lambda g, out1, input_meta, dim: scatter_selected(g, out1, input_meta.shape, dim, True))
 
 
-@op
+@op(cost=by_sorting(6))
 def argsort(xp: Any, input: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> Array:
     """Where the values in order along dim are (torch.argsort)."""
     return _order(xp, input, normalize_dim(dim, input.ndim), descending).copy()
+
+
+argsort.works_in(forward=1.1)
 
 
 @composite(outputs=("values", "indices"))
@@ -68,7 +73,7 @@ def msort(input: Array) -> Array:
     return sort(input, 0)[0]
 
 
-@op(outputs=("values", "indices"), differentiable_outputs=(0,))
+@op(outputs=("values", "indices"), differentiable_outputs=(0,), cost=by_sorting(6))
 def topk(xp: Any, input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Array:
     """The k largest (or smallest) values along dim in order, and where they are (torch.topk)."""
     dim = normalize_dim(dim, input.ndim)
@@ -81,6 +86,9 @@ def topk(xp: Any, input: Array, k: int, dim: int = -1, largest: bool = True, sor
     if xp is np and _FEW * k <= input.shape[dim] >= _LONG and input.dtype.char in _NATIVE:
         return _taken(xp, input, _first_places(input, k, dim, largest), dim)
     return _taken(xp, input, at(_order(xp, input, dim, largest), dim, slice(0, k)).copy(), dim)
+
+
+topk.lacks("c", says=" topk does not support complex dtypes on CPU")
 
 
 # A partition is cheaper than a sort of this many times what is wanted of at least so many elements, of NumPy's dtypes.
@@ -115,7 +123,7 @@ def _ranked(xp: Any, input: Array, rank: int, dim: int, keepdim: bool) -> tuple[
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
 
-@op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False)
+@op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False, cost=by_sorting(3))
 def kthvalue(xp: Any, input: Array, k: int, dim: int = -1, keepdim: bool = False) -> Array:
     """The k-th smallest value along dim, and where it is (torch.kthvalue)."""
     dim = normalize_dim(dim, input.ndim)
@@ -145,7 +153,13 @@ def nothing_in_the_middle(xp: Any, dtype: dtypes.DType) -> Array:
     return xp.asarray(np.iinfo(dtype).min if wide else dtype == dtypes.bool_, dtype)
 
 
-@op(name="_median_dim", node="MedianBackward1", outputs=("values", "indices"), differentiable_outputs=(0,))
+@op(
+    name="_median_dim",
+    node="MedianBackward1",
+    outputs=("values", "indices"),
+    differentiable_outputs=(0,),
+    cost=by_sorting(3),
+)
 def median_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
     """The lower of the two middle values along dim, nan if there is one; and where it is."""
     dim = normalize_dim(dim, input.ndim)

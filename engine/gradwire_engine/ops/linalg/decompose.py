@@ -19,9 +19,11 @@ from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import real
 from gradwire_engine.ops.base.precision import is_half
+from gradwire_engine.ops.linalg.costs import lapack
 from gradwire_engine.ops.linalg.linalg import adjoint, needs_matrices, solve_triangular
 from gradwire_engine.ops.linalg.matrix import fold
 from gradwire_engine.ops.shape.join import cat, diag_embed, tril, triu
@@ -50,7 +52,7 @@ def _array(value: Any) -> Any:
 # Cholesky.
 
 
-@op(name="linalg.cholesky", node="LinalgCholeskyExBackward0")
+@op(name="linalg.cholesky", node="LinalgCholeskyExBackward0", cost=lapack(0.1, 12.0))
 def cholesky(xp: Any, A: Array, *, upper: bool = False) -> Array:
     """L with L @ L^H = A, or U with U^H @ U = A where `upper`, of positive-definite A (torch.linalg.cholesky).
 
@@ -67,6 +69,9 @@ def cholesky(xp: Any, A: Array, *, upper: bool = False) -> Array:
     if xp is not np and not bool(xp.isfinite(factor).all()):
         raise _not_definite(lower.get())
     return factor.conj().swapaxes(-1, -2) if upper else factor
+
+
+cholesky.works_in(forward=1.4, backward=3.7)
 
 
 def _not_definite(matrices: Any) -> EngineError:
@@ -114,7 +119,18 @@ def _squares(A: Array, whole: bool) -> int:
     return int(math.prod(A.shape[:-2]) * count * A.itemsize)
 
 
-@op(name="_qr", node="LinalgQrBackward0", outputs=("Q", "R"))
+def _full_cost(A: Any, full: bool) -> Any:
+    """What square factors of the larger side add."""
+    large = max(A.shape[-2:])
+    return math.prod(A.shape[:-2]) * 4.0 * large**2 * min(A.shape[-2:]) if full else 0.0
+
+
+@op(
+    name="_qr",
+    node="LinalgQrBackward0",
+    outputs=("Q", "R"),
+    cost=counted(lambda A, mode: lapack(0.8).forward(A) + _full_cost(A, mode == "complete"), 4.0, 1 << 14),
+)
 def _qr(xp: Any, A: Array, mode: str) -> Array:
     if mode == "r":
         return xp.empty((0,), A.dtype), xp.linalg.qr(A, mode="r")
@@ -122,6 +138,7 @@ def _qr(xp: Any, A: Array, mode: str) -> Array:
     return factors[0], factors[1]
 
 
+_qr.works_in(backward=5.9)
 _qr.sized_by(lambda A, mode: A.nbytes + _squares(A, mode == "complete"))
 
 
@@ -177,13 +194,19 @@ def qr(A: Array, mode: str = "reduced") -> Any:
 # Singular values.
 
 
-@op(name="_svd", node="LinalgSvdBackward0", outputs=("U", "S", "Vh"))
+@op(
+    name="_svd",
+    node="LinalgSvdBackward0",
+    outputs=("U", "S", "Vh"),
+    cost=counted(lambda A, full: lapack(3.0).forward(A) + _full_cost(A, full), 2.0, 1 << 14),
+)
 def _svd(xp: Any, A: Array, full_matrices: bool) -> Array:
     if is_half(A.dtype):  # of which there are no elements, or it would have been refused
         return tuple(part.astype(A.dtype) for part in xp.linalg.svd(A.astype(np.float32), full_matrices=full_matrices))
     return tuple(xp.linalg.svd(A, full_matrices=full_matrices))
 
 
+_svd.works_in(forward=2, backward=4.8)
 _svd.sized_by(lambda A, full_matrices: A.nbytes + _squares(A, full_matrices))
 
 
@@ -254,13 +277,16 @@ def svd(A: Array, full_matrices: bool = True) -> Any:
     return _svd(A, full_matrices)
 
 
-@op(name="linalg.svdvals", node="LinalgSvdBackward0")
+@op(name="linalg.svdvals", node="LinalgSvdBackward0", cost=lapack(1.0, 5.0))
 def svdvals(xp: Any, A: Array) -> Array:
     """The singular values in descending order (torch.linalg.svdvals). A: (..., m, n). Raises EngineError: SHAPE."""
     needs_matrices("linalg.svdvals", A, kernel="linalg_svd_cpu")
     if not A.size:
         return xp.zeros((*A.shape[:-2], min(A.shape[-2:])), dtypes.real_part(A.dtype))
     return xp.linalg.svd(A, compute_uv=False)
+
+
+svdvals.works_in(forward=0.3, backward=7.7)
 
 
 def _svdvals_A(g: Any, A: Any) -> Any:
@@ -279,7 +305,7 @@ def _check_half(UPLO: str) -> None:
         raise EngineError(Reason.RUNTIME, f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
 
 
-@op(name="linalg.eigh", node="LinalgEighBackward0", outputs=("eigenvalues", "eigenvectors"))
+@op(name="linalg.eigh", node="LinalgEighBackward0", outputs=("eigenvalues", "eigenvectors"), cost=lapack(1.5))
 def eigh(xp: Any, A: Array, UPLO: str = "L") -> Array:
     """Eigenvalues of Hermitian matrices in ascending order, and their vectors as columns (torch.linalg.eigh).
 
@@ -291,6 +317,9 @@ def eigh(xp: Any, A: Array, UPLO: str = "L") -> Array:
         return xp.zeros(A.shape[:-1], dtypes.real_part(A.dtype)), A.copy()
     values, vectors = xp.linalg.eigh(A, UPLO=UPLO.upper())
     return values, vectors
+
+
+eigh.works_in(forward=1.3, backward=3.2)
 
 
 def _eigh_A(gs: Any, out0: Any, out1: Any) -> Any:
@@ -305,7 +334,7 @@ def _eigh_A(gs: Any, out0: Any, out1: Any) -> Any:
 eigh.grad(A=_eigh_A)
 
 
-@op(name="linalg.eigvalsh", node="LinalgEighBackward0")
+@op(name="linalg.eigvalsh", node="LinalgEighBackward0", cost=lapack(0.5, 5.0))
 def eigvalsh(xp: Any, A: Array, UPLO: str = "L") -> Array:
     """The eigenvalues of Hermitian matrices in ascending order (torch.linalg.eigvalsh).
 
@@ -316,6 +345,9 @@ def eigvalsh(xp: Any, A: Array, UPLO: str = "L") -> Array:
     if not A.size:
         return xp.zeros(A.shape[:-1], dtypes.real_part(A.dtype))
     return xp.linalg.eigvalsh(A, UPLO=UPLO.upper())
+
+
+eigvalsh.works_in(forward=1.1, backward=3.4)
 
 
 def _eigvalsh_A(g: Any, A: Any, UPLO: str) -> Any:

@@ -16,12 +16,13 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import conj
+from gradwire_engine.ops.linalg.costs import lapack
 from gradwire_engine.ops.linalg.decompose import as_dtype, check_phase, diagonals, gaps, off_diagonal, real_part, row
 from gradwire_engine.ops.linalg.linalg import adjoint, needs_square, solve
 from gradwire_engine.ops.shape.join import diag_embed
 
 
-@op(name="linalg.eig", node="LinalgEigBackward0", outputs=("eigenvalues", "eigenvectors"))
+@op(name="linalg.eig", node="LinalgEigBackward0", outputs=("eigenvalues", "eigenvectors"), cost=lapack(8.0, 2.0))
 def eig(xp: Any, A: Array) -> Array:
     """The eigenvalues and, as columns of norm 1, eigenvectors of square matrices, always complex (torch.linalg.eig).
 
@@ -34,6 +35,7 @@ def eig(xp: Any, A: Array) -> Array:
     return xp.asarray(values.astype(dtype, copy=False)), xp.asarray(vectors.astype(dtype, copy=False))
 
 
+eig.works_in(forward=0.8, backward=16)
 eig.sized_by(lambda A: 4 * A.nbytes)
 
 

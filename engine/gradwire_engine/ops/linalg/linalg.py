@@ -22,6 +22,7 @@ from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import LOOP, Works, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import conj, neg
 from gradwire_engine.ops.base.checks import broadcast_shape
@@ -29,6 +30,7 @@ from gradwire_engine.ops.base.compare import eq
 from gradwire_engine.ops.base.fill import where
 from gradwire_engine.ops.elementwise.convert import imag
 from gradwire_engine.ops.elementwise.unary import log
+from gradwire_engine.ops.linalg.costs import lapack, tall
 from gradwire_engine.ops.linalg.matrix import fold, matrix_t
 from gradwire_engine.ops.reduce.reduce import sum as total
 from gradwire_engine.ops.shape.join import tril, triu
@@ -152,7 +154,7 @@ def _checked(xp: Any, name: str, matrices: Array, compute: Callable[[], Array]) 
 # Inverses.
 
 
-@op(name="linalg.inv", node="LinalgInvExBackward0")
+@op(name="linalg.inv", node="LinalgInvExBackward0", cost=lapack(0.3))
 def inv(xp: Any, A: Array) -> Array:
     """The inverses of square matrices (torch.linalg.inv).
 
@@ -162,6 +164,7 @@ def inv(xp: Any, A: Array) -> Array:
     return _checked(xp, "linalg.inv", A, lambda: xp.linalg.inv(A))
 
 
+inv.works_in(forward=2.5)
 inv.grad(A=lambda g, out: neg(adjoint(out) @ g @ adjoint(out)))
 
 
@@ -180,7 +183,7 @@ def rank_limit(xp: Any, A: Array, values: Array, atol: Any, rtol: Any) -> Any:
     return xp.maximum(largest * relative.astype(values.dtype), absolute)
 
 
-@op(name="linalg.pinv", node="LinalgPinvBackward0")
+@op(name="linalg.pinv", node="LinalgPinvBackward0", cost=tall(lapack(3.0)))
 def pinv(
     xp: Any,
     A: Array,
@@ -205,6 +208,11 @@ def pinv(
     kept = xp.abs(values) > rank_limit(xp, A, values, atol, rtol)
     inverted = xp.where(kept, 1 / xp.where(kept, values, 1), 0).astype(values.dtype)
     return (right.conj().swapaxes(-1, -2) * inverted[..., None, :]) @ left.conj().swapaxes(-1, -2)
+
+
+pinv.works_in(forward=7.7, backward=5.6)
+pinv.lacks("c", says="torch.linalg.pinv: atol tensor of complex type is not supported.", of=("atol",))
+pinv.lacks("c", says="torch.linalg.pinv: rtol tensor of complex type is not supported.", of=("rtol",))
 
 
 def pinv_backward(g: Any, A: Any, out: Any) -> Any:
@@ -233,14 +241,34 @@ pinv.grad(A=pinv_backward, atol=_refuse_rank, rtol=_refuse_rank)
 # Determinants.
 
 
-@op(name="linalg.det", node="LinalgDetBackward0")
+def _solved_cost(per: float) -> Works:
+    def works(A: Any, B: Any, *rest: Any) -> Any:
+        matrix, lead = (A, B) if A.shape[-1] == A.shape[-2] else (B, A)
+        n, batch = matrix.shape[-1], max(math.prod(A.shape[:-2]), math.prod(B.shape[:-2]))
+        batch *= 1 if A.ndim == B.ndim else max(1, min(math.prod(A.shape[:-2]), math.prod(B.shape[:-2])))
+        right = lead.size / max(1, n * math.prod(lead.shape[:-2]))
+        wide = 2.0 if matrix.dtype.itemsize >= dtypes.float64.itemsize else 1.0
+        return batch * (LOOP + wide * (per * n**3 + 0.3 * n * n * right))
+
+    return works
+
+
+def _cofactored_cost(A: Any) -> Any:
+    n = A.shape[-1]
+    return math.prod(A.shape[:-2]) * (n * LOOP + 8.0 * n**3)
+
+
+@op(name="linalg.det", node="LinalgDetBackward0", cost=counted(lapack(0.15).forward, _cofactored_cost, 1 << 13))
 def det(xp: Any, A: Array) -> Array:
     """The determinants of square matrices (torch.linalg.det). A: (..., n, n). Raises EngineError: SHAPE."""
     needs_matrices("linalg.det", A, square=True, kernel="lu_cpu")
     return xp.linalg.det(A) if A.size else xp.ones(A.shape[:-2], A.dtype)
 
 
-@op(name="_cofactors")
+det.works_in(forward=1.1, backward=6.9)
+
+
+@op(name="_cofactors", cost=counted(_cofactored_cost, 2.0, 1 << 13))
 def _cofactors(xp: Any, A: Array) -> Array:
     """The conjugate cofactors, which are conj(det(A)) * inv(A)^H where there is an inverse.
 
@@ -270,7 +298,7 @@ det.grad(A=lambda g, A: _unsqueezed(g, 2) * _cofactors(A))
 _cofactors.grad(A=_cofactors_A)
 
 
-@op(name="linalg.slogdet", node="LinalgSlogdetBackward0", outputs=("sign", "logabsdet"))
+@op(name="linalg.slogdet", node="LinalgSlogdetBackward0", outputs=("sign", "logabsdet"), cost=lapack(0.15))
 def slogdet(xp: Any, A: Array) -> Array:
     """The signs (or phases) of determinants and the logarithms of their sizes (torch.linalg.slogdet).
 
@@ -327,7 +355,7 @@ def solved_bytes(A: Array, B: Array) -> int:
     return int(math.prod(batch) * (math.prod(A.shape[-2:]) + math.prod(B.shape[-2:])) * B.itemsize)
 
 
-@op(name="linalg.solve", node="LinalgSolveExBackward0")
+@op(name="linalg.solve", node="LinalgSolveExBackward0", cost=counted(_solved_cost(0.2), 4.0, 1 << 16))
 def solve(xp: Any, A: Array, B: Array, *, left: bool = True) -> Array:
     """X with A @ X = B, or X @ A = B where not `left` (torch.linalg.solve).
 
@@ -356,6 +384,7 @@ def solve(xp: Any, A: Array, B: Array, *, left: bool = True) -> Array:
     return found if left else found.swapaxes(-1, -2)
 
 
+solve.works_in(forward=0.8)
 solve.sized_by(lambda A, B, left: solved_bytes(A, B))
 
 
@@ -393,7 +422,11 @@ def _solve_A(g: Any, A: Any, B_meta: Any, out: Any, left: bool) -> Any:
 solve.grad(A=_solve_A, B=lambda g, A, left: solve(adjoint(A), g, left=left))
 
 
-@op(name="linalg.solve_triangular", node="LinalgSolveTriangularBackward0")
+@op(
+    name="linalg.solve_triangular",
+    node="LinalgSolveTriangularBackward0",
+    cost=counted(_solved_cost(0.02), 4.0, 1 << 16),
+)
 def solve_triangular(
     xp: Any, A: Array, B: Array, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Array:
@@ -416,6 +449,7 @@ def solve_triangular(
     return found
 
 
+solve_triangular.works_in(forward=0.8)
 solve_triangular.sized_by(lambda A, B, *rest: solved_bytes(A, B))
 
 
@@ -446,7 +480,7 @@ def _triangular_B(g: Any, A: Any, upper: bool, left: bool, unitriangular: bool) 
 solve_triangular.grad(A=_triangular_A, B=_triangular_B)
 
 
-@op(node="CholeskySolveBackward0")
+@op(node="CholeskySolveBackward0", cost=counted(lambda B, L, upper: _solved_cost(0.05)(L, B), 4.0, 1 << 16))
 def cholesky_solve(xp: Any, B: Array, L: Array, upper: bool = False) -> Array:
     """X with A @ X = B, given A's Cholesky factor (torch.cholesky_solve).
 
@@ -461,6 +495,7 @@ def cholesky_solve(xp: Any, B: Array, L: Array, upper: bool = False) -> Array:
     return solve_triangular(adjoint(first), solve_triangular(first, B, upper=False), upper=True)
 
 
+cholesky_solve.works_in(forward=0.8, backward=2.2)
 cholesky_solve.sized_by(lambda B, L, upper: solved_bytes(L, B))
 
 
@@ -490,7 +525,7 @@ def matrix_power(A: Array, n: int) -> Any:
     return copied(A) if result is A else result
 
 
-@op(name="_identity_like")
+@op(name="_identity_like", cost=4)
 def _identity_like(xp: Any, input: Array) -> Array:
     made = xp.zeros(input.shape, input.dtype)
     made[...] = xp.eye(input.shape[-1], dtype=input.dtype)

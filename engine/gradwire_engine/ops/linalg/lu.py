@@ -18,8 +18,10 @@ from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit, broadcast_shape
+from gradwire_engine.ops.linalg.costs import lapack, tall
 from gradwire_engine.ops.linalg.linalg import (
     adjoint,
     check_same_dtype,
@@ -85,7 +87,13 @@ def _split(xp: Any, packed: Array) -> tuple[Array, Array]:
     return lower, xp.triu(packed[..., :count, :])
 
 
-@op(name="linalg.lu", node="LinalgLuBackward0", outputs=("P", "L", "U"), differentiable_outputs=(1, 2))
+@op(
+    name="linalg.lu",
+    node="LinalgLuBackward0",
+    outputs=("P", "L", "U"),
+    differentiable_outputs=(1, 2),
+    cost=counted(lambda A, pivot: lapack(0.3).forward(A) + 4.0 * A.size // A.shape[-1] * A.shape[-2], 4.0, 1 << 14),
+)
 def lu(xp: Any, A: Array, *, pivot: bool = True) -> Array:
     """P, L, U with P @ L @ U = A: rows exchanged, a lower and an upper triangle (torch.linalg.lu).
 
@@ -99,6 +107,7 @@ def lu(xp: Any, A: Array, *, pivot: bool = True) -> Array:
     return _permutation(pivots, A.shape[-2], A.dtype), lower, upper
 
 
+lu.works_in(backward=4.6)
 lu.sized_by(lambda A, pivot: (math.prod(A.shape[:-2]) * A.shape[-2] ** 2 + 2 * A.size) * A.itemsize)
 
 
@@ -128,8 +137,12 @@ lu.grad(A=lambda gs, out0, out1, out2: out0 @ _factors_backward(gs[1], gs[2], ou
 
 
 @op(
-    name="linalg.lu_factor", node="LinalgLuFactorExBackward0", outputs=("LU", "pivots"), differentiable_outputs=(0,)
-)  # fmt: skip
+    name="linalg.lu_factor",
+    node="LinalgLuFactorExBackward0",
+    outputs=("LU", "pivots"),
+    differentiable_outputs=(0,),
+    cost=tall(lapack(0.15, 10.0)),
+)
 def lu_factor(xp: Any, A: Array, *, pivot: bool = True) -> Array:
     """Both triangles of `linalg.lu` in one matrix, and which rows were exchanged (torch.linalg.lu_factor).
 
@@ -152,6 +165,9 @@ def lu_factor(xp: Any, A: Array, *, pivot: bool = True) -> Array:
             op="linalg.lu_factor",
         )
     return packed, pivots
+
+
+lu_factor.works_in(backward=9.5)
 
 
 def _parts(packed: Any) -> tuple[Any, Any]:

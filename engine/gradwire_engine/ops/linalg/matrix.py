@@ -17,10 +17,12 @@ from gradwire_engine.core.dtypes import DType, Number, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import counted, of_shape, placed
 from gradwire_engine.op.op import op
 from gradwire_engine.op.value_access import is_row_major
 from gradwire_engine.ops.base.basic import conj
 from gradwire_engine.ops.base.checks import broadcast_shape, reshaped
+from gradwire_engine.ops.linalg.costs import bmm_cost, mm_cost
 
 Ints = tuple[int, ...]
 # C++ names of element types, which PyTorch's message about mixed matrices uses.
@@ -46,11 +48,16 @@ def product(xp: Any, a: Array, b: Array) -> Array:
 
 
 @op(
-    name="_transposed", view=True,
+    name="_transposed",
+    view=True,
     node=lambda input: "TBackward0" if input.ndim == 2 else "TransposeBackward0",
-)  # fmt: skip
+    cost=4,
+)
 def _transposed(xp: Any, input: Array) -> Array:
     return input.swapaxes(-1, -2)
+
+
+_transposed.works_in(backward=0, grows=False)
 
 
 def matrix_t(value: Any) -> Any:
@@ -61,16 +68,17 @@ def matrix_t(value: Any) -> Any:
 _transposed.grad(input=lambda g: matrix_t(g))
 
 
-@op(name="_fold", view="maybe", node="ViewBackward0")
+@op(name="_fold", view="maybe", node="ViewBackward0", cost=4)
 def fold(xp: Any, input: Array, size: Ints) -> Array:
     """The values in another shape, a view where the layout allows it."""
     return reshaped(input, size)
 
 
+fold.works_in(backward=0, grows=False)
 fold.grad(input=lambda g, input_meta: fold(g, input_meta.shape))
 
 
-@op(name="_unsafe_view", node="UnsafeViewBackward0")
+@op(name="_unsafe_view", node="UnsafeViewBackward0", cost=4)
 def _unsafe_view(xp: Any, input: Array, size: Ints) -> Array:
     """A fresh result nobody else holds, in another shape."""
     return input.reshape(size)
@@ -101,7 +109,7 @@ def _check_matrices(mat1: Array, mat2: Array) -> None:
     _refuse_bool("addmm_impl_cpu_", mat1)
 
 
-@op
+@op(cost=counted(mm_cost, 2.5, 1 << 30))
 def mm(xp: Any, input: Array, mat2: Array) -> Array:
     """The product of two matrices (torch.mm).
 
@@ -109,6 +117,9 @@ def mm(xp: Any, input: Array, mat2: Array) -> Array:
     """
     _check_matrices(input, mat2)
     return product(xp, input, mat2)
+
+
+mm.works_in(widens=True)
 
 
 def _left(g: Any, right: Any) -> Any:
@@ -165,13 +176,16 @@ def _addmm(xp: Any, input: Array, mat1: Array, mat2: Array, beta: Number, alpha:
     return _added(input, xp.matmul(mat1, mat2), beta, alpha)
 
 
-@op(in_place=True)
+@op(in_place=True, cost=counted(lambda input, one, other, *rest: mm_cost(one, other), 2.5, 1 << 30))
 def addmm(xp: Any, input: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Number = 1) -> Array:
     """beta * input + alpha * (mat1 @ mat2) (torch.addmm).
 
     input: broadcasts to (n, m); mat1: (n, k); mat2: (k, m); all of one dtype. Raises EngineError: SHAPE, DTYPE.
     """
     return _addmm(xp, input, mat1, mat2, beta, alpha)
+
+
+addmm.works_in(widens=True)
 
 
 def _times(value: Any, factor: Number) -> Any:
@@ -188,20 +202,26 @@ addmm.grad(
 
 # The two products of `linear`. They differ from addmm and mm in the layout of one gradient: the weight comes
 # transposed, so its gradient is computed transposed too and arrives row-major at the weight.
-@op(name="_linear_addmm", node="AddmmBackward0")
+@op(
+    name="_linear_addmm",
+    node="AddmmBackward0",
+    cost=counted(lambda input, one, other: mm_cost(one, other), 2.5, 1 << 30),
+)
 def _linear_addmm(xp: Any, input: Array, mat1: Array, mat2: Array) -> Array:
     return _addmm(xp, input, mat1, mat2, 1, 1)
 
 
+_linear_addmm.works_in(widens=True)
 _linear_addmm.sized_by(lambda input, mat1, mat2: mat1.shape[0] * mat2.shape[1] * mat1.itemsize, bounded=True)
 
 
-@op(name="_linear_mm", node="MmBackward0")
+@op(name="_linear_mm", node="MmBackward0", cost=counted(mm_cost, 2.5, 1 << 30))
 def _linear_mm(xp: Any, input: Array, mat2: Array) -> Array:
     _check_matrices(input, mat2)
     return product(xp, input, mat2)
 
 
+_linear_mm.works_in(widens=True)
 _linear_mm.sized_by(lambda input, mat2: math.prod(input.shape[:-1]) * mat2.shape[1] * input.itemsize, bounded=True)
 
 
@@ -251,7 +271,7 @@ def _count(shape: Ints) -> int:
     return count
 
 
-@op
+@op(cost=counted(bmm_cost, 3.0, 1 << 30))
 def bmm(xp: Any, input: Array, mat2: Array) -> Array:
     """The products of two batches of matrices (torch.bmm).
 
@@ -259,6 +279,9 @@ def bmm(xp: Any, input: Array, mat2: Array) -> Array:
     """
     _check_batches(input, mat2)
     return product(xp, input, mat2)
+
+
+bmm.works_in(widens=True)
 
 
 def _check_batches(batch1: Array, batch2: Array) -> None:
@@ -287,7 +310,7 @@ bmm.sized_by(lambda input, mat2: input.shape[0] * input.shape[1] * mat2.shape[2]
 bmm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right(g, input))
 
 
-@op(in_place=True)
+@op(in_place=True, cost=counted(lambda input, one, other, *rest: bmm_cost(one, other), 3.0, 1 << 30))
 def baddbmm(xp: Any, input: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alpha: Number = 1) -> Array:
     """beta * input + alpha * bmm(batch1, batch2) (torch.baddbmm).
 
@@ -301,6 +324,7 @@ def baddbmm(xp: Any, input: Array, batch1: Array, batch2: Array, *, beta: Number
     return _added(input, xp.matmul(batch1, batch2), beta, alpha)
 
 
+baddbmm.works_in(widens=True)
 baddbmm.sized_by(
     lambda input, batch1, batch2, beta, alpha: math.prod(batch1.shape[:2]) * batch2.shape[2] * batch1.itemsize,
     bounded=True,
@@ -312,7 +336,7 @@ baddbmm.grad(
 )
 
 
-@op
+@op(cost=placed(4))
 def mv(xp: Any, input: Array, vec: Array) -> Array:
     """The product of a matrix and a vector (torch.mv).
 
@@ -338,7 +362,7 @@ mv.grad(
 )
 
 
-@op
+@op(cost=placed(4))
 def dot(xp: Any, input: Array, tensor: Array) -> Array:
     """The sum of the products of two vectors (torch.dot).
 
@@ -375,7 +399,7 @@ def _batched_bytes(input: Array, other: Array) -> int:
     return int(math.prod(batch) * input.shape[-2] * other.shape[-1] * input.itemsize)
 
 
-@op(name="_matmul_batched", node=_broadcast_node)
+@op(name="_matmul_batched", node=_broadcast_node, cost=counted(bmm_cost, 3.0, 1 << 30))
 def _matmul_batched(xp: Any, input: Array, other: Array) -> Array:
     """Products over batches that broadcast; each operand has two dimensions or more."""
     if input.shape[-1] != other.shape[-2]:
@@ -402,6 +426,7 @@ def _matmul_batched(xp: Any, input: Array, other: Array) -> Array:
     return product(xp, input, other)
 
 
+_matmul_batched.works_in(widens=True)
 _matmul_batched.sized_by(_batched_bytes, bounded=True)
 _matmul_batched.grad(
     input=lambda g, other: _matmul_batched(g, matrix_t(conj(other))),
@@ -438,12 +463,13 @@ def matmul(input: Array, other: Array) -> Any:
     return _matmul_batched(input, other)
 
 
-@op(name="_squeezed", view=True, node="SqueezeBackward4")
+@op(name="_squeezed", view=True, node="SqueezeBackward4", cost=4)
 def _squeezed(xp: Any, input: Array) -> Array:
     """A matrix of one row as a vector."""
     return input[0]
 
 
+_squeezed.works_in(backward=0, grows=False)
 _squeezed.grad(input=lambda g: fold(g, (1, -1)))
 
 
@@ -459,7 +485,7 @@ def outer(input: Array, vec2: Array) -> Any:
     return fold(input, (-1, 1)) * vec2
 
 
-@op
+@op(cost=4)
 def trace(xp: Any, input: Array) -> Array:
     """The sum of a matrix's diagonal (torch.trace). input: (n, m). Raises EngineError: SHAPE."""
     _refuse_bool("trace", input)
@@ -469,7 +495,7 @@ def trace(xp: Any, input: Array) -> Array:
     return xp.trace(input, dtype=dtypes.int64 if whole else input.dtype)
 
 
-@op(name="_trace_backward")
+@op(name="_trace_backward", cost=of_shape(2, 1))
 def _trace_backward(xp: Any, grad: Array, size: Ints) -> Array:
     return xp.eye(*size, dtype=grad.dtype) * grad
 

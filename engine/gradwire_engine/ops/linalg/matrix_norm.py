@@ -11,6 +11,7 @@ from gradwire_engine.core.dtypes import DType, Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor, detach
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import linear
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast
 from gradwire_engine.ops.base.checks import ints, normalize_dim
@@ -184,7 +185,7 @@ def _detached(value: Any) -> Any:
     return detach(value) if type(value) is Tensor else value
 
 
-@op(name="_matrix_rank")
+@op(name="_matrix_rank", cost=linear(4))
 def _matrix_rank(xp: Any, A: Array, values: Array, atol: Array | Number | None, rtol: Array | Number | None) -> Array:
     """How many (singular) values of each matrix are above its limit."""
     return (xp.abs(values) > rank_limit(xp, A, values, atol, rtol)).sum(-1, dtype=dtypes.int64)

@@ -15,6 +15,7 @@ from gradwire_engine.core.dtypes import Number, fit_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import LOOP, counted, flop, placed
 from gradwire_engine.op.op import op
 from gradwire_engine.op.workload import foresee, pause
 from gradwire_engine.ops.base.basic import conj, expand
@@ -23,6 +24,7 @@ from gradwire_engine.ops.base.compare import eq
 from gradwire_engine.ops.base.fill import where
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.linalg.contract import tensordot
+from gradwire_engine.ops.linalg.costs import bmm_cost
 from gradwire_engine.ops.linalg.linalg import adjoint, check_same_dtype, needs_float, needs_square, solvers
 from gradwire_engine.ops.linalg.matrix import bmm, dot, fold, matmul, mv
 from gradwire_engine.ops.reduce.reduce import sum as total
@@ -34,7 +36,7 @@ from gradwire_engine.ops.shape.shape import diagonal, narrow, transpose, unsquee
 # Of vectors.
 
 
-@op(node="LinalgCrossBackward0", name="linalg.cross", promote="same", in_place=False)
+@op(node="LinalgCrossBackward0", name="linalg.cross", promote="same", in_place=False, cost=4)
 def cross(xp: Any, input: Array, other: Array, *, dim: int = -1) -> Array:
     """The vectors perpendicular to two, along a dim of size 3 (torch.linalg.cross).
 
@@ -51,6 +53,7 @@ def cross(xp: Any, input: Array, other: Array, *, dim: int = -1) -> Array:
     return xp.stack(parts, axis)
 
 
+cross.works_in(forward=3.2)
 cross.grad(
     input=lambda g, other, dim: cross(conj(other), g, dim=dim),
     other=lambda g, input, dim: cross(g, conj(input), dim=dim),
@@ -76,7 +79,7 @@ def cross_(input: Array, other: Array, dim: int | None = None) -> Any:
     return cross(input, other, dim=dim)
 
 
-@op
+@op(cost=placed(4))
 def vdot(xp: Any, input: Array, other: Array) -> Array:
     """The sum of the products of a vector's conjugates and another vector (torch.vdot).
 
@@ -155,7 +158,7 @@ def inner(input: Array, other: Array) -> Any:
 # Products that are added to something.
 
 
-@op(name="_scaled_sum", promote="same", in_place=False)
+@op(name="_scaled_sum", promote="same", in_place=False, cost=4)
 def _added(xp: Any, input: Array, product: Array, beta: Number, alpha: Number) -> Array:
     """beta * input + alpha * product, of the product's shape; where beta is 0 nothing in `input` counts."""
     for back, (size, wanted) in enumerate(zip(input.shape[::-1], product.shape[::-1], strict=False), 1):
@@ -173,6 +176,7 @@ def _added(xp: Any, input: Array, product: Array, beta: Number, alpha: Number) -
     return (input if beta == 1 else input * beta) + product
 
 
+_added.works_in(grows=True)
 _added.grad(input=lambda g, beta: g * conj(beta), product=lambda g, alpha: g * conj(alpha))
 
 
@@ -334,7 +338,18 @@ _BY_PRODUCT = ("use_mm_for_euclid_dist",)
 _BY_SIZE = (None, "use_mm_for_euclid_dist_if_necessary")
 
 
-@op(name="_euclidean_dist", node="CdistBackward0")
+def _exponential_cost(A: Any) -> Any:
+    n = A.shape[-1]
+    return math.prod(A.shape[:-2]) * (20 * LOOP + 20.0 * n**3 * flop(A.dtype) + 40.0 * n * n)
+
+
+def _distances_cost(x1: Any, x2: Any) -> Any:
+    return 8.0 * x1.shape[-2] * x2.shape[-2] * max(math.prod(x1.shape[:-2]), math.prod(x2.shape[:-2]), 1) + bmm_cost(
+        x1, x2.swapaxes(-1, -2)
+    )
+
+
+@op(name="_euclidean_dist", node="CdistBackward0", cost=counted(_distances_cost, 4.0, 1 << 20))
 def _euclidean(xp: Any, x1: Array, x2: Array) -> Array:
     """The distances by |a|² - 2 a·b + |b|²: without the differences of all rows in memory."""
     squares = xp.matmul(x1 * -2, xp.swapaxes(x2, -1, -2))
@@ -344,6 +359,7 @@ def _euclidean(xp: Any, x1: Array, x2: Array) -> Array:
     return xp.sqrt(squares, out=squares)
 
 
+_euclidean.works_in(backward=2.5)
 _euclidean.sized_by(
     lambda x1, x2: math.prod(broadcast_shape(x1.shape[:-2], x2.shape[:-2])) * x1.shape[-2] * x2.shape[-2] * x1.itemsize
 )
@@ -365,7 +381,7 @@ _euclidean.grad(
 # The exponential.
 
 
-@op(name="linalg.matrix_exp", node="LinalgMatrixExpBackward0")
+@op(name="linalg.matrix_exp", node="LinalgMatrixExpBackward0", cost=counted(_exponential_cost, 8.0, 1 << 13))
 def matrix_exp(xp: Any, A: Array) -> Array:
     """The exponentials of square matrices (torch.linalg.matrix_exp). A: (..., n, n). Raises EngineError: SHAPE."""
     needs_square("linalg.matrix_exp", A)
@@ -375,6 +391,9 @@ def matrix_exp(xp: Any, A: Array) -> Array:
     if not A.size:
         return A.copy()
     return solvers(xp).expm(A).astype(A.dtype, copy=False)
+
+
+matrix_exp.works_in(forward=8, backward=33)
 
 
 def _matrix_exp_A(g: Any, A: Any) -> Any:

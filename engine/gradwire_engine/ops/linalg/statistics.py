@@ -11,6 +11,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast, conj, div, real
 from gradwire_engine.ops.base.checks import admit, normalize_dim
@@ -36,7 +37,7 @@ def _bounds(xp: Any, input: Array, low: float, high: float) -> tuple[float, floa
     return (low - 1, high + 1) if low == high else (low, high)
 
 
-@op
+@op(cost=counted(lambda input, bins, *rest: 60.0 * input.size + 10.0 * bins))
 def histc(xp: Any, input: Array, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Array:
     """How many elements lie in each of so many equal bins from min to max (torch.histc).
 
@@ -55,6 +56,9 @@ def histc(xp: Any, input: Array, bins: int = 100, min: float = 0.0, max: float =
     places = ((values - kind(low)) * kind(bins) / (kind(high) - kind(low))).astype(np.int64)
     places = xp.minimum(places, bins - 1)
     return xp.bincount(places, minlength=bins).astype(input.dtype)
+
+
+histc.works_in(forward=1.6)
 
 
 def _check_weights(name: str, weights: Any, count: int, whole: bool) -> None:

@@ -11,9 +11,11 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import LOOP, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import neg
 from gradwire_engine.ops.base.checks import broadcast_shape, ints, normalize_dim
+from gradwire_engine.ops.linalg.costs import tall
 from gradwire_engine.ops.linalg.linalg import adjoint, inv, pinv, pinv_backward, solve, solved_bytes
 from gradwire_engine.ops.shape.shape import movedim, reshape, squeeze, unsqueeze
 
@@ -21,10 +23,20 @@ Ints = Any
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
+def _least_cost(A: Any, B: Any, *rest: Any) -> Any:
+    m, n = A.shape[-2:]
+    right = B.shape[-1] if B.ndim == A.ndim else 1
+    batch = max(math.prod(A.shape[:-2]), math.prod(B.shape[: A.ndim - 2]))
+    return batch * (10 * LOOP + 4.0 * m * n * min(m, n) + 1.0 * m * n * right)
+
+
 @op(
-    name="linalg.lstsq", node="LinalgLstsqBackward0",
-    outputs=("solution", "residuals", "rank", "singular_values"), differentiable_outputs=(0, 1),
-)  # fmt: skip
+    name="linalg.lstsq",
+    node="LinalgLstsqBackward0",
+    outputs=("solution", "residuals", "rank", "singular_values"),
+    differentiable_outputs=(0, 1),
+    cost=tall(counted(_least_cost, 4.0, 1 << 14)),
+)
 def lstsq(xp: Any, A: Array, B: Array, rcond: float | None = None, *, driver: str | None = None) -> Array:
     """X with the least |A @ X - B|, of several the shortest (torch.linalg.lstsq).
 
@@ -62,6 +74,7 @@ def lstsq(xp: Any, A: Array, B: Array, rcond: float | None = None, *, driver: st
     )
 
 
+lstsq.works_in(forward=0.7, backward=3.1)
 lstsq.sized_by(lambda A, B, rcond, driver: 2 * solved_bytes(A, B))
 
 

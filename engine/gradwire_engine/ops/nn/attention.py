@@ -9,6 +9,7 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast, expand
 from gradwire_engine.ops.base.checks import broadcast_shape
@@ -33,7 +34,7 @@ def normalize(input: Array, p: float = 2.0, dim: Ints = 1, eps: float = 1e-12) -
     return input / expand(length, input.shape)
 
 
-@op(name="_held_above")
+@op(name="_held_above", cost=4)
 def _held_above(xp: Any, input: Array, low: float) -> Array:
     """The input, low at least; its gradient passes as if it had not been held, as PyTorch's does here."""
     return xp.maximum(input, input.dtype.type(low))
@@ -57,7 +58,10 @@ def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> 
     return total(first * second, dim)
 
 
-@op(name="_causal_mask")
+cosine_similarity.lacks("c", says="expected common dtype to be floating point, yet common dtype is complex")
+
+
+@op(name="_causal_mask", cost=counted(lambda query, keys: 4.0 * query.shape[-2] * keys))
 def _causal_mask(xp: Any, query: Array, keys: int) -> Array:
     """True where a key is not after its query."""
     return xp.tri(query.shape[-2], keys, dtype=bool)

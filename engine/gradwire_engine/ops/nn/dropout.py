@@ -16,7 +16,7 @@ from gradwire_engine.ops.random.draw import uniform_array
 from gradwire_engine.ops.shape.shape import squeeze, unsqueeze
 
 
-@op(name="_dropout_noise")
+@op(name="_dropout_noise", cost=4, draws=True)
 def _dropout_noise(xp: Any, input: Array, p: float) -> Array:
     """Per element 0 with probability p, else 1 / (1 - p)."""
     if p == 1:
@@ -90,7 +90,7 @@ def dropout3d(input: Array, p: float = 0.5, training: bool = True) -> Any:
 _SATURATION = -1.7580993408473766
 
 
-@op(name="_keep_noise")
+@op(name="_keep_noise", cost=4, draws=True)
 def _keep_noise(xp: Any, input: Array, p: float) -> Array:
     """Per element 0 with probability p, else 1."""
     return (uniform_array(xp, input.shape, dtypes.float32) >= p).astype(input.dtype)
@@ -119,14 +119,14 @@ def feature_alpha_dropout(input: Array, p: float = 0.5, training: bool = False) 
     return _alpha(input, p, training, _channels(input) if training and 0 < p < 1 else None)
 
 
-@op(name="_rrelu_noise")
+@op(name="_rrelu_noise", cost=12, draws=True)
 def _rrelu_noise(xp: Any, input: Array, lower: float, upper: float) -> Array:
     """Where the input is not positive a random slope, else 1."""
     slopes = uniform_array(xp, input.shape, dtypes.float64) * (upper - lower) + lower
     return xp.where(input <= 0, slopes, 1).astype(input.dtype)
 
 
-@op(name="_times_noise", node="RreluWithNoiseBackward0")
+@op(name="_times_noise", node="RreluWithNoiseBackward0", cost=4, draws=True)
 def _times_noise(xp: Any, input: Array, noise: Array) -> Array:
     return input * noise
 

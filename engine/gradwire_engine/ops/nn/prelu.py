@@ -14,11 +14,12 @@ from gradwire_engine.ops.elementwise.activation import masked
 from gradwire_engine.ops.linalg.matrix import fold
 
 
-@op(name="_prelu_kernel")
+@op(name="_prelu_kernel", cost=4)
 def _prelu_kernel(xp: Any, input: Array, weight: Array) -> Array:
     return xp.where(input > 0, input, weight * input)
 
 
+_prelu_kernel.works_in(backward=2.4)
 _prelu_kernel.grad(
     input=lambda g, input, weight: where(input > 0, g, g * weight),
     weight=lambda g, input: masked(g * input, ~(input > 0)),
@@ -52,3 +53,6 @@ def prelu(input: Array, weight: Array) -> Any:
         return _prelu_kernel(input, fold(weight, ()))
     size = (-1,) if input.ndim == 1 else (1, -1, *[1] * (input.ndim - 2))
     return _prelu_kernel(input, fold(weight, size))
+
+
+prelu.lacks("bic", "prelu_cpu")

@@ -68,7 +68,7 @@ def _prepared(kernel: str, input: Array, dim: int, dtype: DType | None) -> tuple
     return input.reshape(1) if not input.ndim else input, dim
 
 
-@op(complex_grad=False)
+@op(complex_grad=False, cost=12)
 def softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
     """exp(input) over its sum along a dimension (torch.softmax).
 
@@ -85,7 +85,7 @@ def softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> A
     return result.reshape(input.shape)
 
 
-@op(complex_grad=False)
+@op(complex_grad=False, cost=12)
 def log_softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
     """log(softmax(input, dim)), without underflow (torch.log_softmax).
 
@@ -107,7 +107,7 @@ def softmin(input: Array, dim: int, *, dtype: DType | None = None) -> Any:
     return softmax(neg(input), dim, dtype=dtype)
 
 
-@op(name="_softmax_backward")
+@op(name="_softmax_backward", cost=12)
 @through_float32
 def _softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Array:
     """result * (grad - sum(grad * result))."""
@@ -118,7 +118,7 @@ def _softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Array:
     return made
 
 
-@op(name="_log_softmax_backward")
+@op(name="_log_softmax_backward", cost=12)
 @through_float32
 def _log_softmax_backward(xp: Any, grad: Array, result: Array, dim: int) -> Array:
     """grad - exp(result) * sum(grad)."""

@@ -110,3 +110,18 @@ class Window:
     def taps(self) -> int:
         """Elements of the kernel."""
         return math.prod(self.kernel)
+
+
+def count_outputs(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, extra: int = 0) -> int:
+    """How many windows there are, as `Window.output` counts them; for costs."""
+    made = 1
+    for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True):
+        made *= max(0, (n + 2 * p - d * (k - 1) - 1) // max(1, s) + 1 + extra)
+    return made
+
+
+def padded_size(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> int:
+    """How many elements there are with their padding; for costs."""
+    return math.prod(
+        max(n + 2 * p, d * (k - 1) + 1) for n, k, p, d in zip(size, kernel, padding, dilation, strict=True)
+    )

@@ -150,7 +150,7 @@ def randperm(n: int, *, dtype: DType | None = None, device: Device | None = None
     )
 
 
-@op(in_place=True)
+@op(in_place=True, cost=12, draws=True)
 def bernoulli(xp: Any, input: Array, p: float | None = None) -> Array:
     """1 with the probability that each element (or p) says, else 0; no gradient flows (torch.bernoulli)."""
     chance = input if p is None else xp.asarray(p)
@@ -159,6 +159,7 @@ def bernoulli(xp: Any, input: Array, p: float | None = None) -> Array:
     return (uniform_array(xp, input.shape, dtypes.float64) < chance).astype(input.dtype)
 
 
+bernoulli.works_in(forward=1.4, widens=True)
 bernoulli.grad(input=lambda g: zeros(g))
 
 
@@ -212,7 +213,7 @@ def _first_above(xp: Any, edges: Array, drawn: Array) -> Array:
     return found.reshape(drawn.shape)
 
 
-@op(data_dependent=False)
+@op(data_dependent=False, cost=250, draws=True)
 def multinomial(xp: Any, input: Array, num_samples: int, replacement: bool = False) -> Array:
     """Positions drawn with the weights that each row gives (torch.multinomial)."""
     if input.ndim not in (1, 2):
@@ -247,7 +248,7 @@ multinomial.works_in(lambda *args: 16 * _drawn(*args) + 24 * args[0].size)
 # In place: `uniform_` and `normal_`. No gradient flows through what is overwritten.
 
 
-@op(in_place=True)
+@op(in_place=True, cost=12, draws=True)
 def uniform(xp: Any, input: Array, from_: float = 0.0, to: float = 1.0) -> Array:
     """Uniform numbers in [from_, to) in the input's shape (torch.Tensor.uniform_)."""
     dtype = _floating("check_uniform_bounds", input.dtype)
@@ -258,12 +259,18 @@ def uniform(xp: Any, input: Array, from_: float = 0.0, to: float = 1.0) -> Array
     return (uniform_array(xp, input.shape, dtype) * (to - from_) + from_).astype(dtype, copy=False)
 
 
-@op(name="_normal", in_place=True, node="NormalBackward0")
+uniform.works_in(forward=1)
+
+
+@op(name="_normal", in_place=True, node="NormalBackward0", cost=12, draws=True)
 def _normal_like(xp: Any, input: Array, mean: float, std: float) -> Array:
     if std < 0:
         raise EngineError(Reason.RUNTIME, f"normal expects std >= 0.0, but found std {std}")
     dtype = _floating("normal_kernel_cpu", input.dtype)
     return (normal_array(xp, input.shape, dtype) * std + mean).astype(dtype, copy=False)
+
+
+_normal_like.works_in(forward=1)
 
 
 @composite(name="normal_", differentiable=False, writes=True)
@@ -272,7 +279,7 @@ def normal_(input: Array, mean: float = 0.0, std: float = 1.0) -> Array:
     return _normal_like.in_place((input, mean, std))
 
 
-@op(in_place=True)
+@op(in_place=True, cost=12, draws=True)
 def exponential(xp: Any, input: Array, lambd: float = 1.0) -> Array:
     """Exponentially distributed numbers in the input's shape (torch.Tensor.exponential_)."""
     if lambd <= 0:
@@ -281,7 +288,10 @@ def exponential(xp: Any, input: Array, lambd: float = 1.0) -> Array:
     return (-xp.log1p(-uniform_array(xp, input.shape, dtypes.float64)) / lambd).astype(dtype)
 
 
-@op(in_place=True)
+exponential.works_in(forward=3.2, widens=True)
+
+
+@op(in_place=True, cost=12, draws=True)
 def random(xp: Any, input: Array, from_: int = 0, to: int | None = None) -> Array:
     """Whole numbers in [from_, to), up to what the dtype holds exactly unless told (torch.Tensor.random_)."""
     kind = dtypes.category(input.dtype)
@@ -298,6 +308,9 @@ def random(xp: Any, input: Array, from_: int = 0, to: int | None = None) -> Arra
     return xp.asarray(generator_for(xp).integers(from_, high + 1, input.shape, dtype=np.int64)).astype(input.dtype)
 
 
+random.works_in(forward=2)
+
+
 def _largest_exact(dtype: DType) -> int:
     """The largest whole number up to which the dtype holds all; of int64 one less, so that one more is a number too."""
     if dtypes.category(dtype) == dtypes.FLOAT:
@@ -309,7 +322,7 @@ def _least(dtype: DType) -> int:
     return 0 if dtype == dtypes.bool_ else int(np.iinfo(dtype).min)
 
 
-@op(in_place=True)
+@op(in_place=True, cost=12, draws=True)
 def cauchy(xp: Any, input: Array, median: float = 0.0, sigma: float = 1.0) -> Array:
     """Numbers of the Cauchy distribution in the input's shape (torch.Tensor.cauchy_)."""
     if sigma <= 0:
@@ -318,7 +331,10 @@ def cauchy(xp: Any, input: Array, median: float = 0.0, sigma: float = 1.0) -> Ar
     return (median + sigma * xp.tan(np.pi * (uniform_array(xp, input.shape, dtypes.float64) - 0.5))).astype(dtype)
 
 
-@op(in_place=True)
+cauchy.works_in(forward=3.2, widens=True)
+
+
+@op(in_place=True, cost=12, draws=True)
 def log_normal(xp: Any, input: Array, mean: float = 1.0, std: float = 2.0) -> Array:
     """Numbers whose logarithms are normal, in the input's shape (torch.Tensor.log_normal_)."""
     if std <= 0:
@@ -327,7 +343,10 @@ def log_normal(xp: Any, input: Array, mean: float = 1.0, std: float = 2.0) -> Ar
     return xp.exp(normal_array(xp, input.shape, dtypes.float64) * std + mean).astype(dtype)
 
 
-@op(in_place=True)
+log_normal.works_in(forward=3.2, widens=True)
+
+
+@op(in_place=True, cost=30, draws=True)
 def geometric(xp: Any, input: Array, p: float) -> Array:
     """How many trials until the first success of probability p, in the input's shape (torch.Tensor.geometric_)."""
     if not 0 < p < 1:
@@ -336,7 +355,10 @@ def geometric(xp: Any, input: Array, p: float) -> Array:
     return xp.ceil(xp.log1p(-drawn) / np.log1p(-p)).clip(1).astype(input.dtype)
 
 
-@op
+geometric.works_in(forward=5.2, widens=True)
+
+
+@op(cost=60, draws=True)
 def poisson(xp: Any, input: Array) -> Array:
     """Numbers of the Poisson distribution, each element its mean (torch.poisson)."""
     dtype = _floating("poisson_cpu", input.dtype)
@@ -345,7 +367,10 @@ def poisson(xp: Any, input: Array) -> Array:
     return xp.asarray(generator_for(xp).poisson(input.astype(dtypes.float64))).astype(dtype)
 
 
-@op
+poisson.works_in(forward=1)
+
+
+@op(cost=250, draws=True)
 def binomial(xp: Any, count: Array, prob: Array) -> Array:
     """How many of `count` trials succeed with probability `prob`, shapes that broadcast (torch.binomial)."""
     dtype = _floating("binomial_cpu", count.dtype)
@@ -353,6 +378,9 @@ def binomial(xp: Any, count: Array, prob: Array) -> Array:
         raise EngineError(Reason.RUNTIME, "binomial: counts must not be negative, probabilities within [0, 1]")
     drawn = generator_for(xp).binomial(count.astype(dtypes.int64), prob.astype(dtypes.float64))
     return xp.asarray(drawn).astype(dtype)
+
+
+binomial.works_in(forward=2.1)
 
 
 for _draw in (uniform, _normal_like, exponential, random, cauchy, log_normal, geometric, poisson):

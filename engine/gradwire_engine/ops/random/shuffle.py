@@ -20,7 +20,7 @@ def _check(name: str, factor_name: str, input: Any, factor: int) -> None:
         _refuse(f"{name} expects a positive {factor_name}, but got {factor}")
 
 
-@op
+@op(cost=4)
 def pixel_shuffle(xp: Any, input: Array, upscale_factor: int) -> Array:
     """(..., c * r * r, h, w) as (..., c, h * r, w * r) (torch.nn.functional.pixel_shuffle)."""
     _check("pixel_shuffle", "upscale_factor", input, upscale_factor)
@@ -35,7 +35,7 @@ def pixel_shuffle(xp: Any, input: Array, upscale_factor: int) -> Array:
     return parts.transpose(0, 1, 4, 2, 5, 3).reshape(*lead, channels // (r * r), height * r, width * r)
 
 
-@op
+@op(cost=4)
 def pixel_unshuffle(xp: Any, input: Array, downscale_factor: int) -> Array:
     """(..., c, h * r, w * r) as (..., c * r * r, h, w) (torch.nn.functional.pixel_unshuffle)."""
     _check("pixel_unshuffle", "downscale_factor", input, downscale_factor)
@@ -55,7 +55,7 @@ pixel_shuffle.grad(input=lambda g, upscale_factor: pixel_unshuffle(g, upscale_fa
 pixel_unshuffle.grad(input=lambda g, downscale_factor: pixel_shuffle(g, downscale_factor))
 
 
-@op
+@op(cost=4)
 def channel_shuffle(xp: Any, input: Array, groups: int) -> Array:
     """The channels of each group dealt out in turn (torch.nn.functional.channel_shuffle). input: (n, c, ...)."""
     if input.ndim < 3:

@@ -13,6 +13,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import LOOP, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import conj, sub
 from gradwire_engine.ops.base.checks import normalize_dim, normalize_dims
@@ -24,6 +25,7 @@ from gradwire_engine.ops.elementwise.unary import exp, isnan
 from gradwire_engine.ops.index.gather import gather_backward
 from gradwire_engine.ops.reduce.reduce import keep
 from gradwire_engine.ops.reduce.reduce import sum as total
+from gradwire_engine.ops.reduce.scan import by_turns, turns
 from gradwire_engine.ops.shape.join import cat, stack
 from gradwire_engine.ops.shape.shape import alias, at, narrow, select
 
@@ -59,13 +61,13 @@ def _running_extreme(xp: Any, name: str, combine: Any, input: Array, dim: int) -
     return values, accumulated(xp, xp.maximum, xp.where(taken, places, 0), dim)
 
 
-@op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False)
+@op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False, cost=8)
 def cummax(xp: Any, input: Array, dim: int) -> Array:
     """The largest value so far along dim, and where it is (torch.cummax)."""
     return _running_extreme(xp, "cummax", xp.maximum, input, dim)
 
 
-@op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False)
+@op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False, cost=8)
 def cummin(xp: Any, input: Array, dim: int) -> Array:
     """The smallest value so far along dim, and where it is (torch.cummin)."""
     return _running_extreme(xp, "cummin", xp.minimum, input, dim)
@@ -75,7 +77,13 @@ for _finder in (cummax, cummin):
     _finder.grad(input=lambda g, out1, input_meta, dim: gather_backward(g, dim, out1, input_meta.shape))
 
 
-@op
+@op(
+    cost=counted(
+        lambda input, dim: 40.0 * input.size + (LOOP * turns(input, dim) if input.dtype.kind == "c" else 0),
+        by_turns(60),
+        1 << 11,
+    )
+)
 @through_float32
 def logcumsumexp(xp: Any, input: Array, dim: int) -> Array:
     """log of the running sum of exp(input) along dim, without overflow (torch.logcumsumexp)."""
@@ -93,6 +101,9 @@ def logcumsumexp(xp: Any, input: Array, dim: int) -> Array:
         here = at(result, dim, index)
         here[...] = log_of_sum(xp, at(result, dim, index - 1), here)
     return result
+
+
+logcumsumexp.works_in(backward=3.2)
 
 
 def _logcumsumexp_input(g: Any, input: Any, out: Any, dim: int) -> Any:
@@ -137,7 +148,7 @@ def diff(input: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, 
     return input
 
 
-@op
+@op(cost=8)
 def nansum(
     xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Array:

@@ -10,6 +10,7 @@ from gradwire_engine.core.dtypes import DType
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import by_sorting
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import needs_order, normalize_dim, ordered
 from gradwire_engine.ops.elementwise.unary import isnan
@@ -58,7 +59,13 @@ def _needs_median(input: Array) -> None:
     needs_order("median_cpu", input.dtype)
 
 
-@op(name="_nanmedian_dim", node="NanmedianBackward1", outputs=("values", "indices"), differentiable_outputs=(0,))
+@op(
+    name="_nanmedian_dim",
+    node="NanmedianBackward1",
+    outputs=("values", "indices"),
+    differentiable_outputs=(0,),
+    cost=by_sorting(6),
+)
 def _nanmedian_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
     dim = normalize_dim(dim, input.ndim)
     if input.ndim and not input.shape[dim]:
@@ -73,7 +80,7 @@ def _nanmedian_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
 
-@op(name="_nanmedian", node="NanmedianBackward0")
+@op(name="_nanmedian", node="NanmedianBackward0", cost=by_sorting(3))
 def _nanmedian_all(xp: Any, input: Array) -> Array:
     if not input.size:
         return nothing_in_the_middle(xp, input.dtype)
@@ -91,7 +98,7 @@ def nanmedian(input: Array, dim: int | None = None, keepdim: bool = False) -> An
     return _nanmedian_all(input) if dim is None else _nanmedian_dim(input, dim, keepdim)
 
 
-@op(outputs=("values", "indices"), differentiable_outputs=(0,))
+@op(outputs=("values", "indices"), differentiable_outputs=(0,), cost=by_sorting(6))
 def mode(xp: Any, input: Array, dim: int = -1, keepdim: bool = False) -> Array:
     """The value that comes most often along dim, the smallest of several, and where it comes last (torch.mode)."""
     dim = normalize_dim(dim, input.ndim)
@@ -114,6 +121,9 @@ def mode(xp: Any, input: Array, dim: int = -1, keepdim: bool = False) -> Array:
     indices = xp.moveaxis(xp.take_along_axis(order, last, -1), -1, dim)
     values = xp.take_along_axis(input, indices, dim)
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+
+
+mode.works_in(forward=1.3)
 
 
 for _finder in (_nanmedian_dim, mode):

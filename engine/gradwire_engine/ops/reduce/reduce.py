@@ -18,6 +18,7 @@ from gradwire_engine.core.dtypes import DType, Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import by_sorting
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import conj, expand, sum_axes
 from gradwire_engine.ops.base.checks import needs_order, normalize_dim, normalize_dims
@@ -89,7 +90,7 @@ def total(xp: Any, input: Array, dims: tuple[int, ...], keepdim: bool, dtype: DT
     return input.sum(dims, keepdims=keepdim, dtype=dtype)
 
 
-@op(node=_numbered("Sum"))
+@op(node=_numbered("Sum"), cost=4)
 def sum(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Array:
     """The sum over dim, or all of them; whole numbers add up to int64 (torch.sum)."""
     if dtype is None:
@@ -97,10 +98,11 @@ def sum(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *
     return total(xp, input, normalize_dims(dim, input.ndim), keepdim, dtype)
 
 
+sum.works_in(backward=0, grows=False)
 sum.grad(input=lambda g, input_meta, dim, keepdim: spread(g, input_meta.shape, dim, keepdim))
 
 
-@op(node=_numbered("Mean"))
+@op(node=_numbered("Mean"), cost=4)
 def mean(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Array:
     """The mean over dim, or all of them, of a floating or complex dtype (torch.mean)."""
     _needs_float("mean", input, dtype)
@@ -113,6 +115,7 @@ def mean(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, 
     return added / count if count else added * math.nan
 
 
+mean.works_in(backward=0, grows=False)
 mean.grad(
     input=lambda g, input_meta, dim, keepdim: spread(
         g * (1 / (_count(input_meta.shape, dim) or math.nan)), input_meta.shape, dim, keepdim
@@ -120,7 +123,7 @@ mean.grad(
 )
 
 
-@op(node=_numbered("Prod"))
+@op(node=_numbered("Prod"), cost=8)
 def prod(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Array:
     """The product over dim, or all of them (torch.prod)."""
     dims = normalize_dims(dim, input.ndim)
@@ -149,7 +152,7 @@ def _correction(unbiased: bool | None, correction: Number | None) -> Any:
     return 1 if correction is None else correction
 
 
-@op
+@op(cost=8)
 def var(
     xp: Any,
     input: Array,
@@ -162,6 +165,9 @@ def var(
     """The variance over dim, or all of them: squares divided by the count less the correction, 1 (torch.var)."""
     _needs_float("var", input, None)
     return _variance(xp, input, normalize_dims(dim, input.ndim), _correction(unbiased, correction), keepdim)
+
+
+var.works_in(forward=2)
 
 
 def _variance(xp: Any, input: Array, dims: tuple[int, ...], correction: Any, keepdim: bool) -> Array:
@@ -191,7 +197,7 @@ def _freedom(shape: tuple[int, ...], dim: Any) -> int:
 var.grad(input=_var_input)
 
 
-@op
+@op(cost=8)
 def std(
     xp: Any,
     input: Array,
@@ -206,6 +212,7 @@ def std(
     return xp.sqrt(_variance(xp, input, normalize_dims(dim, input.ndim), _correction(unbiased, correction), keepdim))
 
 
+std.works_in(forward=2)
 std.grad(
     input=lambda g, input, out, dim, unbiased, keepdim, correction: _var_input(
         where(eq(out, 0), 0, g / (2 * out)), input, dim, unbiased, keepdim, correction
@@ -277,24 +284,30 @@ def _some(dim: Any) -> Any:
     return None if dim in ((), []) else dim
 
 
-@op
+@op(cost=4)
 def amax(xp: Any, input: Array, dim: Ints = (), keepdim: bool = False) -> Array:
     """The largest values over dim, or all of them; ties share the gradient (torch.amax)."""
     return _extreme(xp, "amax", input, _some(dim), keepdim)
 
 
-@op
+amax.works_in(backward=2.3)
+
+
+@op(cost=4)
 def amin(xp: Any, input: Array, dim: Ints = (), keepdim: bool = False) -> Array:
     """The smallest values over dim, or all of them; ties share the gradient (torch.amin)."""
     return _extreme(xp, "amin", input, _some(dim), keepdim)
 
 
-@op(name="_max", node="MaxBackward1")
+amin.works_in(backward=2.3)
+
+
+@op(name="_max", node="MaxBackward1", cost=4)
 def _max_all(xp: Any, input: Array) -> Array:
     return _extreme(xp, "max", input, None, False)
 
 
-@op(name="_min", node="MinBackward1")
+@op(name="_min", node="MinBackward1", cost=4)
 def _min_all(xp: Any, input: Array) -> Array:
     return _extreme(xp, "min", input, None, False)
 
@@ -326,12 +339,12 @@ def _found(xp: Any, name: str, input: Array, dim: int, keepdim: bool) -> tuple[A
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
 
-@op(name="_max_dim", node="MaxBackward0", outputs=("values", "indices"), differentiable_outputs=(0,))
+@op(name="_max_dim", node="MaxBackward0", outputs=("values", "indices"), differentiable_outputs=(0,), cost=8)
 def _max_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
     return _found(xp, "max", input, dim, keepdim)
 
 
-@op(name="_min_dim", node="MinBackward0", outputs=("values", "indices"), differentiable_outputs=(0,))
+@op(name="_min_dim", node="MinBackward0", outputs=("values", "indices"), differentiable_outputs=(0,), cost=8)
 def _min_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
     return _found(xp, "min", input, dim, keepdim)
 
@@ -381,16 +394,22 @@ def _place(xp: Any, name: str, input: Array, dim: int | None, keepdim: bool) -> 
     return _found(xp, name[3:], input, dim, keepdim)[1]
 
 
-@op
+@op(cost=8)
 def argmax(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
     """Where the largest value is, along dim or in the flattened tensor (torch.argmax)."""
     return _place(xp, "argmax", input, dim, keepdim)
 
 
-@op
+argmax.works_in(forward=1)
+
+
+@op(cost=8)
 def argmin(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
     """Where the smallest value is, along dim or in the flattened tensor (torch.argmin)."""
     return _place(xp, "argmin", input, dim, keepdim)
+
+
+argmin.works_in(forward=1)
 
 
 # Logic and counts: no gradient.
@@ -400,30 +419,39 @@ def _logic_dtype(input: Array) -> DType:
     return dtypes.uint8 if input.dtype == dtypes.uint8 else dtypes.bool_
 
 
-@op
+@op(cost=4)
 def all(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False) -> Array:
     """Whether all elements are nonzero, over dim or all of them (torch.all)."""
     dims = () if dim == () or dim == [] else normalize_dims(dim, input.ndim)
     return xp.asarray((input != 0).all(dims, keepdims=keepdim)).astype(_logic_dtype(input), copy=False)
 
 
-@op
+all.works_in(forward=0.5)
+
+
+@op(cost=4)
 def any(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False) -> Array:
     """Whether any element is nonzero, over dim or all of them (torch.any)."""
     dims = () if dim == () or dim == [] else normalize_dims(dim, input.ndim)
     return xp.asarray((input != 0).any(dims, keepdims=keepdim)).astype(_logic_dtype(input), copy=False)
 
 
-@op
+any.works_in(forward=0.5)
+
+
+@op(cost=4)
 def count_nonzero(xp: Any, input: Array, dim: Ints | None = None) -> Array:
     """How many elements are nonzero, over dim or all of them (torch.count_nonzero)."""
     return (input != 0).sum(normalize_dims(dim, input.ndim), dtype=dtypes.int64)
 
 
+count_nonzero.works_in(forward=0.5)
+
+
 # Logarithms of sums, and norms.
 
 
-@op(promote="float", in_place=False)
+@op(promote="float", in_place=False, cost=12)
 @through_float32
 def logsumexp(xp: Any, input: Array, dim: Ints, keepdim: bool = False) -> Array:
     """log(sum(exp(input))) over dim, without overflow (torch.logsumexp)."""
@@ -432,6 +460,9 @@ def logsumexp(xp: Any, input: Array, dim: Ints, keepdim: bool = False) -> Array:
     top = xp.where(xp.isfinite(top), top, 0).astype(dtypes.real_part(input.dtype), copy=False)
     added = xp.log(sum_axes(xp, xp.exp(input - top), dims, True)) + top
     return added if keepdim else added.squeeze(dims)
+
+
+logsumexp.works_in(forward=2, widens=True)
 
 
 def _logsumexp_input(g: Any, input: Any, out: Any, dim: Any, keepdim: bool) -> Any:
@@ -443,7 +474,7 @@ def _logsumexp_input(g: Any, input: Any, out: Any, dim: Any, keepdim: bool) -> A
 logsumexp.grad(input=_logsumexp_input)
 
 
-@op(name="linalg.vector_norm", node="LinalgVectorNormBackward0")
+@op(name="linalg.vector_norm", node="LinalgVectorNormBackward0", cost=8)
 def vector_norm(
     xp: Any, x: Array, ord: Number = 2, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Array:
@@ -468,6 +499,9 @@ def vector_norm(
         )
     wide = given.astype(dtypes.float32) if is_half(given.dtype) else given
     return xp.asarray(_norm(xp, wide, ord, dims, keepdim)).astype(result, copy=False)
+
+
+vector_norm.works_in(backward=3.1)
 
 
 def _norm(xp: Any, x: Array, ord: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
@@ -510,7 +544,7 @@ def _norm_x(g: Any, x: Any, out: Any, ord: Any, dim: Any, keepdim: bool) -> Any:
 vector_norm.grad(x=_norm_x)
 
 
-@op(name="_median", node="MedianBackward0")
+@op(name="_median", node="MedianBackward0", cost=by_sorting(3))
 def _median_all(xp: Any, input: Array) -> Array:
     if not input.size:
         return nothing_in_the_middle(xp, input.dtype)

@@ -11,6 +11,7 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType
 from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.cost import LOOP, Works, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import conj
 from gradwire_engine.ops.base.checks import normalize_dim
@@ -31,7 +32,7 @@ def _running(xp: Any, name: str, input: Array, dim: int, dtype: DType | None) ->
     return getattr(input, name)(dim, dtype=dtype)
 
 
-@op(in_place=True)
+@op(in_place=True, cost=8)
 def cumsum(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
     """Sums of the elements so far along dim (torch.cumsum)."""
     if xp is np and (dtype is None or dtype == input.dtype) and input.dtype.char in "fd" and input.ndim:
@@ -39,7 +40,10 @@ def cumsum(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Ar
     return _running(xp, "cumsum", input, dim, dtype)
 
 
-@op(name="_reverse_cumsum")
+cumsum.works_in(forward=1.2, widens=True)
+
+
+@op(name="_reverse_cumsum", cost=8)
 def _reverse_cumsum(xp: Any, input: Array, dim: int) -> Array:
     if not input.ndim:
         return input.copy()
@@ -101,10 +105,25 @@ cumsum.grad(input=lambda g, dim: _reverse_cumsum(g, dim))
 _reverse_cumsum.grad(input=lambda g, dim: cumsum(g, dim))
 
 
-@op(in_place=True)
+def turns(input: Any, dim: int, *rest: Any) -> int:
+    """The length of a dimension, which formulas go along in Python."""
+    return input.shape[dim] if input.ndim else 1
+
+
+def by_turns(weight: float) -> Works:
+    def works(input: Any, dim: int, *rest: Any) -> Any:
+        return weight * input.size + LOOP * turns(input, dim)
+
+    return works
+
+
+@op(in_place=True, cost=counted(lambda input, dim, dtype: 4.0 * input.size, by_turns(30), 1 << 11))
 def cumprod(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
     """Products of the elements so far along dim (torch.cumprod)."""
     return _running(xp, "cumprod", input, dim, dtype)
+
+
+cumprod.works_in(backward=2, widens=True)
 
 
 def _has_zeros(value: Any) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import CALL, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import expand, sum_to_size
 from gradwire_engine.ops.base.checks import admit, broadcast_shape, ints, normalize_dim, normalize_dims
@@ -56,7 +58,7 @@ def _check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
     return axis
 
 
-@op(promote="same", in_place=False)
+@op(promote="same", in_place=False, cost=8)
 def cat(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
     """Tensors one after the other along dim (torch.cat)."""
     if not tensors:
@@ -85,7 +87,7 @@ cat.grad(tensors=_cat_parts)
 split.grad(tensor=lambda gs, dim: cat(list(gs), dim))
 
 
-@op(promote="same", in_place=False)
+@op(promote="same", in_place=False, cost=4)
 def stack(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
     """Tensors of one shape along a new dimension (torch.stack)."""
     if not tensors:
@@ -108,7 +110,7 @@ unbind.grad(input=lambda gs, dim: stack(list(gs), dim))
 # Turned round and repeated.
 
 
-@op
+@op(cost=4)
 def flip(xp: Any, input: Array, dims: Ints) -> Array:
     """Order along dims reversed, a copy (torch.flip)."""
     given = ints(dims)
@@ -134,7 +136,7 @@ def flipud(input: Array) -> Array:
     return flip(input, (0,))
 
 
-@op
+@op(cost=8)
 def roll(xp: Any, input: Array, shifts: Ints, dims: Ints = ()) -> Array:
     """Elements moved on along dims, or the flattened tensor, those at the end coming in at the start (torch.roll)."""
     steps, axes = ints(shifts), ints(dims)
@@ -165,7 +167,11 @@ def rot90(input: Array, k: int = 1, dims: Ints = (0, 1)) -> Array:
     return transpose(flip(input, (b,)), a, b) if turns == 1 else flip(transpose(input, a, b), (b,))
 
 
-@op
+def _repeated_cost(input: Any, repeats: Ints) -> Any:
+    return 4.0 * input.size * math.prod(repeats) + len(repeats) * CALL
+
+
+@op(cost=counted(_repeated_cost))
 def repeat(xp: Any, input: Array, repeats: Ints) -> Array:
     """The tensor repeated along each dimension, leading ones added (torch.Tensor.repeat)."""
     counts = ints(repeats)
@@ -210,14 +216,14 @@ def _needs_matrix(name: str, input: Any) -> None:
         raise EngineError(Reason.RUNTIME, f"{name}: input tensor must have at least 2 dimensions")
 
 
-@op(in_place=True)
+@op(in_place=True, cost=8)
 def tril(xp: Any, input: Array, diagonal: int = 0) -> Array:
     """Matrices with zeros above a diagonal (torch.tril)."""
     _needs_matrix("tril", input)
     return xp.tril(input, diagonal)
 
 
-@op(in_place=True)
+@op(in_place=True, cost=8)
 def triu(xp: Any, input: Array, diagonal: int = 0) -> Array:
     """Matrices with zeros below a diagonal (torch.triu)."""
     _needs_matrix("triu", input)
@@ -228,7 +234,11 @@ tril.grad(input=lambda g, diagonal: tril(g, diagonal))
 triu.grad(input=lambda g, diagonal: triu(g, diagonal))
 
 
-@op
+@op(
+    cost=counted(
+        lambda input, offset, *rest: 8.0 * input.size * (1 + abs(offset) + (input.shape[-1] if input.ndim else 1))
+    )
+)
 def diag_embed(xp: Any, input: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
     """The last dimension as the diagonal of two new ones, zeros elsewhere (torch.diag_embed)."""
     if not input.ndim:
@@ -249,7 +259,7 @@ def diag_embed(xp: Any, input: Array, offset: int = 0, dim1: int = -2, dim2: int
 diag_embed.grad(input=lambda g, offset, dim1, dim2: diagonal(g, offset, dim1, dim2))
 
 
-@op(name="_diagonal_copy", node="DiagonalBackward0_copy")
+@op(name="_diagonal_copy", node="DiagonalBackward0_copy", cost=4)
 def _diagonal_copy(xp: Any, input: Array, offset: int) -> Array:
     return diagonal(input, offset, 0, 1).copy()
 

@@ -14,6 +14,7 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.device import Array
+from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
 from gradwire_engine.op.workload import beside
 from gradwire_engine.ops.base.checks import admit
@@ -38,7 +39,12 @@ def made_lines(name: str, counts: Sequence[int], make: Callable[[], Ints]) -> In
     return beside(name, count * _EACH, make)
 
 
-@op(name="_take_lines", node=lambda input, lines, node: node)
+def _lined_cost(input: Any, lines: Ints, *rest: Any) -> Any:
+    lead = math.prod(input.shape[: input.ndim - len(lines)])
+    return 30.0 * (input.size + lead * math.prod(map(len, lines)))
+
+
+@op(name="_take_lines", node=lambda input, lines, node: node, cost=counted(_lined_cost))
 def take_lines(xp: Any, input: Array, lines: Ints, node: str) -> Array:
     """The input's elements at these positions of its last dimensions; `node` is the graph node's name."""
     lead = input.ndim - len(lines)
@@ -49,7 +55,14 @@ def take_lines(xp: Any, input: Array, lines: Ints, node: str) -> Array:
     return xp.array(input)
 
 
-@op(name="_add_lines", node=lambda g, lines, sizes, node: node)
+take_lines.works_in(forward=6)
+
+
+@op(
+    name="_add_lines",
+    node=lambda g, lines, sizes, node: node,
+    cost=counted(lambda g, lines, sizes, node: 60.0 * g.size + 4.0 * sum(map(len, lines)) + 4.0 * math.prod(sizes)),
+)
 @through_float32
 def add_lines(xp: Any, g: Array, lines: Ints, sizes: Ints, node: str) -> Array:
     """Zeros of `sizes` in the last dimensions, with g's elements added at these positions."""

@@ -18,7 +18,7 @@ from gradwire_engine.ops.shape.lines import made_lines, take_lines
 Ints = tuple[int, ...]
 
 
-@op(name="_constant_pad", node="ConstantPadNdBackward0")
+@op(name="_constant_pad", node="ConstantPadNdBackward0", cost=8)
 def constant_pad(xp: Any, input: Array, pad: Ints, value: Number) -> Array:
     """`value` around the input: (left, right) of the last dimension, then of the one before it, and so on."""
     source: list[Any] = []
@@ -44,6 +44,7 @@ def constant_pad(xp: Any, input: Array, pad: Ints, value: Number) -> Array:
     return padded
 
 
+constant_pad.fits("value")
 constant_pad.grad(input=lambda g, pad: constant_pad(g, tuple(-side for side in pad), 0))
 
 
@@ -80,6 +81,10 @@ def pad(input: Array, pad: Ints, mode: str = "constant", value: float | None = N
     counts = [input.shape[dim] + left + right for dim, left, right in sides]
     lines = made_lines("pad", counts, lambda: tuple(_line(mode, input.shape, *side) for side in sides))
     return take_lines(input, lines, f"{_NODES[mode]}{spatial}DBackward0")
+
+
+pad.lacks("b", "reflection_pad", when=pad.given("mode", "reflect"))
+pad.lacks("b", "replication_pad", when=pad.given("mode", "replicate"))
 
 
 def _line(mode: str, shape: Ints, dim: int, left: int, right: int) -> Ints:

@@ -15,7 +15,7 @@ from gradwire_engine.ops.base.basic import fit, sum_to_size
 Ints: TypeAlias = Any
 
 
-@op(name=AS_BEFORE)
+@op(name=AS_BEFORE, cost=4)
 def as_before(xp: Any, input: Array) -> Array:
     """The input, whose sizes are others by now than those that its node made."""
     return input
@@ -38,13 +38,13 @@ def _of_sizes(g: Any, shape: tuple[int, ...]) -> Any:
 as_before.grad(input=lambda g, input_meta: _of_sizes(g, input_meta.shape))
 
 
-@op(name=SHOW, node="AsStridedBackward0")
+@op(name=SHOW, node="AsStridedBackward0", cost=4)
 def show(xp: Any, input: Array, route: Ints) -> Array:
     """The part of a base, or of its gradient, that a view of it shows; a copy."""
     return route.follow(route.copy(xp, input))
 
 
-@op(name=OVERWRITE, node="CopySlices")
+@op(name=OVERWRITE, node="CopySlices", cost=4)
 def overwrite(xp: Any, input: Array, source: Array | Number, route: Ints) -> Array:
     """The base with a view's part written over."""
     result = route.copy(xp, input)

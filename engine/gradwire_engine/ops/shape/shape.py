@@ -19,6 +19,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor, leave_graph
 from gradwire_engine.graph.tensor import detach as detached
 from gradwire_engine.op.composite import Composite, composite
+from gradwire_engine.op.cost import CALL, counted, of_shape
 from gradwire_engine.op.op import op
 from gradwire_engine.op.value_access import is_row_major
 from gradwire_engine.ops.base.basic import conj, expand
@@ -62,13 +63,16 @@ def _reshape_node(input: Any, shape: Any) -> str:
     return "ReshapeAliasBackward0" if _can_view(array, infer_size(shape, array.size)) else "UnsafeViewBackward0"
 
 
-@op(view="maybe", node=_reshape_node)
+@op(view="maybe", node=_reshape_node, cost=4)
 def reshape(xp: Any, input: Array, shape: Ints) -> Array:
     """The elements, row by row, in another shape; a view where strides allow, else a copy (torch.reshape)."""
     return reshaped(input, infer_size(shape, input.size))
 
 
-@op(view=True)
+reshape.works_in(backward=0, grows=False)
+
+
+@op(view=True, cost=4)
 def view(xp: Any, input: Array, size: Ints) -> Array:
     """The elements, row by row, in another shape, never copied; refused where strides forbid (torch.Tensor.view)."""
     sizes = infer_size(size, input.size)
@@ -81,7 +85,10 @@ def view(xp: Any, input: Array, size: Ints) -> Array:
     return input.reshape(sizes)
 
 
-@op(view=True, drops_grad=True)
+view.works_in(backward=0, grows=False)
+
+
+@op(view=True, drops_grad=True, cost=4)
 def view_dtype(xp: Any, input: Array, dtype: DType) -> Array:
     """The elements' bytes as another dtype; the last dimension grows or shrinks with its size (torch.Tensor.view).
 
@@ -106,6 +113,9 @@ def view_dtype(xp: Any, input: Array, dtype: DType) -> Array:
             f"{dtypes.TITLES[dtype]} (different element sizes), but got {input.shape[-1]}",
         )
     return input.view(dtype)
+
+
+view_dtype.works_in(backward=0, grows=False)
 
 
 reshape.grad(input=lambda g, input_meta: reshape(g, input_meta.shape))
@@ -176,17 +186,27 @@ def expand_as(input: Array, other: Array) -> Array:
     return expand(input, other.shape)
 
 
-@op(view=True, node=lambda input, dim: f"SqueezeBackward{0 if dim is None else 1 if isinstance(dim, int) else 2}")
+@op(
+    view=True,
+    node=lambda input, dim: f"SqueezeBackward{0 if dim is None else 1 if isinstance(dim, int) else 2}",
+    cost=4,
+)
 def squeeze(xp: Any, input: Array, dim: Ints | None = None) -> Array:
     """Without dimensions of size 1: all of them, or those named that are (torch.squeeze)."""
     dims = tuple(range(input.ndim)) if dim is None else tuple(normalize_dim(one, input.ndim) for one in ints(dim))
     return input.reshape(tuple(size for axis, size in enumerate(input.shape) if size != 1 or axis not in dims))
 
 
-@op(view=True)
+squeeze.works_in(backward=0, grows=False)
+
+
+@op(view=True, cost=4)
 def unsqueeze(xp: Any, input: Array, dim: int) -> Array:
     """With a dimension of size 1 put before `dim` (torch.unsqueeze)."""
     return xp.expand_dims(input, normalize_dim(dim, input.ndim + 1))
+
+
+unsqueeze.works_in(backward=0, grows=False)
 
 
 squeeze.grad(input=lambda g, input_meta: reshape(g, input_meta.shape))
@@ -195,7 +215,7 @@ unsqueeze.grad(input=lambda g, dim: squeeze(g, dim))
 # Order of dimensions.
 
 
-@op(view=True)
+@op(view=True, cost=4)
 def permute(xp: Any, input: Array, dims: Ints) -> Array:
     """Dimensions in another order (torch.permute)."""
     given = ints(dims)
@@ -211,6 +231,9 @@ def permute(xp: Any, input: Array, dims: Ints) -> Array:
     return input.transpose(order)
 
 
+permute.works_in(backward=0, grows=False)
+
+
 def _inverse(dims: Any) -> tuple[int, ...]:
     order = ints(dims)
     return tuple(sorted(range(len(order)), key=lambda place: order[place] % len(order)))
@@ -219,19 +242,25 @@ def _inverse(dims: Any) -> tuple[int, ...]:
 permute.grad(input=lambda g, dims: permute(g, _inverse(dims)))
 
 
-@op(view=True)
+@op(view=True, cost=4)
 def transpose(xp: Any, input: Array, dim0: int, dim1: int) -> Array:
     """Two dimensions swapped (torch.transpose)."""
     a, b = normalize_dim(dim0, input.ndim), normalize_dim(dim1, input.ndim)
     return input.swapaxes(a, b) if input.ndim else input.view()
 
 
-@op(view=True, node="TBackward0")
+transpose.works_in(backward=0, grows=False)
+
+
+@op(view=True, node="TBackward0", cost=4)
 def t(xp: Any, input: Array) -> Array:
     """The transpose of a matrix; a vector or scalar itself (torch.t)."""
     if input.ndim > 2:
         raise EngineError(Reason.RUNTIME, f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
     return input.T
+
+
+t.works_in(backward=0, grows=False)
 
 
 transpose.grad(input=lambda g, dim0, dim1: transpose(g, dim0, dim1))
@@ -324,7 +353,7 @@ def at(array: Array, dim: int, key: Any) -> Array:
     return array[(slice(None),) * dim + (key, ...)]
 
 
-@op(view=True)
+@op(view=True, cost=4)
 def select(xp: Any, input: Array, dim: int, index: int) -> Array:
     """One position along a dimension, which goes away (torch.select)."""
     if not input.ndim:
@@ -333,7 +362,7 @@ def select(xp: Any, input: Array, dim: int, index: int) -> Array:
     return at(input, dim, check_index(index, dim, input.shape[dim]))
 
 
-@op(name="_select_backward")
+@op(name="_select_backward", cost=of_shape(2, 1))
 def _select_backward(xp: Any, g: Array, shape: Ints, dim: int, index: int) -> Array:
     whole = xp.zeros(shape, g.dtype)
     at(whole, normalize_dim(dim, whole.ndim), index)[...] = g
@@ -344,7 +373,7 @@ select.grad(input=lambda g, input_meta, dim, index: _select_backward(g, input_me
 _select_backward.grad(g=lambda g, dim, index: select(g, dim, index))
 
 
-@op(name="_slice", view=True, node="SliceBackward0")
+@op(name="_slice", view=True, node="SliceBackward0", cost=4)
 def slice_(
     xp: Any, input: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Array:
@@ -358,7 +387,7 @@ def slice_(
     return at(input, normalize_dim(dim, input.ndim), slice(start, end, step))
 
 
-@op(name="_slice_backward")
+@op(name="_slice_backward", cost=of_shape(2, 1))
 def _slice_backward(xp: Any, g: Array, shape: Ints, dim: int, start: int | None, end: int | None, step: int) -> Array:
     whole = xp.zeros(shape, g.dtype)
     at(whole, normalize_dim(dim, whole.ndim), slice(start, end, step))[...] = g
@@ -416,9 +445,20 @@ def _bounds(split: Any, size: int) -> list[int]:
     return bounds
 
 
+def _apart_cost(input: Any, by: Any, dim: int = 0) -> Any:
+    """Views, each made in Python."""
+    many = len(by) if hasattr(by, "__len__") else input.shape[dim] / max(1, by)
+    return 4.0 * input.size + CALL * many
+
+
+def _unbound_cost(input: Any, dim: int) -> Any:
+    return _apart_cost(input, 1, dim)
+
+
 @op(
     view="multiple",
     node=lambda tensor, split, dim: "SplitBackward0" if isinstance(split, int) else "SplitWithSizesBackward0",
+    cost=counted(_apart_cost, 3.0, 1 << 14),
 )
 def split(xp: Any, tensor: Array, split_size_or_sections: Ints, dim: int = 0) -> Array:
     """Parts of a size, the last maybe smaller, or of the sizes given (torch.split); a tuple of views."""
@@ -442,7 +482,7 @@ def chunk(input: Array, chunks: int, dim: int = 0) -> Array:
     return split(input, size, dim) if size else split(input, [0] * chunks, dim)
 
 
-@op(view="multiple")
+@op(view="multiple", cost=counted(_unbound_cost, 3.0, 1 << 14))
 def unbind(xp: Any, input: Array, dim: int = 0) -> Array:
     """All positions along a dimension, a tuple of views without it (torch.unbind)."""
     if not input.ndim:
@@ -452,7 +492,7 @@ def unbind(xp: Any, input: Array, dim: int = 0) -> Array:
     return tuple(at(input, dim, index) for index in range(input.shape[dim]))
 
 
-@op(view=True)
+@op(view=True, cost=4)
 def diagonal(xp: Any, input: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
     """The diagonal of two dimensions, as a last one (torch.diagonal)."""
     a, b = normalize_dim(dim1, input.ndim), normalize_dim(dim2, input.ndim)
@@ -466,7 +506,7 @@ def diagonal(xp: Any, input: Array, offset: int = 0, dim1: int = 0, dim2: int = 
     return shown
 
 
-@op(name="_diagonal_backward")
+@op(name="_diagonal_backward", cost=of_shape(2, 1))
 def diagonal_backward(xp: Any, g: Array, shape: Ints, offset: int, dim1: int, dim2: int) -> Array:
     whole = xp.zeros(shape, g.dtype)
     diagonal(whole, offset, dim1, dim2)[...] = g
@@ -481,12 +521,13 @@ diagonal_backward.grad(g=lambda g, offset, dim1, dim2: diagonal(g, offset, dim1,
 # The same tensor under another name, and copies.
 
 
-@op(name="_alias", view=True)
+@op(name="_alias", view=True, cost=4)
 def alias(xp: Any, input: Array) -> Array:
     """The same elements as another tensor, with a node of its own."""
     return input.view()
 
 
+alias.works_in(backward=0, grows=False)
 alias.grad(input=lambda g: g)
 
 
@@ -505,7 +546,7 @@ def _detach(input: Array) -> Array:
 detach = _Detach(_detach, name="detach", in_place=True, differentiable=False)
 
 
-@op
+@op(cost=4)
 def clone(xp: Any, input: Array) -> Array:
     """A copy that stays in the graph (torch.clone)."""
     if not input.flags.c_contiguous:
@@ -513,6 +554,7 @@ def clone(xp: Any, input: Array) -> Array:
     return input.copy(order="C")
 
 
+clone.works_in(backward=0, grows=False)
 clone.grad(input=lambda g: g)
 
 
@@ -525,7 +567,7 @@ def contiguous(input: Array) -> Array:
 # Complex numbers as pairs.
 
 
-@op(view=True)
+@op(view=True, cost=4)
 def view_as_real(xp: Any, input: Array) -> Array:
     """Complex numbers as a last dimension of two (torch.view_as_real)."""
     if dtypes.category(input.dtype) != dtypes.COMPLEX:
@@ -533,7 +575,10 @@ def view_as_real(xp: Any, input: Array) -> Array:
     return input[..., None].view(dtypes.real_part(input.dtype))
 
 
-@op(view=True)
+view_as_real.works_in(backward=0, grows=False)
+
+
+@op(view=True, cost=4)
 def view_as_complex(xp: Any, input: Array) -> Array:
     """A last dimension of two as complex numbers (torch.view_as_complex)."""
     if dtypes.category(input.dtype) != dtypes.FLOAT or not input.ndim or input.shape[-1] != 2:
@@ -541,6 +586,9 @@ def view_as_complex(xp: Any, input: Array) -> Array:
     if input.strides[-1] != input.dtype.itemsize:
         raise EngineError(Reason.RUNTIME, "Tensor must have a last dimension with stride 1")
     return input.view(dtypes.to_complex(input.dtype))[..., 0]
+
+
+view_as_complex.works_in(backward=0, grows=False)
 
 
 view_as_real.grad(input=lambda g: view_as_complex(contiguous(g)))

@@ -12,6 +12,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor, edge_of
 from gradwire_engine.op.composite import Composite, composite
+from gradwire_engine.op.cost import CALL, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.op.rebase import AS_STRIDED, take_geometry
 from gradwire_engine.op.refusals import check_in_place, check_inference
@@ -24,7 +25,7 @@ from gradwire_engine.ops.shape.shape import at
 Ints = Any
 
 
-@op(view=True)
+@op(view=True, cost=4)
 def unfold(xp: Any, input: Array, dimension: int, size: int, step: int) -> Array:
     """Windows of `size` positions, `step` apart, along a dimension, as a last one (torch.Tensor.unfold); a view."""
     if size < 0:
@@ -43,7 +44,10 @@ def unfold(xp: Any, input: Array, dimension: int, size: int, step: int) -> Array
     return xp.lib.stride_tricks.as_strided(input, shape, strides)
 
 
-@op(name="_unfold_backward")
+@op(
+    name="_unfold_backward",
+    cost=counted(lambda g, shape, dimension, size, step: 5.0 * g.size + size * CALL + 2.0 * math.prod(shape)),
+)
 def unfold_backward(xp: Any, g: Array, shape: Ints, dimension: int, size: int, step: int) -> Array:
     """Zeros of a shape, with the gradients of all windows added."""
     if not shape:
@@ -71,7 +75,11 @@ def _places(geometry: Any) -> Any:
     return places
 
 
-@op(name="_restride", node="AsStridedBackward0_copy")
+def _restrided_cost(input: Any, source: Any, target: Any) -> Any:
+    return 30.0 * (math.prod(source[0]) + math.prod(target[0]) + input.size)
+
+
+@op(name="_restride", node="AsStridedBackward0_copy", cost=counted(_restrided_cost))
 @through_float32
 def _restride(xp: Any, input: Array, source: Ints, target: Ints) -> Array:
     """The input's elements laid into memory by one geometry, added where they overlap, and read by another.
@@ -88,7 +96,7 @@ _restride.sized_by(lambda input, source, target: math.prod(target[0]) * (input.i
 _restride.grad(input=lambda g, source, target: _restride(g, target, source))
 
 
-@op(name=AS_STRIDED, view=True, node="AsStridedBackward0")
+@op(name=AS_STRIDED, view=True, node="AsStridedBackward0", cost=4)
 def as_strided_view(xp: Any, input: Array, source: Ints, target: Ints, whole: Ints) -> Array:
     """The memory that holds the input, by another geometry; `whole` is how far it reaches before and behind."""
     sizes, strides, offset = target
@@ -97,6 +105,7 @@ def as_strided_view(xp: Any, input: Array, source: Ints, target: Ints, whole: In
     return xp.lib.stride_tricks.as_strided(flat[offset:] if flat.size > offset else flat[:0], sizes, steps)
 
 
+as_strided_view.works_in(backward=5.2)
 as_strided_view.grad(input=lambda g, source, target: _restride(g, target, source))
 
 

@@ -19,6 +19,7 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast, conj
 from gradwire_engine.ops.base.checks import admit, ints, normalize_dim
@@ -39,7 +40,28 @@ def _transforms(xp: Any) -> ModuleType:
     return importlib.import_module("scipy.fft" if xp is np else "cupyx.scipy.fft")
 
 
-@op(name="_fft_c2c", node="FftC2CBackward0")
+def _transform_cost(length: int) -> Any:
+    """Of each element, along a dimension of this length: lengths of large prime factors are made of longer ones."""
+    rest = length
+    for prime in (2, 3, 5, 7, 11, 13):
+        while rest > 1 and not rest % prime:
+            rest //= prime
+    slow = 1.0 if rest == 1 else 8.0
+    far = 1.0 if length < 1 << 16 else 4.0  # beyond the caches
+    return slow * far * 0.6 * math.log2(2 + length)
+
+
+def _fft_cost(input: Any, dim: Ints, *rest: Any) -> Any:
+    return input.size * (4.0 + 2.0 * sum(_transform_cost(input.shape[axis]) for axis in dim))
+
+
+def _c2r_cost(input: Any, dim: Ints, scale: int, last: int) -> Any:
+    lines = input.size // max(1, input.shape[dim[-1]])
+    count = max(input.size, lines * last)
+    return count * (4.0 + 2.0 * (_transform_cost(last) + sum(_transform_cost(input.shape[axis]) for axis in dim[:-1])))
+
+
+@op(name="_fft_c2c", node="FftC2CBackward0", cost=counted(_fft_cost, 2.0, 1 << 16))
 def c2c(xp: Any, input: Array, dim: Ints, scale: int, forward: bool) -> Array:
     """The transform of complex numbers over some dimensions."""
     module = _transforms(xp)
@@ -55,7 +77,7 @@ c2c.works_in(lambda input, dim, *rest: working_bytes(input.dtype, input.shape, d
 c2c.grad(input=lambda g, dim, scale, forward: c2c(g, dim, scale, not forward))
 
 
-@op(name="_fft_r2c", node="FftR2CBackward0")
+@op(name="_fft_r2c", node="FftR2CBackward0", cost=counted(_fft_cost, 2.0, 1 << 16))
 def r2c(xp: Any, input: Array, dim: Ints, scale: int, onesided: bool) -> Array:
     """The forward transform of real numbers; `onesided` keeps the half along the last of `dim` that gives the rest."""
     module = _transforms(xp)
@@ -70,10 +92,10 @@ def r2c(xp: Any, input: Array, dim: Ints, scale: int, onesided: bool) -> Array:
 
 
 r2c.sized_by(lambda input, *rest: 2 * input.nbytes)
-r2c.works_in(lambda input, dim, *rest: working_bytes(input.dtype, input.shape, dim, True))
+r2c.works_in(lambda input, dim, *rest: working_bytes(input.dtype, input.shape, dim, True), backward=2.6)
 
 
-@op(name="_fft_c2r", node="FftC2RBackward0")
+@op(name="_fft_c2r", node="FftC2RBackward0", cost=counted(_c2r_cost, 2.0))
 def c2r(xp: Any, input: Array, dim: Ints, scale: int, last: int) -> Array:
     """The inverse transform of the half of a Hermitian spectrum, to `last` real numbers along the last of `dim`."""
     if not input.size:
@@ -121,7 +143,7 @@ r2c.grad(input=_r2c_input)
 c2r.grad(input=_c2r_input)
 
 
-@op(name="_fft_resized", node="ConstantPadNdBackward0")
+@op(name="_fft_resized", node="ConstantPadNdBackward0", cost=8)
 def resized(xp: Any, input: Array, dim: Ints, sizes: Ints) -> Array:
     """The first `sizes` elements along `dim`, zeros where there are fewer."""
     shape = list(input.shape)

@@ -156,6 +156,14 @@ def istft(
     return constant_pad(found, (0, missing), 0) if missing > 0 else found
 
 
+istft.lacks(
+    "c",
+    says="Complex windows are incompatible with return_complex=False",
+    of=("window",),
+    when=lambda *args: not args[istft.positions["return_complex"]],
+)
+
+
 def _repeated(window: Any, count: int) -> Any:
     """The window once for each frame: (1, count, n_fft)."""
     return expand(unsqueeze(unsqueeze(window, 0), 0), (1, count, window.shape[0]))

@@ -8,10 +8,11 @@ from typing import Any
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import CALL, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.base.precision import through_float32
-from gradwire_engine.ops.nn.windows import Window, per_dim
+from gradwire_engine.ops.nn.windows import Window, count_outputs, padded_size, per_dim
 from gradwire_engine.ops.shape.shape import squeeze, unsqueeze
 
 Ints = Any  # an int or several
@@ -21,7 +22,19 @@ def _window(size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Int
     return Window(tuple(size), kernel, stride, padding, dilation)
 
 
-@op(name="_im2col", node="Im2ColBackward0")
+def _columned_cost(input: Any, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
+    outputs = count_outputs(input.shape[2:], kernel, stride, padding, dilation)
+    lead = math.prod(input.shape[:2])
+    return 4.0 * lead * (outputs * math.prod(kernel) + padded_size(input.shape[2:], kernel, stride, padding, dilation))
+
+
+def _laid_cost(input: Any, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
+    taps = math.prod(kernel)
+    lead = input.shape[0] * input.shape[1] / max(1, taps)
+    return 5.0 * input.size + taps * CALL + 4.0 * lead * padded_size(size, kernel, stride, padding, dilation)
+
+
+@op(name="_im2col", node="Im2ColBackward0", cost=counted(_columned_cost))
 def _im2col(xp: Any, input: Array, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Array:
     """(n, c, h, w) as (n, c * taps, windows)."""
     window = _window(input.shape[2:], kernel, dilation, padding, stride)
@@ -30,7 +43,7 @@ def _im2col(xp: Any, input: Array, kernel: Ints, dilation: Ints, padding: Ints, 
     return xp.ascontiguousarray(window.columns(xp, window.pad(xp, input))).reshape(shape)
 
 
-@op(name="_col2im", node="Col2ImBackward0")
+@op(name="_col2im", node="Col2ImBackward0", cost=counted(_laid_cost))
 @through_float32
 def _col2im(xp: Any, input: Array, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Array:
     """(n, c * taps, windows) as (n, c, *size), what overlaps added."""
@@ -98,6 +111,9 @@ def unfold_blocks(input: Array, kernel_size: Ints, dilation: Ints = 1, padding: 
     return _im2col(input, kernel, spread, pads, steps)
 
 
+unfold_blocks.lacks("i", "im2col_out_cpu")
+
+
 @composite(name="fold")
 def fold_blocks(
     input: Array,
@@ -135,3 +151,6 @@ def fold_blocks(
     if input.ndim == 2:
         return squeeze(_col2im(unsqueeze(input, 0), size, kernel, spread, pads, steps), 0)
     return _col2im(input, size, kernel, spread, pads, steps)
+
+
+fold_blocks.lacks("i", "col2im_out_cpu")

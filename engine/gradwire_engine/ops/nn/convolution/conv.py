@@ -17,13 +17,14 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.op.composite import composite
+from gradwire_engine.op.composite import Composite, composite
+from gradwire_engine.op.cost import CALL, LOOP, counted, flop
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import conj, expand
-from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.base.checks import admit, ints
 from gradwire_engine.ops.base.precision import is_half, through_float32
 from gradwire_engine.ops.linalg.matrix import fold
-from gradwire_engine.ops.nn.windows import Window, per_dim
+from gradwire_engine.ops.nn.windows import Window, count_outputs, padded_size, per_dim
 from gradwire_engine.ops.shape.padding import constant_pad
 from gradwire_engine.ops.shape.shape import squeeze, unsqueeze
 
@@ -35,7 +36,7 @@ _GPU_BUFFER = 1 << 26
 _LONG = 1 << 11
 
 
-@op(name="_channel_sum")
+@op(name="_channel_sum", cost=8)
 def channel_sum(xp: Any, input: Array) -> Array:
     """Sums over all but dimension 1."""
     if is_half(input.dtype):
@@ -69,7 +70,42 @@ def _is_pointwise(window: Window) -> bool:
     return window.taps == 1 and window.padded == window.size == window.output
 
 
-@op(name="_convolution", node="ConvolutionBackward0")
+def _convolution_cost(
+    input: Any, weight: Any, bias: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int
+) -> Any:
+    kernel = weight.shape[2:]
+    outputs = count_outputs(input.shape[2:], kernel, stride, padding, dilation)
+    reach = padded_size(input.shape[2:], kernel, stride, padding, dilation)
+    return _correlated_cost(input, weight.shape[0], weight.shape[1], math.prod(kernel), outputs, reach, groups)
+
+
+def _correlated_cost(input: Any, out: int, per_group: int, taps: int, outputs: int, reach: int, groups: int) -> Any:
+    images = input.shape[0]
+    columns = images * groups * per_group * taps * outputs
+    flops = images * out * per_group * taps * outputs * flop(input.dtype)
+    return flops + 5.0 * columns + 8.0 * images * groups * per_group * reach + taps * CALL + images * groups * 500
+
+
+def _transposed_cost(
+    input: Any, weight: Any, bias: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int, size: Ints
+) -> Any:
+    kernel, outputs = weight.shape[2:], math.prod(input.shape[2:])
+    reach = padded_size(size, kernel, stride, padding, dilation)
+    images, taps = input.shape[0], math.prod(kernel)
+    columns = images * groups * weight.shape[1] * taps * max(outputs, reach if all(s == 1 for s in stride) else 0)
+    flops = columns * weight.shape[0] / max(1, groups) * flop(input.dtype)
+    return flops + 3.0 * columns + 4.0 * images * groups * weight.shape[1] * reach + taps * groups * CALL
+
+
+def _weighed_cost(input: Any, grad: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int, kernel: Ints) -> Any:
+    outputs = math.prod(grad.shape[2:])
+    reach = padded_size(input.shape[2:], kernel, stride, padding, dilation)
+    per_group = input.shape[1] // max(1, groups)
+    work = _correlated_cost(input, grad.shape[1], per_group, math.prod(kernel), outputs, reach, groups)
+    return work + input.shape[0] * LOOP
+
+
+@op(name="_convolution", node="ConvolutionBackward0", cost=counted(_convolution_cost, 3.0))
 @through_float32
 def convolution(
     xp: Any, input: Array, weight: Array, bias: Array | None, stride: Ints, padding: Ints, dilation: Ints, groups: int
@@ -87,6 +123,9 @@ def convolution(
     if bias is not None:
         made += bias.reshape(groups, out_channels // groups, 1)
     return made.reshape(shape)
+
+
+convolution.works_in(widens=True)
 
 
 def _correlate(xp: Any, input: Array, matrix: Array, window: Window) -> Array:
@@ -113,7 +152,7 @@ def _grouped_columns(xp: Any, input: Array, window: Window, groups: int) -> Arra
     return window.columns(xp, padded.reshape(images, groups, channels // groups, *padded.shape[2:]))
 
 
-@op(name="_convolution_transpose", node="ConvolutionBackward0")
+@op(name="_convolution_transpose", node="ConvolutionBackward0", cost=counted(_transposed_cost, 3.0))
 @through_float32
 def convolution_transpose(
     xp: Any,
@@ -141,6 +180,9 @@ def convolution_transpose(
         made = _scatter_columns(xp, matrix, grads, window, per_group).reshape(*shape[:2], *window.padded)
         made = made[window.inner]
     return made if bias is None else made + bias.reshape(-1, *[1] * len(size))
+
+
+convolution_transpose.works_in(forward=0.6)
 
 
 def _scatter_columns(xp: Any, matrix: Array, grads: Array, window: Window, per_group: int) -> Array:
@@ -202,7 +244,7 @@ def _scatter_flat(matrix: Array, grads: Array, window: Window, per_group: int) -
     return target[:, : channels * size].reshape(images, groups, per_group, *padded)
 
 
-@op(name="_convolution_weight")
+@op(name="_convolution_weight", cost=counted(_weighed_cost, 3.0))
 @through_float32
 def convolution_weight(
     xp: Any, input: Array, grad: Array, stride: Ints, padding: Ints, dilation: Ints, groups: int, kernel: Ints
@@ -408,6 +450,12 @@ def _named_padding(input: Any, weight: Any, padding: str, stride: Ints, dilation
     return input, tuple(total // 2 for total in totals)
 
 
+def _dilated(op: Composite) -> Any:
+    """Whether a call's windows skip elements."""
+    place = op.positions["dilation"]
+    return lambda *args: any(step != 1 for step in ints(args[place]))
+
+
 @composite
 def conv1d(
     input: Array,
@@ -424,6 +472,10 @@ def conv1d(
     Raises EngineError: RUNTIME for shapes that do not go together, DTYPE.
     """
     return _conv(1, input, weight, bias, stride, padding, dilation, groups)
+
+
+conv1d.lacks("b", "slow_conv2d_cpu")
+conv1d.lacks("bi", "slow_conv_dilated<>", but=("int64",), when=_dilated(conv1d))
 
 
 @composite
@@ -444,6 +496,10 @@ def conv2d(
     return _conv(2, input, weight, bias, stride, padding, dilation, groups)
 
 
+conv2d.lacks("b", "slow_conv2d_cpu")
+conv2d.lacks("bi", "slow_conv_dilated<>", but=("int64",), when=_dilated(conv2d))
+
+
 @composite
 def conv3d(
     input: Array,
@@ -460,6 +516,10 @@ def conv3d(
     Raises EngineError: RUNTIME for shapes that do not go together, DTYPE.
     """
     return _conv(3, input, weight, bias, stride, padding, dilation, groups)
+
+
+conv3d.lacks("b", "slow_conv3d_cpu")
+conv3d.lacks("bi", "slow_conv_dilated<>", but=("int64",), when=_dilated(conv3d))
 
 
 def _conv_transpose(
@@ -518,6 +578,9 @@ def conv_transpose1d(
     return _conv_transpose(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+conv_transpose1d.lacks("bi", "slow_conv_transpose2d_out_cpu", but=("int64",))
+
+
 @composite
 def conv_transpose2d(
     input: Array,
@@ -536,6 +599,9 @@ def conv_transpose2d(
     return _conv_transpose(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+conv_transpose2d.lacks("bi", "slow_conv_transpose2d_out_cpu", but=("int64",))
+
+
 @composite
 def conv_transpose3d(
     input: Array,
@@ -552,3 +618,6 @@ def conv_transpose3d(
     input: (n, c, d, h, w) or (c, d, h, w); weight: (c, o / groups, kd, kh, kw). Raises EngineError: RUNTIME, DTYPE.
     """
     return _conv_transpose(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+conv_transpose3d.lacks("bi", "slow_conv_transpose3d_out_cpu", but=("int64",))

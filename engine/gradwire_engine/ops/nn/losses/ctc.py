@@ -16,6 +16,7 @@ from gradwire_engine.core.device import Array, host, module_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import LOOP, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.nn.losses.loss import reduction_of
 from gradwire_engine.ops.reduce.reduce import mean
@@ -64,7 +65,22 @@ def _forward(xp: Any, log_probs: Array, labels: Array, skips: Array, lengths: An
     return emitted, ways, -spelled.astype(log_probs.dtype), ends
 
 
-@op(name="_ctc_loss", node="CtcLossBackward0")
+def _spelled_cost(log_probs: Any, targets: Any, *rest: Any) -> Any:
+    steps, samples, _ = log_probs.shape
+    states = 2 * targets.shape[-1] + 1
+    return steps * LOOP + 60.0 * steps * samples * states + 20.0 * log_probs.size
+
+
+def _spelled_back_cost(log_probs: Any, targets: Any, *rest: Any) -> Any:
+    states = 2 * targets.shape[-1] + 1
+    return (
+        3.0 * _spelled_cost(log_probs, targets)
+        + states * LOOP
+        + 20.0 * log_probs.shape[0] * log_probs.shape[1] * states
+    )
+
+
+@op(name="_ctc_loss", node="CtcLossBackward0", cost=counted(_spelled_cost, _spelled_back_cost))
 def _ctc_loss(
     xp: Any, log_probs: Array, targets: Array, lengths: Array, sizes: Array, blank: int, zero_infinity: bool
 ) -> Array:
@@ -73,7 +89,10 @@ def _ctc_loss(
     return xp.where(xp.isinf(losses), losses.dtype.type(0), losses) if zero_infinity else losses
 
 
-@op(name="_ctc_loss_backward")
+_ctc_loss.works_in(backward=3.8)
+
+
+@op(name="_ctc_loss_backward", cost=counted(lambda g, *rest: _spelled_back_cost(*rest)))
 def _ctc_loss_backward(
     xp: Any, g: Array, log_probs: Array, targets: Array, lengths: Array, sizes: Array, blank: int, zero_infinity: bool
 ) -> Array:

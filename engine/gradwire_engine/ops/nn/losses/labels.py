@@ -10,6 +10,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import counted, placed
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import neg
 from gradwire_engine.ops.base.checks import broadcast_shape
@@ -64,7 +65,7 @@ def _check_matrix(input: Any) -> None:
         _refuse(f"\"multi_margin_loss\" not implemented for '{dtypes.TITLES[input.dtype]}'", Reason.NOT_SUPPORTED)
 
 
-@op(name="_is_class")
+@op(name="_is_class", cost=placed(4))
 def _is_class(xp: Any, target: Array, classes: int) -> Array:
     """(n, c): whether each class is the sample's target. Raises EngineError: RUNTIME."""
     if target.size and (int(target.min()) < 0 or int(target.max()) >= classes):
@@ -115,7 +116,11 @@ def multi_margin_loss(
     return reduce_op(each if input.ndim == 2 else reshape(each, ()), wanted)
 
 
-@op(name="_label_sets", outputs=("targets", "listed", "others"))
+@op(
+    name="_label_sets",
+    outputs=("targets", "listed", "others"),
+    cost=counted(lambda target: 6.0 * target.size * target.shape[-1], few=1 << 16),
+)
 def _label_sets(xp: Any, target: Array) -> Any:
     """Of lists of classes that end at the first -1: the classes, which places count, and which classes are in none."""
     classes = target.shape[1]
@@ -125,6 +130,9 @@ def _label_sets(xp: Any, target: Array) -> Any:
     targets = xp.where(listed, target, 0)
     present = ((targets[:, :, None] == xp.arange(classes)) & listed[:, :, None]).any(1)
     return targets, listed, ~present
+
+
+_label_sets.works_in(forward=5)
 
 
 @composite
@@ -208,7 +216,7 @@ def cosine_embedding_loss(
     return reduce_op(losses, wanted)
 
 
-@op(name="_pairs", outputs=("first", "second"))
+@op(name="_pairs", outputs=("first", "second"), cost=counted(lambda input: 25.0 * input.shape[0] ** 2, few=1 << 10))
 def _pairs(xp: Any, input: Array) -> Any:
     """The numbers of all pairs of rows, the first one lower."""
     first, second = xp.triu_indices(input.shape[0], 1)

@@ -93,7 +93,7 @@ def _loss_op(name: str, node: str, **options: Any) -> Callable[[Any], Any]:
     return op(name=name, node=node, promote="same", in_place=False, **options)
 
 
-@_loss_op("_mse_loss", "MseLossBackward0")
+@_loss_op("_mse_loss", "MseLossBackward0", cost=4)
 def _mse_loss(xp: Any, input: Array, target: Array, reduction: str) -> Array:
     _floating("mse_cpu", input)
     difference = input - target
@@ -102,6 +102,9 @@ def _mse_loss(xp: Any, input: Array, target: Array, reduction: str) -> Array:
         summed = np.asarray(flat @ flat)
         return summed if reduction == "sum" else np.asarray(summed / flat.dtype.type(flat.size))
     return reduced(xp, difference * difference, reduction)
+
+
+_mse_loss.works_in(grows=True, widens=True)
 
 
 def _mse_grad(g: Any, input: Any, target: Any, reduction: str) -> Any:
@@ -134,6 +137,9 @@ def mse_loss(
     if weight is None:
         return _mse_loss(input, target, wanted)
     return _weighted(_mse_loss(input, target, "none"), weight, wanted)
+
+
+mse_loss.lacks("c", "mse_cpu")
 
 
 def _stretched(input: Any, target: Any) -> tuple[Any, Any]:
@@ -170,11 +176,14 @@ def l1_loss(
     return reduce_op(values, wanted) if weight is None else _weighted(values, weight, wanted)
 
 
-@_loss_op("_smooth_l1_loss", "SmoothL1LossBackward0")
+@_loss_op("_smooth_l1_loss", "SmoothL1LossBackward0", cost=8)
 def _smooth_l1_loss(xp: Any, input: Array, target: Array, reduction: str, beta: float) -> Array:
     _floating("smooth_l1_cpu", input)
     size = xp.abs(input - target)
     return reduced(xp, xp.where(size < beta, 0.5 / beta * size * size if beta else size, size - 0.5 * beta), reduction)
+
+
+_smooth_l1_loss.works_in(forward=3.4, backward=3.3, grows=True)
 
 
 def _smooth_l1_grad(g: Any, input: Any, target: Any, reduction: str, beta: float) -> Any:
@@ -209,11 +218,17 @@ def smooth_l1_loss(
     return _smooth_l1_loss(input, target, wanted, beta) if beta else l1_loss(input, target, reduction=wanted)
 
 
-@_loss_op("_huber_loss", "HuberLossBackward0")
+smooth_l1_loss.lacks("c", "smooth_l1_cpu")
+
+
+@_loss_op("_huber_loss", "HuberLossBackward0", cost=8)
 def _huber_loss(xp: Any, input: Array, target: Array, reduction: str, delta: float) -> Array:
     _floating("huber_cpu", input)
     size = xp.abs(input - target)
     return reduced(xp, xp.where(size < delta, 0.5 * size * size, delta * (size - 0.5 * delta)), reduction)
+
+
+_huber_loss.works_in(forward=3.4, backward=2.3, grows=True, widens=True)
 
 
 def _huber_grad(g: Any, input: Any, target: Any, reduction: str, delta: float) -> Any:
@@ -248,7 +263,10 @@ def huber_loss(
     return reduce_op(_huber_loss(input, target, "none", delta) * weight, wanted)
 
 
-@op(name="_binary_cross_entropy", node="BinaryCrossEntropyBackward0")
+huber_loss.lacks("c", "huber_cpu")
+
+
+@op(name="_binary_cross_entropy", node="BinaryCrossEntropyBackward0", cost=12)
 def _binary_cross_entropy(xp: Any, input: Array, target: Array, weight: Array | None, reduction: str) -> Array:
     _floating("binary_cross_entropy", input)
     if target.dtype != input.dtype:
@@ -260,6 +278,9 @@ def _binary_cross_entropy(xp: Any, input: Array, target: Array, weight: Array | 
     certain, against = xp.maximum(xp.log(input), -100), xp.maximum(xp.log1p(-input), -100)
     values = (target - 1) * against - target * certain
     return reduced(xp, values if weight is None else values * weight, reduction)
+
+
+_binary_cross_entropy.works_in(forward=1.1, backward=2.3)
 
 
 def _bce_grad(g: Any, input: Any, target: Any, weight: Any, reduction: str) -> Any:
@@ -302,7 +323,10 @@ def binary_cross_entropy(
     return _binary_cross_entropy(input, target, weight, wanted)
 
 
-@op(name="_bce_with_logits", node="BinaryCrossEntropyWithLogitsBackward0", promote="same", in_place=False)
+binary_cross_entropy.lacks("c", "binary_cross_entropy")
+
+
+@op(name="_bce_with_logits", node="BinaryCrossEntropyWithLogitsBackward0", promote="same", in_place=False, cost=12)
 def _bce_with_logits(
     xp: Any, input: Array, target: Array, weight: Array | None, pos_weight: Array | None, reduction: str
 ) -> Array:
@@ -313,6 +337,9 @@ def _bce_with_logits(
         softened *= 1 + (pos_weight - 1) * target
     values = (1 - target) * input + softened
     return reduced(xp, values if weight is None else values * weight, reduction)
+
+
+_bce_with_logits.works_in(forward=2.2, grows=True)
 
 
 def _logits_grad(g: Any, input: Any, target: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
@@ -361,6 +388,9 @@ def binary_cross_entropy_with_logits(
     return _bce_with_logits(input, target, weight, pos_weight, wanted)
 
 
+binary_cross_entropy_with_logits.lacks("c", "log_sigmoid_cpu")
+
+
 @composite
 def kl_div(
     input: Array,
@@ -379,3 +409,7 @@ def kl_div(
     values = exp(target) * (target - input) if log_target else xlogy(target, target) - target * input
     made = reduce_op(values, wanted)
     return made / input.shape[0] if batchmean and input.ndim else made
+
+
+kl_div.lacks("i", says="kl_div: Integral inputs not supported.")
+kl_div.lacks("c", says="kl_div: Complex inputs not supported.")

@@ -19,6 +19,7 @@ from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import placed
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast
 from gradwire_engine.ops.base.blocked import BLOCK
@@ -59,9 +60,12 @@ def _recorded_statistics(input: Any, average: Callable[[Any], Any], eps: float) 
 
 
 @op(
-    name="_batch_norm", node="NativeBatchNormBackward0",
-    outputs=("output", "mean", "scale", "variance"), differentiable_outputs=(0,),
-)  # fmt: skip
+    name="_batch_norm",
+    node="NativeBatchNormBackward0",
+    outputs=("output", "mean", "scale", "variance"),
+    differentiable_outputs=(0,),
+    cost=placed(8),
+)
 def _batch_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, eps: float) -> Any:
     """The output, and per channel the mean, 1 / sqrt(variance + eps) and the variance of the batch."""
     values = _wide(input)
@@ -134,9 +138,12 @@ _batch_norm.grad(
 
 
 @op(
-    name="_batch_norm_eval", node="NativeBatchNormBackward0",
-    outputs=("output", "mean", "scale"), differentiable_outputs=(0,),
-)  # fmt: skip
+    name="_batch_norm_eval",
+    node="NativeBatchNormBackward0",
+    outputs=("output", "mean", "scale"),
+    differentiable_outputs=(0,),
+    cost=placed(8),
+)
 def _batch_norm_eval(
     xp: Any, input: Array, weight: Array | None, bias: Array | None, mean: Array, var: Array, eps: float
 ) -> Any:
@@ -212,7 +219,10 @@ def batch_norm(
     return output
 
 
-@op(name="_running", in_place=True)
+batch_norm.lacks("bic", "batch_norm", of=("input",))
+
+
+@op(name="_running", in_place=True, cost=placed(4))
 def _running(xp: Any, input: Array, fresh: Array, momentum: float, factor: float) -> Array:
     """A running statistic with the batch's mixed in."""
     mixed = (1 - momentum) * _wide(input) + (momentum * factor) * fresh
@@ -297,9 +307,12 @@ def _affine(xp: Any, normal: Array, weight: Array | None, bias: Array | None, dt
 
 
 @op(
-    name="_layer_norm", node="NativeLayerNormBackward0",
-    outputs=("output", "mean", "scale"), differentiable_outputs=(0,),
-)  # fmt: skip
+    name="_layer_norm",
+    node="NativeLayerNormBackward0",
+    outputs=("output", "mean", "scale"),
+    differentiable_outputs=(0,),
+    cost=placed(8),
+)
 def _layer_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, last: int, eps: float) -> Any:
     """The output, and per row the mean and 1 / sqrt(variance + eps), both (rows, 1)."""
     rows = _wide(xp.ascontiguousarray(input)).reshape(_split(input.shape, last))
@@ -341,6 +354,9 @@ def layer_norm(
     return _layer_norm(input, weight, bias, len(shape), eps)[0]
 
 
+layer_norm.lacks("bic", "LayerNormKernelImpl", of=("input",))
+
+
 def _checked_shape(input: Any, normalized_shape: Any, **parameters: Any) -> Ints:
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape:
@@ -370,7 +386,7 @@ def _groups(shape: Ints, groups: int) -> Ints:
     return shape[0] * groups, math.prod(shape[1:]) // groups
 
 
-@op(name="_group_norm", node="NativeGroupNormBackward0")
+@op(name="_group_norm", node="NativeGroupNormBackward0", cost=placed(8))
 def _group_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, groups: int, eps: float) -> Array:
     rows = _wide(xp.ascontiguousarray(input)).reshape(_groups(input.shape, groups))
     normal, _, _ = _normalized_rows(xp, rows, eps)
@@ -378,6 +394,7 @@ def _group_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None,
     return _affine(xp, normal.reshape(input.shape), weight, bias, input.dtype)
 
 
+_group_norm.works_in(backward=1.5)
 _group_norm.grad(
     input=lambda g, input, weight, groups, eps: _by_rows(
         g if weight is None else g * spread_channels(weight, g.ndim), input, _groups(input.shape, groups), eps
@@ -416,6 +433,9 @@ def group_norm(
                 f"shape {list(value.shape)} and input of shape {shape}",
             )
     return _group_norm(input, weight, bias, num_groups, eps)
+
+
+group_norm.lacks("bic", "GroupNormKernelImpl", of=("input",))
 
 
 @composite

@@ -10,6 +10,7 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import LOOP, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.index.gather import gather_backward
@@ -23,10 +24,18 @@ def _ranges(size: int, count: int) -> list[tuple[int, int]]:
     return [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
 
 
+def _by_place_cost(input: Any, size: Ints) -> Any:
+    """A window after the other, each with a few calls."""
+    return math.prod(size) * 2 * LOOP + 6.0 * (input.size + math.prod(input.shape[: -len(size)]) * math.prod(size) * 4)
+
+
 @op(
-    name="_adaptive_max_pool", node=lambda input, size: f"AdaptiveMaxPool{len(size)}DBackward0",
-    outputs=("values", "indices"), differentiable_outputs=(0,),
-)  # fmt: skip
+    name="_adaptive_max_pool",
+    node=lambda input, size: f"AdaptiveMaxPool{len(size)}DBackward0",
+    outputs=("values", "indices"),
+    differentiable_outputs=(0,),
+    cost=counted(_by_place_cost),
+)
 def _adaptive_max_pool(xp: Any, input: Array, size: Ints) -> Any:
     """The largest of each window (of equal ones the first, of nans the last), and its place in the flattened input."""
     spatial = input.shape[-len(size) :]

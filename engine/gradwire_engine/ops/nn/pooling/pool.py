@@ -17,14 +17,14 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.costs import doubles
+from gradwire_engine.op.cost import CALL, LOOP, counted, flop, placed
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import expand
-from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.base.checks import admit, ints
 from gradwire_engine.ops.base.precision import through_float32
 from gradwire_engine.ops.elementwise.activation import keep
 from gradwire_engine.ops.nn.pooling.wide_pool import picked, spread, wide_max
-from gradwire_engine.ops.nn.windows import Window, per_dim
+from gradwire_engine.ops.nn.windows import Window, count_outputs, padded_size, per_dim
 from gradwire_engine.ops.shape.shape import at, squeeze, unsqueeze
 
 Ints = Any  # an int or several
@@ -45,7 +45,74 @@ def _max_node(input: Any, kernel: Ints, *_: Any) -> str:
     return f"MaxPool{len(kernel)}DWithIndicesBackward0"
 
 
-@op(name="_max_pool", node=_max_node, outputs=("values", "which"), differentiable_outputs=(0,))
+def _max_pool_cost(input: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:
+    lead = math.prod(input.shape[: -len(kernel)])
+    size = input.shape[-len(kernel) :]
+    outputs = count_outputs(size, kernel, stride, padding, dilation, ceil_mode)
+    return _gone_through_cost(lead, size, kernel, outputs, stride, padding, dilation, 6.0)
+
+
+_TAPS, _DOUBLING = 64, 4
+
+
+def doubles(kernel: Ints, padded: Ints, outputs: Ints) -> bool:
+    """Whether large windows are gone through by doubling (wide_pool.py): where that is less work by far."""
+    taps = math.prod(kernel)
+    return taps > _TAPS and _DOUBLING * math.prod(padded) * _rounds(kernel) < math.prod(outputs) * taps
+
+
+def _rounds(kernel: Ints) -> int:
+    return sum((k - 1).bit_length() for k in kernel)
+
+
+def _gone_through_cost(
+    lead: int, size: Ints, kernel: Ints, outputs: int, stride: Ints, padding: Ints, dilation: Ints, per: float
+) -> Any:
+    taps = math.prod(kernel)
+    reach = padded_size(size, kernel, stride, padding, dilation)
+    if doubles(kernel, (reach,), (outputs,)):
+        return lead * (20.0 * reach * (1 + _rounds(kernel)) + 60.0 * outputs) + _rounds(kernel) * LOOP
+    return per * lead * outputs * taps + taps * LOOP + 4.0 * lead * reach
+
+
+def _picked_cost(input: Any, which: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, *size: Ints) -> Any:
+    spatial = size[0] if size else input.shape[-len(kernel) :]
+    lead = math.prod(which.shape[: -len(kernel)])
+    outputs = math.prod(which.shape[-len(kernel) :])
+    return _gone_through_cost(lead, spatial, kernel, outputs, stride, padding, dilation, 6.0)
+
+
+def _averaged_cost(input: Any, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, *rest: Any) -> Any:
+    ones = (1,) * len(kernel)
+    size = rest[2] if len(rest) > 2 else input.shape[-len(kernel) :]
+    lead = math.prod(input.shape[: -len(kernel)])
+    reach = padded_size(size, kernel, stride, padding, ones)
+    return (
+        3.0 * lead * reach * sum(min(k, k / max(1, s) + 1) for k, s in zip(kernel, stride, strict=True))
+        + sum(kernel) * CALL
+    )
+
+
+def resized_cost(input: Any, size: Ints, *rest: Any) -> Any:
+    """Each dimension by a matrix, (made, given), the last first of all."""
+    given, work = list(input.shape), 0.0
+    lead = len(given) - len(size)
+    for axis, made in enumerate(size):
+        length = given[lead + axis]
+        work += length * made * (20.0 + math.prod(given[: lead + axis] + given[lead + axis + 1 :]) * flop(input.dtype))
+        work += made * CALL
+        given[lead + axis] = made
+        work += 4.0 * math.prod(given)
+    return work
+
+
+@op(
+    name="_max_pool",
+    node=_max_node,
+    outputs=("values", "which"),
+    differentiable_outputs=(0,),
+    cost=counted(_max_pool_cost, 2.0),
+)
 def _max_pool(
     xp: Any, input: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
 ) -> tuple[Array, Array]:
@@ -78,6 +145,9 @@ def _max_pool(
     return values, which
 
 
+_max_pool.works_in(backward=2.3)
+
+
 def _is_wide(xp: Any, window: Window) -> bool:
     """Whether to go through large windows by doubling; CuPy, whose loops are short, takes them as any."""
     return xp is np and doubles(window.kernel, window.padded, window.output)
@@ -93,7 +163,7 @@ def _mark_nan(xp: Any, padded: Array, window: Window, which: Array) -> None:
         xp.copyto(which, which.dtype.type(number), where=xp.isnan(padded[index]))
 
 
-@op(name="_max_unpool")
+@op(name="_max_unpool", cost=counted(_picked_cost, 2.0))
 def _max_unpool(
     xp: Any, grad: Array, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, size: Ints
 ) -> Array:
@@ -114,7 +184,7 @@ def _max_unpool(
     return target[window.inner]
 
 
-@op(name="_max_pick")
+@op(name="_max_pick", cost=counted(_picked_cost, 2.0))
 def _max_pick(xp: Any, input: Array, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Array:
     """The element of each window that won."""
     window = _window_of(input.shape[-len(kernel) :], kernel, stride, padding, dilation, which.shape[-len(kernel) :])
@@ -143,7 +213,7 @@ _max_pick.grad(
 )
 
 
-@op(name="_max_indices")
+@op(name="_max_indices", cost=placed(30))
 def _max_indices(xp: Any, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, size: Ints) -> Array:
     """The winners' places in the flattened input."""
     spatial = len(kernel)
@@ -188,7 +258,11 @@ def _divisor(xp: Any, window: Window, include_pad: bool, override: int | None, d
     return xp.asarray(counts.astype(dtype))
 
 
-@op(name="_avg_pool", node=lambda input, kernel, *_: f"AvgPool{len(kernel)}DBackward0")
+@op(
+    name="_avg_pool",
+    node=lambda input, kernel, *_: f"AvgPool{len(kernel)}DBackward0",
+    cost=counted(_averaged_cost, 2.0),
+)
 @through_float32
 def _avg_pool(
     xp: Any, input: Array, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, include_pad: bool,
@@ -217,7 +291,7 @@ def _divided_towards_zero(xp: Any, summed: Array, by: Any) -> Array:
     return xp.trunc(summed / by).astype(summed.dtype)
 
 
-@op(name="_avg_unpool")
+@op(name="_avg_unpool", cost=counted(_averaged_cost, 2.0))
 @through_float32
 def _avg_unpool(
     xp: Any, grad: Array, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, include_pad: bool,
@@ -280,7 +354,7 @@ def _adaptive_node(input: Any, output_size: Ints) -> str:
     return "MeanBackward1" if several else f"AdaptiveAvgPool{max(2, len(output_size))}DBackward0"
 
 
-@op(name="_adaptive_avg_pool", node=_adaptive_node)
+@op(name="_adaptive_avg_pool", node=_adaptive_node, cost=counted(resized_cost, 2.0))
 @through_float32
 def _adaptive_avg_pool(xp: Any, input: Array, output_size: Ints) -> Array:
     sizes = input.shape[-len(output_size) :]
@@ -296,6 +370,7 @@ def _adaptive_avg_pool(xp: Any, input: Array, output_size: Ints) -> Array:
     )
 
 
+_adaptive_avg_pool.works_in(forward=1.1, widens=True)
 _adaptive_avg_pool.sized_by(lambda input, output_size: _bytes_over(input, output_size))
 
 
@@ -309,7 +384,7 @@ def _adaptive_means(xp: Any, input: Array, sizes: Ints, output_size: Ints) -> Ar
     return input
 
 
-@op(name="_adaptive_avg_unpool")
+@op(name="_adaptive_avg_unpool", cost=counted(resized_cost, 2.0))
 @through_float32
 def _adaptive_avg_unpool(xp: Any, grad: Array, size: Ints) -> Array:
     sizes = grad.shape[-len(size) :]
@@ -432,6 +507,9 @@ def max_pool1d(
     return _max(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+max_pool1d.lacks("bi", "max_pool1d_impl")
+
+
 @composite(outputs=("values", "indices"))
 def max_pool2d(
     input: Array,
@@ -503,6 +581,9 @@ def avg_pool1d(
     return _avg(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
+avg_pool1d.lacks("bic", "avg_pool2d", but=("int64",))
+
+
 @composite
 def avg_pool2d(
     input: Array,
@@ -517,6 +598,9 @@ def avg_pool2d(
     return _avg(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
+avg_pool2d.lacks("bic", "avg_pool2d", but=("int64",))
+
+
 @composite
 def avg_pool3d(
     input: Array,
@@ -529,6 +613,9 @@ def avg_pool3d(
 ) -> Any:
     """The mean of each window (torch.nn.functional.avg_pool3d). input: (n, c, d, h, w) or (c, d, h, w)."""
     return _avg(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+avg_pool3d.lacks("bic", "avg_pool3d_out_frame", but=("int64",))
 
 
 def _adaptive(spatial: int, input: Any, output_size: Any) -> Any:
@@ -554,6 +641,11 @@ def _adaptive(spatial: int, input: Any, output_size: Any) -> Any:
     return _adaptive_avg_pool(input, sizes)
 
 
+def _to_several(input: Any, size: Any) -> bool:
+    """Whether the output has several places; of one it is a mean."""
+    return {1} != set(ints(size))
+
+
 @composite
 def adaptive_avg_pool1d(input: Array, output_size: Ints) -> Any:
     """Means over as many windows as the output has elements (torch.nn.functional.adaptive_avg_pool1d)."""
@@ -561,6 +653,10 @@ def adaptive_avg_pool1d(input: Array, output_size: Ints) -> Any:
         _refuse(f"Expected 2 to 3 dimensions, but got {input.ndim}-dimensional tensor for argument #1 'self'")
     pooled = _adaptive(2, unsqueeze(input, -2), (1, *(per_dim(output_size, 1, "output_size must be one int"))))
     return squeeze(pooled, -2)
+
+
+adaptive_avg_pool1d.lacks("bi", "adaptive_avg_pool2d")
+adaptive_avg_pool1d.lacks("c", "adaptive_avg_pool2d", when=_to_several)
 
 
 @composite
@@ -572,6 +668,10 @@ def adaptive_avg_pool2d(input: Array, output_size: Ints) -> Any:
     return _adaptive(2, input, output_size)
 
 
+adaptive_avg_pool2d.lacks("bi", "adaptive_avg_pool2d")
+adaptive_avg_pool2d.lacks("c", "adaptive_avg_pool2d", when=_to_several)
+
+
 @composite
 def adaptive_avg_pool3d(input: Array, output_size: Ints) -> Any:
     """Means over as many windows as the output has elements (torch.nn.functional.adaptive_avg_pool3d).
@@ -579,3 +679,7 @@ def adaptive_avg_pool3d(input: Array, output_size: Ints) -> Any:
     output_size: an int, or (d, h, w) where None keeps a size. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """
     return _adaptive(3, input, output_size)
+
+
+adaptive_avg_pool3d.lacks("bi", "adaptive_avg_pool3d_cpu")
+adaptive_avg_pool3d.lacks("c", "adaptive_avg_pool3d", when=_to_several)

@@ -10,6 +10,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import of_shape
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.elementwise.activation import relu
@@ -24,7 +25,7 @@ from gradwire_engine.ops.shape.shape import flatten, reshape, squeeze, unsqueeze
 Ints = Any  # an int or several
 
 
-@op(name="_max_unpool_to", node=lambda input, indices, size: f"MaxUnpool{len(size)}DBackward0")
+@op(name="_max_unpool_to", node=lambda input, indices, size: f"MaxUnpool{len(size)}DBackward0", cost=of_shape(30, 2))
 def _max_unpool_to(xp: Any, input: Array, indices: Array, size: Ints) -> Array:
     """Zeros with the input's elements at these places of the flattened last dimensions, the last one of several."""
     lead = input.shape[: -len(size)]
@@ -112,6 +113,9 @@ def max_unpool1d(
     return _unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
+max_unpool1d.lacks("bic", "max_unpool2d", of=("input",))
+
+
 @composite
 def max_unpool2d(
     input: Array, indices: Array, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
@@ -122,6 +126,9 @@ def max_unpool2d(
     input, indices: (n, c, h, w) or (c, h, w), as max_pool2d gave them. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """
     return _unpool(2, input, indices, kernel_size, stride, padding, output_size)
+
+
+max_unpool2d.lacks("bic", "max_unpool2d", of=("input",))
 
 
 @composite
@@ -136,10 +143,18 @@ def max_unpool3d(
     return _unpool(3, input, indices, kernel_size, stride, padding, output_size)
 
 
+max_unpool3d.lacks("bic", "max_unpool3d", of=("input",))
+
+
 def _power_pool(pool: Any, dims: int, input: Any, p: Any, kernel_size: Any, stride: Any, ceil_mode: bool) -> Any:
     kernel = per_dim(kernel_size, dims, f"lp_pool{dims}d: kernel_size must be one int or {dims} of them")
     means = pool(pow(input, p), kernel, stride, 0, ceil_mode)
     return pow(sign(means) * relu(absolute(means)) * math.prod(kernel), 1.0 / p)
+
+
+def _of_whole_power(input: Any, power: Any, *rest: Any) -> bool:
+    """Whether what is averaged, the power, is whole, too."""
+    return isinstance(power, int)
 
 
 @composite
@@ -150,6 +165,9 @@ def lp_pool1d(
     return _power_pool(avg_pool1d, 1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+lp_pool1d.lacks("i", "avg_pool2d", but=("int64",), when=_of_whole_power)
+
+
 @composite
 def lp_pool2d(
     input: Array, norm_type: Number, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
@@ -158,9 +176,15 @@ def lp_pool2d(
     return _power_pool(avg_pool2d, 2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+lp_pool2d.lacks("i", "avg_pool2d", but=("int64",), when=_of_whole_power)
+
+
 @composite
 def lp_pool3d(
     input: Array, norm_type: Number, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> Any:
     """The p-th root of each window's sum of p-th powers (torch.nn.functional.lp_pool3d)."""
     return _power_pool(avg_pool3d, 3, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+lp_pool3d.lacks("i", "avg_pool3d_out_frame", but=("int64",), when=_of_whole_power)

@@ -17,6 +17,7 @@ from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import placed
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast, expand, neg
 from gradwire_engine.ops.base.fill import where, zeros
@@ -30,7 +31,7 @@ from gradwire_engine.ops.shape.shape import reshape, select
 Tap = tuple[Any, Any]
 
 
-@op(name="_beside")
+@op(name="_beside", cost=placed(4))
 def _beside(xp: Any, input: Array, grid: Array) -> Array:
     """The input; the grid, on which it does not depend, gets a gradient of zeros."""
     return xp.array(input)
@@ -187,3 +188,6 @@ def grid_sample(
     if result.dtype != input.dtype:  # positions of bfloat16 are found in float32
         result = cast(result, input.dtype)
     return reshape(result, (samples, input.shape[1], *made))
+
+
+grid_sample.lacks("bic", "grid_sampler_2d_cpu_kernel_impl")

@@ -15,6 +15,7 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.base.precision import through_float32
@@ -23,6 +24,7 @@ from gradwire_engine.ops.nn.pooling.pool import (
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
     apply_weights,
+    resized_cost,
 )
 from gradwire_engine.ops.shape.lines import made_lines, take_lines
 
@@ -88,7 +90,11 @@ def _resampled_bytes(xp: Any, input: Array, size: Ints, mode: str, align: bool, 
     return xp.ascontiguousarray(input)
 
 
-@op(name="_resample", node=lambda input, size, mode, align, scales: f"Upsample{_NODES[mode]}Backward0")
+@op(
+    name="_resample",
+    node=lambda input, size, mode, align, scales: f"Upsample{_NODES[mode]}Backward0",
+    cost=counted(resized_cost, 2.0),
+)
 @through_float32
 def _resample(xp: Any, input: Array, size: Ints, mode: str, align: bool, scales: Ints) -> Array:
     admit((*input.shape[: -len(size)], *size), input.dtype)
@@ -98,7 +104,10 @@ def _resample(xp: Any, input: Array, size: Ints, mode: str, align: bool, scales:
     return apply_weights(xp, xp.ascontiguousarray(input), matrices)
 
 
-@op(name="_resample_adjoint")
+_resample.works_in(forward=0.7, backward=5)
+
+
+@op(name="_resample_adjoint", cost=counted(resized_cost, 2.0))
 @through_float32
 def _resample_adjoint(xp: Any, g: Array, size: Ints, mode: str, align: bool, scales: Ints) -> Array:
     """The gradient by an input of this size."""
@@ -202,3 +211,14 @@ def interpolate(
             Reason.NOT_SUPPORTED, f"Got {input.ndim}D input, but {mode} mode needs {_RANKS[mode] + 2}D input"
         )
     return _resample(input, sizes, mode, bool(align_corners), scales)
+
+
+for _mode, _kernel, _taken in (
+    ("nearest", "compute_indices_weights_nearest", ("uint8",)),
+    ("nearest-exact", "compute_indices_weights_nearest", ("uint8",)),
+    ("linear", "compute_indices_weights_linear", ()),
+    ("bilinear", "compute_indices_weights_linear", ("uint8",)),
+    ("bicubic", "compute_indices_weights_cubic", ("uint8",)),
+    ("trilinear", "compute_indices_weights_linear", ()),
+):
+    interpolate.lacks("bic", _kernel, but=_taken, when=interpolate.given("mode", _mode))
