@@ -25,18 +25,22 @@ if _TYPE_CHECKING:
     from gradwire import version as version
     from gradwire._base.dtypes import *  # noqa: F403
     from gradwire._base.errors import *  # noqa: F403
-    from gradwire._base.legacy import *  # noqa: F403
     from gradwire._base.modes import *  # noqa: F403
     from gradwire._base.printing import set_printoptions as set_printoptions
     from gradwire._base.timeouts import timeout as timeout
     from gradwire._base.version import __version__ as __version__
     from gradwire._compile.compile import compile as compile
+    from gradwire._functions.create import *  # noqa: F403
+    from gradwire._functions.exchange import from_dlpack as from_dlpack
+    from gradwire._functions.exchange import from_torch as from_torch
+    from gradwire._functions.exchange import to_torch as to_torch
+    from gradwire._functions.functions import nonzero as nonzero
+    from gradwire._functions.functions import where as where
+    from gradwire._functions.legacy import *  # noqa: F403
+    from gradwire._functions.random import *  # noqa: F403
     from gradwire._graph.anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
     from gradwire._graph.anomaly import is_anomaly_enabled as is_anomaly_enabled
     from gradwire._graph.nodes import graph as graph
-    from gradwire._io.exchange import from_dlpack as from_dlpack
-    from gradwire._io.exchange import from_torch as from_torch
-    from gradwire._io.exchange import to_torch as to_torch
     from gradwire._io.explain import explain as explain
     from gradwire._io.files import load as load
     from gradwire._io.files import save as save
@@ -48,11 +52,7 @@ if _TYPE_CHECKING:
     from gradwire._session.sessions import sync as sync
     from gradwire._session.timings import timings as timings
     from gradwire._tensor.composed import *  # noqa: F403
-    from gradwire._tensor.create import *  # noqa: F403
-    from gradwire._tensor.functions import nonzero as nonzero
-    from gradwire._tensor.functions import where as where
     from gradwire._tensor.ops import *  # type: ignore[assignment]  # noqa: F403
-    from gradwire._tensor.random import *  # noqa: F403
     from gradwire._tensor.tensor import Tensor as Tensor
     from gradwire._transport.bulk import progress as progress
     from gradwire.amp import GradScaler as GradScaler
@@ -80,15 +80,15 @@ _NAMES = {
     "_io.files": "load save",
     "_session.saved_files": "SavedFile delete_saved_file saved_files",
     "func": "vmap",
-    "_io.exchange": "from_dlpack from_torch to_torch",
+    "_functions.exchange": "from_dlpack from_torch to_torch",
     "_base.printing": "set_printoptions",
-    "_tensor.create": (
+    "_functions.create": (
         "arange as_tensor asarray empty empty_like eye from_numpy full full_like is_tensor linspace logspace ones "
         "ones_like rand rand_like randint randn randn_like randperm scalar_tensor tensor zeros zeros_like"
     ),
     "_base.modes": "enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad set_grad_enabled",
     "_graph.anomaly": "is_anomaly_check_nan_enabled is_anomaly_enabled",
-    "_tensor.random": (
+    "_functions.random": (
         "Generator bernoulli binomial default_generator get_rng_state initial_seed manual_seed multinomial normal "
         "poisson seed set_rng_state"
     ),
@@ -96,7 +96,7 @@ _NAMES = {
         "Size bfloat16 bool complex128 complex64 device dtype finfo float16 float32 float64 get_default_dtype iinfo "
         "int16 int32 int64 int8 set_default_dtype uint16 uint32 uint64 uint8"
     ),
-    "_base.legacy": (
+    "_functions.legacy": (
         "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor "
         "ShortTensor are_deterministic_algorithms_enabled channels_last channels_last_3d contiguous_format "
         "get_float32_matmul_precision get_num_threads memory_format preserve_format set_default_tensor_type "
@@ -107,7 +107,7 @@ _NAMES = {
         "adjoint bartlett_window blackman_window broadcast_shapes chain_matmul conj_physical hamming_window "
         "hann_window matrix_power pinverse qr svd vander"
     ),
-    "_tensor.functions": (
+    "_functions.functions": (
         "atleast_1d atleast_2d atleast_3d can_cast dsplit get_device hsplit is_complex is_conj is_floating_point "
         "is_inference is_neg is_nonzero is_same_size is_signed nonzero numel promote_types resolve_neg result_type "
         "tensor_split tensordot typename vsplit where"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradwire._functions.random import manual_seed
 from gradwire._session.sessions import current_session
-from gradwire._tensor.random import manual_seed
 
 __all__ = [
     "current_device",

@@ -11,10 +11,11 @@ from gradwire._base.errors import GradwireValueError
 from gradwire._base.modes import GRAD_ENABLED
 from gradwire._compile.answers import map_tensors
 from gradwire._compile.looks import PLAIN, plain
+from gradwire._functions import saved_tensor_hooks
 from gradwire._graph.anomaly import _STATE as ANOMALY
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec
-from gradwire._tensor import ops, saved_tensor_hooks
+from gradwire._tensor import ops
 
 # Attributes that this package sets on tensors.
 OURS = frozenset(("_view", "_owner"))

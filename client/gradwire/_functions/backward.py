@@ -8,6 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from gradwire._base.errors import GradwireError, GradwireTypeError, GradwireValueError, refuse
+from gradwire._functions.create import zeros_like
+from gradwire._functions.edges import EdgeTensor, GradientEdge, tensor_at
+from gradwire._functions.saved_tensor_hooks import packing
 from gradwire._graph import commands
 from gradwire._graph.anomaly import checks_nan, explained
 from gradwire._graph.hook_runner import run_hooks
@@ -16,10 +19,7 @@ from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.results import after_backward, doubt_gradients, known_or_new, mark_gradients, new_proxy
 from gradwire._proxy.shadow_graph import Reach
 from gradwire._session.session import Session
-from gradwire._tensor.create import zeros_like
-from gradwire._tensor.edges import EdgeTensor, GradientEdge, tensor_at
 from gradwire._tensor.ops import stack
-from gradwire._tensor.saved_tensor_hooks import packing
 from gradwire._tensor.tensor import Tensor
 from gradwire._transport.wire import Value
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2

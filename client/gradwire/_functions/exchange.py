@@ -11,7 +11,7 @@ import numpy as np
 
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireTypeError, refuse
-from gradwire._tensor.create import make_tensor
+from gradwire._functions.create import make_tensor
 from gradwire._tensor.tensor import Tensor
 from gradwire._tensor.values import read_array
 

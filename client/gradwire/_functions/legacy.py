@@ -10,7 +10,7 @@ from typing import Any
 
 from gradwire._base import dtypes
 from gradwire._base.dtypes import Size
-from gradwire._tensor.create import empty, make_tensor
+from gradwire._functions.create import empty, make_tensor
 from gradwire._tensor.tensor import Tensor
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from gradwire._base.errors import GradwireTypeError
+from gradwire._functions.create import make_tensor
 from gradwire._graph import commands
 from gradwire._session.sessions import current_session
 from gradwire._tensor import ops
-from gradwire._tensor.create import make_tensor
 from gradwire._tensor.tensor import Tensor
 from gradwire._transport.wire import Value
 from gradwire.v1 import commands_pb2, service_pb2

@@ -21,8 +21,8 @@ import numpy as np
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError
 from gradwire._base.modes import no_grad
+from gradwire._functions.create import empty, make_tensor, to_bfloat16
 from gradwire._session.saved_files import read_file, write_file
-from gradwire._tensor.create import empty, make_tensor, to_bfloat16
 from gradwire._tensor.ops import view_as_complex
 from gradwire._tensor.tensor import Tensor
 from gradwire._tensor.values import Array, read_array

@@ -174,7 +174,7 @@ def _cosines(k: Any, n: int, weights: Sequence[float]) -> Any:
 
 
 def _points(length: int, periodic: bool, options: dict[str, Any], of: Any) -> Any:
-    from gradwire._tensor.create import arange, ones
+    from gradwire._functions.create import arange, ones
 
     requires_grad = options.pop("requires_grad", False)
     if options.get("dtype") is None:

@@ -68,7 +68,7 @@ def _first(named: dict[str, Any], name: str, default: Any) -> Any:
 
 
 def _used(generator: Any) -> Any:
-    from gradwire._tensor.random import default_generator
+    from gradwire._functions.random import default_generator
 
     return (generator or default_generator).used()
 

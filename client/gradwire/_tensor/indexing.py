@@ -95,7 +95,7 @@ def _tensor(item: Handle) -> Handle:
 
 
 def _as_tensor(tensor: Handle, item: Any) -> Handle:
-    from gradwire._tensor.create import make_tensor
+    from gradwire._functions.create import make_tensor
 
     data = list(item) if isinstance(item, range) else item
     if isinstance(data, (list, tuple)) and len(data) == 0:

@@ -115,7 +115,7 @@ def _into(op: str, out: Any, made: Tensor, given: tuple[Any, ...] = ()) -> Tenso
 
 
 def _check_dtype(op: str, target: Any, made: Tensor) -> None:
-    from gradwire._tensor.functions import can_cast
+    from gradwire._functions.functions import can_cast
 
     if op in _EXACT:
         raise refuse(

@@ -68,7 +68,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """A tensor of the default dtype: Tensor([1, 2]) of values, Tensor(2, 3) of sizes."""
-        from gradwire._tensor.create import legacy_tensor
+        from gradwire._functions.create import legacy_tensor
 
         made = legacy_tensor(args, **kwargs)
         return made if cls is Tensor else made._as_subclass(cls)
@@ -359,7 +359,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         `gradient` has its shape; only a tensor of one element needs none. Raises RuntimeError if it has no history, or
         the history's saved values were freed by an earlier backward without `retain_graph`.
         """
-        from gradwire._tensor.backward import backward
+        from gradwire._functions.backward import backward
 
         backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
@@ -437,7 +437,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
         """The values for another library in this process; a copy, in memory of the CPU. Raises BufferError."""
-        from gradwire._io.exchange import export
+        from gradwire._functions.exchange import export
 
         return export(self, max_version, dl_device, copy)
 
@@ -445,7 +445,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return (1, 0)
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        from gradwire._tensor.create import make_tensor
+        from gradwire._functions.create import make_tensor
 
         return make_tensor(np.asarray(array), session=self._session)
 
@@ -508,7 +508,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return _call("getitem", (self, make_index(self, key)))
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        from gradwire._tensor.create import as_operand
+        from gradwire._functions.create import as_operand
 
         if key is False:
             return  # as PyTorch has it: nothing is written, looked at or refused
@@ -590,25 +590,25 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def tensor_split(self, indices_or_sections: Any = None, dim: int = 0, **named: Any) -> Any:
         """Parts: so many, or between the places given (torch.Tensor.tensor_split)."""
-        from gradwire._tensor.functions import tensor_split
+        from gradwire._functions.functions import tensor_split
 
         return tensor_split(self, indices_or_sections, dim, **named)
 
     def hsplit(self, indices_or_sections: Any) -> Any:
         """Parts along the second dimension, of a vector along its only one (torch.Tensor.hsplit)."""
-        from gradwire._tensor.functions import hsplit
+        from gradwire._functions.functions import hsplit
 
         return hsplit(self, indices_or_sections)
 
     def vsplit(self, indices_or_sections: Any) -> Any:
         """Parts along the first dimension (torch.Tensor.vsplit)."""
-        from gradwire._tensor.functions import vsplit
+        from gradwire._functions.functions import vsplit
 
         return vsplit(self, indices_or_sections)
 
     def dsplit(self, indices_or_sections: Any) -> Any:
         """Parts along the third dimension (torch.Tensor.dsplit)."""
-        from gradwire._tensor.functions import dsplit
+        from gradwire._functions.functions import dsplit
 
         return dsplit(self, indices_or_sections)
 
@@ -714,7 +714,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
         """A leaf of values, with this tensor's dtype and device unless told otherwise."""
-        from gradwire._tensor.create import make_tensor
+        from gradwire._functions.create import make_tensor
 
         wanted = self._spec.dtype if dtype is None else dtypes.as_dtype(dtype)
         place = self._spec.device_name if device is None else dtypes.device_name(device)

@@ -12,9 +12,9 @@ import numpy as np
 from gradwire._base import dtypes
 from gradwire._base.dtypes import dtype
 from gradwire._base.errors import GradwireTypeError, GradwireValueError
-from gradwire._io import exchange
+from gradwire._functions import exchange
+from gradwire._functions.create import create, make_tensor
 from gradwire._tensor.call import _call
-from gradwire._tensor.create import create, make_tensor
 from gradwire._tensor.tensor import Tensor
 from gradwire.array_api import _array
 from gradwire.array_api._array import Array, as_array, call, cast

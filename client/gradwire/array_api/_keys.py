@@ -11,8 +11,8 @@ from typing import Any
 
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireIndexError, GradwireValueError
+from gradwire._functions.create import create
 from gradwire._tensor.call import _call
-from gradwire._tensor.create import create
 from gradwire._tensor.tensor import Tensor
 
 _WHOLE = slice(None)

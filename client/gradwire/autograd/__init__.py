@@ -1,8 +1,8 @@
 """Differentiation (torch.autograd): backward and grad, modes, checks, and derivatives of functions."""
 
 from gradwire._base.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from gradwire._functions.backward import backward, grad
 from gradwire._graph.anomaly import detect_anomaly, set_detect_anomaly
-from gradwire._tensor.backward import backward, grad
 from gradwire.autograd import anomaly_mode, function, functional, grad_mode, graph
 from gradwire.autograd.function import Function
 from gradwire.autograd.gradcheck import gradcheck, gradgradcheck

@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 
 from gradwire._base.errors import GradwireNotImplementedError, GradwireTypeError, refuse
 from gradwire._base.modes import is_grad_enabled, is_inference_mode_enabled, no_grad
+from gradwire._functions.saved_tensor_hooks import packing
 from gradwire._graph import commands
 from gradwire._graph.hook_runner import Asked
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.results import change
 from gradwire._tensor.in_place import check_in_place
-from gradwire._tensor.saved_tensor_hooks import packing
 from gradwire._tensor.tensor import Tensor
 from gradwire._transport.wire import Value
 from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from gradwire._base.errors import GradwireNotImplementedError, GradwireTypeError, GradwireValueError, refuse
 from gradwire._base.modes import enable_grad
-from gradwire._tensor.backward import grad
-from gradwire._tensor.create import zeros, zeros_like
+from gradwire._functions.backward import grad
+from gradwire._functions.create import zeros, zeros_like
 from gradwire._tensor.ops import stack
 from gradwire._tensor.tensor import Tensor
 

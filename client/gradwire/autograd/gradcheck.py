@@ -15,8 +15,8 @@ import numpy as np
 
 from gradwire._base.errors import GradwireNotImplementedError, GradwireValueError, refuse
 from gradwire._base.modes import enable_grad
-from gradwire._tensor.backward import grad
-from gradwire._tensor.create import make_tensor, randn_like, zeros_like
+from gradwire._functions.backward import grad
+from gradwire._functions.create import make_tensor, randn_like, zeros_like
 from gradwire._tensor.tensor import Tensor
 from gradwire.autograd.function import Function
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from gradwire._base.errors import GradwireValueError, refuse
 from gradwire._base.modes import no_grad
+from gradwire._functions.edges import GradientEdge, get_gradient_edge
+from gradwire._functions.saved_tensor_hooks import CURRENT, DISABLED, Pair, check_enabled, in_force
 from gradwire._graph.hook_runner import CURRENT_PASS, Pass
 from gradwire._graph.hooks import RemovableHandle
 from gradwire._graph.nodes import Node
-from gradwire._tensor.edges import GradientEdge, get_gradient_edge
-from gradwire._tensor.saved_tensor_hooks import CURRENT, DISABLED, Pair, check_enabled, in_force
 from gradwire._tensor.tensor import Tensor
 
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, TypeVar
 from gradwire._base import dtypes
 from gradwire._base.dtypes import Size
 from gradwire._base.modes import no_grad
+from gradwire._functions.create import tensor
 from gradwire._tensor import ops
-from gradwire._tensor.create import tensor
 from gradwire._tensor.tensor import Tensor
 from gradwire.distributions.constraints import Constraint
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from gradwire._base import dtypes
 from gradwire._base.modes import enable_grad, no_grad
+from gradwire._functions.create import arange, eye, zeros_like
+from gradwire._functions.random import bernoulli, binomial, multinomial, poisson
 from gradwire._tensor import ops
-from gradwire._tensor.create import arange, eye, zeros_like
-from gradwire._tensor.random import bernoulli, binomial, multinomial, poisson
 from gradwire._tensor.tensor import Tensor
 from gradwire.distributions import constraints
 from gradwire.distributions._base import Distribution, broadcast_all

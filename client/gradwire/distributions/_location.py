@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from gradwire._functions.create import full_like, zeros_like
 from gradwire._tensor import ops
-from gradwire._tensor.create import full_like, zeros_like
 from gradwire._tensor.tensor import Tensor
 from gradwire.distributions import constraints
 from gradwire.distributions._base import HALF_LOG_2PI, Distribution, broadcast_all, normal, uniform

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from gradwire._base.errors import GradwireTypeError, GradwireValueError, refuse
 from gradwire._base.modes import GRAD_ENABLED, enable_grad
+from gradwire._functions.create import eye, zeros, zeros_like
 from gradwire._proxy.shadow_graph import Leaf, Reach
-from gradwire._tensor.create import eye, zeros, zeros_like
 from gradwire._tensor.ops import ones_like, stack
 from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import at_all_levels

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradwire._base.errors import refuse
-from gradwire._tensor.backward import grad
+from gradwire._functions.backward import grad
 from gradwire._tensor.ops import stack
 from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import BatchedTensor, Level, innermost, is_batched, spread, value_at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradwire._base import dtypes
-from gradwire._tensor.create import full
+from gradwire._functions.create import full
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional as F
 from gradwire.nn import init as initial

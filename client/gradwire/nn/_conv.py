@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradwire._base import dtypes
-from gradwire._tensor.create import empty
+from gradwire._functions.create import empty
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional as F
 from gradwire.nn import init

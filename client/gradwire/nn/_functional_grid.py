@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradwire._base.errors import refuse
+from gradwire._functions.create import linspace, ones
 from gradwire._tensor import ops
-from gradwire._tensor.create import linspace, ones
 from gradwire._tensor.tensor import Tensor
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from gradwire._tensor.create import empty
+from gradwire._functions.create import empty
 from gradwire._tensor.tensor import Tensor
 
 

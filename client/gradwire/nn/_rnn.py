@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradwire._base import dtypes
+from gradwire._functions.create import empty, zeros
 from gradwire._tensor import ops
-from gradwire._tensor.create import empty, zeros
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional as F
 from gradwire.nn import init

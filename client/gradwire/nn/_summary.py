@@ -9,8 +9,8 @@ from typing import Any
 from gradwire._base import dtypes as _dtypes
 from gradwire._base.errors import GradwireTypeError, GradwireValueError
 from gradwire._base.modes import no_grad
+from gradwire._functions.create import zeros
 from gradwire._graph.graph import _bytes_text
-from gradwire._tensor.create import zeros
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import Module
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradwire._base import dtypes
-from gradwire._tensor.create import empty, full
+from gradwire._functions.create import empty, full
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional as F
 from gradwire.nn import init

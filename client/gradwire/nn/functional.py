@@ -11,9 +11,9 @@ from typing import Any
 
 from gradwire._base import dtypes
 from gradwire._base.absent import absent
+from gradwire._functions.create import tensor
 from gradwire._tensor import ops
 from gradwire._tensor.call import _call
-from gradwire._tensor.create import tensor
 from gradwire._tensor.ops import (
     adaptive_avg_pool1d,
     avg_pool1d,

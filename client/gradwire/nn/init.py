@@ -11,9 +11,9 @@ import warnings
 from contextlib import AbstractContextManager, nullcontext
 
 from gradwire._base.modes import no_grad
+from gradwire._functions.create import empty, eye
+from gradwire._functions.random import Generator
 from gradwire._tensor import ops
-from gradwire._tensor.create import empty, eye
-from gradwire._tensor.random import Generator
 from gradwire._tensor.tensor import Tensor
 
 _GAINS = {

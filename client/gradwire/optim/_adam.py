@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire._compile.recorder import counting, varying
+from gradwire._functions.create import zeros_like
 from gradwire._tensor import ops
-from gradwire._tensor.create import zeros_like
 from gradwire._tensor.tensor import Tensor
 from gradwire.optim._optimizer import Optimizer, Params, refuse_betas, refuse_negative, refuse_unsupported
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from gradwire._base import dtypes
 from gradwire._compile.recorder import counting, varying
+from gradwire._functions.create import zeros_like
 from gradwire._tensor import ops
-from gradwire._tensor.create import zeros_like
 from gradwire._tensor.tensor import Tensor
 from gradwire.optim._optimizer import Optimizer, Params, decayed, refuse_betas, refuse_negative, refuse_unsupported
 

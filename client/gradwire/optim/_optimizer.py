@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 from gradwire._base import dtypes
 from gradwire._base.modes import enable_grad, no_grad
+from gradwire._functions.create import tensor
 from gradwire._graph.hooks import RemovableHandle, kept_in
 from gradwire._tensor import ops
-from gradwire._tensor.create import tensor
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import clear_grad
 from gradwire.optim._steps import Steps

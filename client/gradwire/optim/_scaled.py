@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire._compile.recorder import counting, varying
-from gradwire._tensor.create import full_like, zeros_like
+from gradwire._functions.create import full_like, zeros_like
 from gradwire._tensor.tensor import Tensor
 from gradwire.optim._optimizer import Optimizer, Params, decayed, refuse_negative, refuse_unsupported
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from gradwire._base import dtypes
 from gradwire._base.modes import no_grad
-from gradwire._tensor.create import tensor
+from gradwire._functions.create import tensor
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import Module
 from gradwire.nn._norm import BatchNorm1d, BatchNorm2d, BatchNorm3d

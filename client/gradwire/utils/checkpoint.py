@@ -12,14 +12,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from gradwire._base.modes import enable_grad, is_grad_enabled
+from gradwire._functions.backward import grad
+from gradwire._functions.create import zeros
+from gradwire._functions.saved_tensor_hooks import check_enabled, in_force
 from gradwire._graph import commands
 from gradwire._graph.hook_runner import Asked
 from gradwire._proxy.handle import Handle
 from gradwire._session.session import Session
 from gradwire._session.sessions import current_session
-from gradwire._tensor.backward import grad
-from gradwire._tensor.create import zeros
-from gradwire._tensor.saved_tensor_hooks import check_enabled, in_force
 from gradwire._transport.wire import Value
 from gradwire.v1 import hooks_pb2, service_pb2
 

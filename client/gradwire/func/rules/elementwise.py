@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire._base.errors import refuse
+from gradwire._functions.functions import promote_types
 from gradwire._tensor import ops
 from gradwire._tensor.call import _call
-from gradwire._tensor.functions import promote_types
 from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import Level, is_batched
 from gradwire.func.rules.calls import Call, padded, refuse_in_place, rule

@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Iterable
 
 from gradwire._base.modes import no_grad
+from gradwire._functions.create import zeros
 from gradwire._tensor import ops
-from gradwire._tensor.create import zeros
 from gradwire._tensor.tensor import Tensor
 
 

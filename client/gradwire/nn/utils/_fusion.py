@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from gradwire._functions.create import ones_like, zeros_like
 from gradwire._tensor import ops
-from gradwire._tensor.create import ones_like, zeros_like
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import Module
 from gradwire.nn._parameter import Parameter

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradwire._base import dtypes
+from gradwire._functions.create import as_tensor, make_tensor
 from gradwire._tensor import ops
-from gradwire._tensor.create import as_tensor, make_tensor
 from gradwire._tensor.tensor import Tensor
 
 __all__ = [

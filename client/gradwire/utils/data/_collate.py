@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradwire._base import dtypes
+from gradwire._functions.create import as_tensor, tensor
 from gradwire._tensor import ops
-from gradwire._tensor.create import as_tensor, tensor
 from gradwire._tensor.tensor import Tensor
 
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from gradwire._tensor.random import Generator
+from gradwire._functions.random import Generator
 from gradwire.utils.data._collate import default_collate, default_convert
 from gradwire.utils.data.dataset import IterableDataset, Subset, TensorDataset
 from gradwire.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from gradwire._tensor.random import Generator
+from gradwire._functions.random import Generator
 from gradwire._tensor.tensor import Tensor
 
 T = TypeVar("T", covariant=True)
@@ -150,7 +150,7 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | 
 
     Raises ValueError where the lengths do not sum to the data set's, or a fraction is not between 0 and 1.
     """
-    from gradwire._tensor.create import randperm
+    from gradwire._functions.create import randperm
 
     total = len(dataset)
     sizes = [int(length) for length in lengths]

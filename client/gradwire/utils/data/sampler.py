@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from gradwire._tensor.random import Generator
+from gradwire._functions.random import Generator
 
 T = TypeVar("T", covariant=True)
 
@@ -60,7 +60,7 @@ class RandomSampler(Sampler[int]):
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
-        from gradwire._tensor.create import randint, randperm
+        from gradwire._functions.create import randint, randperm
 
         size = len(self.data_source)
         if self.replacement:
@@ -81,7 +81,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        from gradwire._tensor.create import randperm
+        from gradwire._functions.create import randperm
 
         for place in randperm(len(self.indices), generator=self.generator).tolist():
             yield self.indices[place]
@@ -97,7 +97,7 @@ class WeightedRandomSampler(Sampler[int]):
         self, weights: Any, num_samples: int, replacement: bool = True, generator: Generator | None = None
     ) -> None:
         from gradwire._base import dtypes
-        from gradwire._tensor.create import as_tensor
+        from gradwire._functions.create import as_tensor
 
         if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
             raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
@@ -112,7 +112,7 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        from gradwire._tensor.random import multinomial
+        from gradwire._functions.random import multinomial
 
         drawn = multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
         return iter(drawn.tolist())
