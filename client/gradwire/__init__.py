@@ -30,6 +30,7 @@ if _TYPE_CHECKING:
     from gradwire._base.timeouts import timeout as timeout
     from gradwire._base.version import __version__ as __version__
     from gradwire._compile.compile import compile as compile
+    from gradwire._functions.composed import *  # noqa: F403
     from gradwire._functions.create import *  # noqa: F403
     from gradwire._functions.exchange import from_dlpack as from_dlpack
     from gradwire._functions.exchange import from_torch as from_torch
@@ -51,7 +52,6 @@ if _TYPE_CHECKING:
     from gradwire._session.sessions import server_info as server_info
     from gradwire._session.sessions import sync as sync
     from gradwire._session.timings import timings as timings
-    from gradwire._tensor.composed import *  # noqa: F403
     from gradwire._tensor.ops import *  # type: ignore[assignment]  # noqa: F403
     from gradwire._tensor.tensor import Tensor as Tensor
     from gradwire._transport.bulk import progress as progress
@@ -82,6 +82,7 @@ _NAMES = {
     "func": "vmap",
     "_functions.exchange": "from_dlpack from_torch to_torch",
     "_base.printing": "set_printoptions",
+    "_base.promotion": "can_cast promote_types",
     "_functions.create": (
         "arange as_tensor asarray empty empty_like eye from_numpy full full_like is_tensor linspace logspace ones "
         "ones_like rand rand_like randint randn randn_like randperm scalar_tensor tensor zeros zeros_like"
@@ -103,13 +104,13 @@ _NAMES = {
         "set_float32_matmul_precision set_num_threads use_deterministic_algorithms"
     ),
     "amp": "GradScaler autocast",
-    "_tensor.composed": (
+    "_functions.composed": (
         "adjoint bartlett_window blackman_window broadcast_shapes chain_matmul conj_physical hamming_window "
         "hann_window matrix_power pinverse qr svd vander"
     ),
     "_functions.functions": (
-        "atleast_1d atleast_2d atleast_3d can_cast dsplit get_device hsplit is_complex is_conj is_floating_point "
-        "is_inference is_neg is_nonzero is_same_size is_signed nonzero numel promote_types resolve_neg result_type "
+        "atleast_1d atleast_2d atleast_3d dsplit get_device hsplit is_complex is_conj is_floating_point "
+        "is_inference is_neg is_nonzero is_same_size is_signed nonzero numel resolve_neg result_type "
         "tensor_split tensordot typename vsplit where"
     ),
     "nn.functional": (
@@ -125,6 +126,13 @@ _NAMES = {
     ),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+# What lower packages call of higher ones besides public functions (`_base.wiring`), and where it is.
+_WIRED = {
+    "backward": "_functions.backward",
+    "legacy_tensor": "_functions.create",
+    "make_tensor": "_functions.create",
+    "namespace": "array_api._info",
+}
 # PyTorch's second names of dtypes, and of functions.
 _ALIASES = {
     "float": "float32",

@@ -7,6 +7,7 @@ from a ValueError. No gRPC type leaves the library.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from gradwire.v1 import errors_pb2 as pb
 
@@ -154,3 +155,13 @@ def reason_of_code(code: int) -> int:
 def refuse(message: str, reason: int = pb.REASON_RUNTIME) -> GradwireError:
     """The exception for a refusal that the client itself decides."""
     return make_error(reason, message, code=9)
+
+
+def two_sessions(op: str, one: Any, other: Any) -> GradwireError:
+    """The refusal of an op on tensors of two sessions."""
+    return make_error(
+        pb.REASON_ARGUMENT_VALUE,
+        f"{op}(): the tensors are of two sessions, one at {one.address} and one at {other.address}; "
+        "bring one over by gradwire.tensor(x.tolist()) or x.numpy()",
+        3,
+    )

@@ -303,3 +303,11 @@ def _thinned(grid: Array, axis: int, size: int, most: int, summarized: bool) -> 
 
 def _number(index: int | None) -> str:
     return "" if index is None else str(index)
+
+
+def bytes_text(count: int) -> str:
+    """A number of bytes for a person: 512 B, 1.5 KiB."""
+    if count < 1024:
+        return f"{count} B"
+    power = min(4, int(math.log(count, 1024) + 1e-9))
+    return f"{count / 1024**power:.1f}".removesuffix(".0") + (" KiB", " MiB", " GiB", " TiB")[power - 1]

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradwire._compile.recorder import Recorder
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
-from gradwire._session.session import Session
+from gradwire._proxy.protocols import Session
 
 _here = threading.local()
 #: Held while a function is recorded: one at a time.

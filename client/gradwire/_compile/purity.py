@@ -37,8 +37,9 @@ _DISTRUSTED_NUMPY = ("random", "npyio", "_npyio", "memmap", "_datasource", "form
 _DISTRUSTED_HERE = tuple(
     os.path.join(*parts)
     for parts in (
-        ("_cli",), ("_io", "files.py"), ("_session", "saved_files.py"), ("_session", "snapshots.py"),
-        ("_session", "timings.py"), ("_transport", "bars.py"), ("_transport", "status.py"), ("utils", "data"),
+        ("_cli",), ("_io", "files.py"), ("_session", "saved_files.py"), ("_session", "saving.py"),
+        ("_session", "snapshots.py"), ("_session", "timings.py"), ("_transport", "bars.py"),
+        ("_transport", "status.py"), ("utils", "data"),
     )
 )  # fmt: skip
 #: Functions of trusted modules that read, or write, all attributes of what they are given.

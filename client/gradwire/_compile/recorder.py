@@ -21,7 +21,7 @@ from gradwire._proxy.handle import Handle
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._session.session import Session
+    from gradwire._proxy.protocols import Session
 
 # Fields that name what a command makes; all other fixed64 fields name what it uses.
 _MADE = {("create", "id"), ("op", "outputs"), ("grad", "id"), ("gradients", "results")}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradwire._base.call_site import describe_place
-from gradwire._base.errors import GradwireError, make_error
+from gradwire._base.errors import GradwireError, make_error, two_sessions
 from gradwire._compile.aliases import Kin
 from gradwire._compile.answers import Place, find_obstacle, map_tensors, tensors_of
 from gradwire._compile.calls import Call, attributes_of, surroundings
@@ -18,10 +18,9 @@ from gradwire._compile.watching import Used, Watching
 from gradwire._graph import commands
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import Spec, read_spec
+from gradwire._proxy.protocols import Session
 from gradwire._proxy.results import new_proxy, watch_retained
-from gradwire._session.session import Session
 from gradwire._session.sessions import current_session
-from gradwire._tensor.arguments import two_sessions
 from gradwire._transport.wire import Value
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
 

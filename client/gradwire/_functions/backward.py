@@ -16,9 +16,9 @@ from gradwire._graph.anomaly import checks_nan, explained
 from gradwire._graph.hook_runner import run_hooks
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import Spec, read_spec
+from gradwire._proxy.protocols import Session
 from gradwire._proxy.results import after_backward, doubt_gradients, known_or_new, mark_gradients, new_proxy
 from gradwire._proxy.shadow_graph import Reach
-from gradwire._session.session import Session
 from gradwire._tensor.ops import stack
 from gradwire._tensor.tensor import Tensor
 from gradwire._transport.wire import Value

@@ -16,8 +16,8 @@ from gradwire._base.errors import GradwireRuntimeError, GradwireTypeError, Gradw
 from gradwire._base.modes import is_inference_mode_enabled
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Entry, intern
+from gradwire._proxy.protocols import Session
 from gradwire._proxy.results import new_proxy
-from gradwire._session.session import Session
 from gradwire._session.sessions import current_session
 from gradwire._tensor.call import _call, _sizes
 from gradwire._tensor.tensor import Tensor
@@ -91,15 +91,6 @@ def legacy_tensor(args: tuple[Any, ...], **options: Any) -> Tensor:
     if isinstance(args[0], dtypes.Size):
         return empty(*args[0], **options)
     return make_tensor(args[0], dtypes.get_default_dtype(), **options)
-
-
-def as_operand(value: Any, like: Tensor) -> Any:
-    """The right-hand side of x[i] = value: a tensor or a number. Raises TypeError for anything else."""
-    if isinstance(value, (Handle, bool, int, float, complex)):
-        return value
-    if isinstance(value, (np.number, np.bool_)):
-        return value.item()
-    raise TypeError(f"can't assign a {type(value).__name__} to a {like.type()}")
 
 
 # Values to arrays.
@@ -296,7 +287,7 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
     with session or current_session():
         if generator is not None:
             with generator.used():
-                made = _call(op, args, named)
+                made: Tensor = _call(op, args, named)
         else:
             made = _call(op, args, named)
     return made

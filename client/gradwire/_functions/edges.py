@@ -61,7 +61,8 @@ def tensor_at(edge: GradientEdge) -> Tensor:
         return edge.ownership_token
     node = edge.node
     if node.name().endswith("AccumulateGrad"):
-        return node.variable
+        leaf: Tensor = node.variable
+        return leaf
     root: Any = node._root
     if node._node_id == 0 and root._edge is node._edge and root.output_nr == edge.output_nr:
         return root if isinstance(root, EdgeTensor) else _place_of(root)

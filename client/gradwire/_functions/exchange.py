@@ -13,10 +13,7 @@ from gradwire._base import dtypes
 from gradwire._base.errors import GradwireTypeError, refuse
 from gradwire._functions.create import make_tensor
 from gradwire._tensor.tensor import Tensor
-from gradwire._tensor.values import read_array
-
-#: DLPack's number for memory of the CPU.
-CPU = 1
+from gradwire._tensor.values import CPU, read_array
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
@@ -35,23 +32,6 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     if ext_tensor.__dlpack_device__()[0] != CPU:
         raise BufferError("from_dlpack() reads memory of the CPU only: copy the array there first")
     return make_tensor(np.from_dlpack(ext_tensor), device=place)
-
-
-def export(tensor: Tensor, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
-    """The capsule of Tensor.__dlpack__. Raises BufferError for what cannot be exported."""
-    if tensor.requires_grad:
-        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-    if dl_device is not None and dl_device[0] != CPU:
-        raise BufferError(f"tensors are exported to memory of the CPU, not to DLPack's device {dl_device}")
-    if copy is False:
-        raise BufferError("__dlpack__(copy=False): the tensor lives on a server, so that every export is a copy")
-    if tensor.dtype.numpy is None:
-        raise BufferError("bfloat16 has no form in NumPy, by which tensors are exported: cast it first")
-    array: Any = read_array(tensor)
-    try:
-        return array.__dlpack__(max_version=max_version)
-    except TypeError:  # NumPy before 2.1 takes no version
-        return array.__dlpack__()
 
 
 def from_torch(tensor: Any) -> Tensor:

@@ -7,11 +7,10 @@ from typing import Any
 from gradwire._base import dtypes
 from gradwire._base.dtypes import dtype
 from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._base.promotion import COMPLEX, category, promote_types
 from gradwire._tensor.call import _call
 from gradwire._tensor.tensor import Tensor
-from gradwire.v1 import errors_pb2
 
-_BOOL, _INT, _FLOAT, _COMPLEX = range(4)
 _INTS = ("int8", "int16", "int32", "int64")
 _FLOATS = ("float32", "float64")
 
@@ -84,7 +83,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         if len(first) != len(second):
             raise refuse("both dimension lists should have same length")
         given = (*first, *second)
-    return _call("tensordot", (a, b, given))
+    made: Tensor = _call("tensordot", (a, b, given))
+    return made
 
 
 def _parts(name: str, input: Tensor, places: Any, *dim: int) -> Any:
@@ -168,59 +168,15 @@ def typename(obj: object) -> str:
     return f"{type(obj).__module__}.{type(obj).__qualname__}"
 
 
-def _category(one: dtype) -> int:
-    if one.is_complex:
-        return _COMPLEX
-    if one.is_floating_point:
-        return _FLOAT
-    return _BOOL if one is dtypes.bool_ else _INT
-
-
-def promote_types(type1: dtype, type2: dtype) -> dtype:
-    """The smallest dtype that both of two go to (torch.promote_types)."""
-    if type1 is type2:
-        return type1
-    low, high = sorted((type1, type2), key=_category)
-    if _category(low) < _category(high):
-        if _category(high) == _COMPLEX and low is dtypes.float64:
-            return dtypes.complex128
-        return high
-    if _category(high) == _INT:
-        return _wider_int(low, high)
-    if _category(high) == _FLOAT and low.itemsize == high.itemsize:
-        return dtypes.float32  # float16 with bfloat16
-    return low if low.itemsize > high.itemsize else high
-
-
-def _wider_int(one: dtype, other: dtype) -> dtype:
-    if one.is_signed == other.is_signed:
-        return one if one.itemsize > other.itemsize else other
-    signed, unsigned = (one, other) if one.is_signed else (other, one)
-    if unsigned is dtypes.uint64:
-        raise refuse(
-            f"Promotion of UInt64 with signed integers is not supported, attempted to promote {one.title} and "
-            f"{other.title}: no integer type holds both",
-            errors_pb2.REASON_DTYPE,
-        )
-    return signed if signed.itemsize > unsigned.itemsize else dtypes.BY_NAME[f"int{unsigned.itemsize * 16}"]
-
-
-def can_cast(from_: dtype, to: dtype) -> bool:
-    """Whether results of one dtype may be written into a tensor of another (torch.can_cast)."""
-    if to is dtypes.bool_:
-        return from_ is to
-    return _category(from_) <= _category(to)
-
-
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
     """The dtype of arithmetic on two tensors or numbers (torch.result_type)."""
     parts = sorted((_ranked(tensor1), _ranked(tensor2)), key=lambda part: part[0])
     (rank, weak), (other_rank, strong) = parts
     if rank == other_rank:
         return promote_types(weak, strong)
-    if _category(weak) <= _category(strong):
+    if category(weak) <= category(strong):
         return strong
-    return strong.to_complex() if _category(weak) == _COMPLEX and strong.is_floating_point else weak
+    return strong.to_complex() if category(weak) == COMPLEX and strong.is_floating_point else weak
 
 
 def _ranked(value: Any) -> tuple[int, dtype]:

@@ -11,15 +11,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
-from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._base.errors import GradwireTypeError, refuse, two_sessions
 from gradwire._base.modes import GRAD_ENABLED, no_grad
 from gradwire._graph import commands
-from gradwire._graph.hook_runner import Asked, Runner
+from gradwire._graph.hook_runner import Asked
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import read_spec
+from gradwire._proxy.protocols import Runner, Session
 from gradwire._proxy.results import new_proxy
-from gradwire._session.session import Session
-from gradwire._tensor.arguments import two_sessions
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.call import _call
 from gradwire._transport.wire import Value

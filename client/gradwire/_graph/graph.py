@@ -7,7 +7,6 @@ no edge and are left out. The picture needs neither a program nor a library: `_g
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from functools import cached_property
 from html import escape
 from pathlib import Path
 
+from gradwire._base.printing import bytes_text
 from gradwire._graph.graph_layout import Layout, Route, lay_out
 
 _FONT = "-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
@@ -184,7 +184,7 @@ def _card(node: GraphNode, is_root: bool) -> _Card:
         if not leaf.requires_grad:
             hint.append("no longer requires grad")
         return _Card((_shortened(leaf.name or "leaf"), spec), _LEAF, "\n".join(hint))
-    saved = _bytes_text(node.saved_bytes)
+    saved = bytes_text(node.saved_bytes)
     if node.freed:
         return _Card(
             (_shortened(node.name), "freed"), _FREED, f"{node.name}\nits saved values were freed by a backward"
@@ -198,13 +198,6 @@ def _card(node: GraphNode, is_root: bool) -> _Card:
         lines.append(f"saves {saved}")
     look = _LEAF if _is_leaf(node) else _RETAINED if node.retains_grad else _ROOT if is_root else _OPERATION
     return _Card(tuple(lines), look, "\n".join([node.name, f"saves {saved} for backward", *hint[1:]]))
-
-
-def _bytes_text(count: int) -> str:
-    if count < 1024:
-        return f"{count} B"
-    power = min(4, int(math.log(count, 1024) + 1e-9))
-    return f"{count / 1024**power:.1f}".removesuffix(".0") + (" KiB", " MiB", " GiB", " TiB")[power - 1]
 
 
 def _shortened(text: str) -> str:

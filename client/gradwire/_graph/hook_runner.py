@@ -9,20 +9,17 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from gradwire._base.errors import refuse
 from gradwire._base.modes import set_grad_enabled
 from gradwire._base.signals import deliver
 from gradwire._proxy.handle import PRESENT, UNKNOWN
 from gradwire._proxy.memo import read_spec
+from gradwire._proxy.protocols import Runner, Session
 from gradwire._proxy.results import known_or_new, mark_gradients, new_proxy
 from gradwire._transport.transport import LONGEST_NAP
 from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
-
-if TYPE_CHECKING:
-    from gradwire._session.session import Session
-
 
 # A backward inside a hook may come to a hook, and so on: so many of them share a stack, as in PyTorch.
 _LEVELS_PER_STACK = 30
@@ -48,13 +45,6 @@ class Asked:
         self.gradients = gradients
         self.others = others
         self.leaf = leaf
-
-
-class Runner(Protocol):
-    """Something that backward may ask for: the answer is the gradients from now on, None where they stay."""
-
-    def __call__(self, asked: Asked) -> Sequence[Any] | None:
-        """Run it."""
 
 
 def run_hooks(

@@ -11,7 +11,7 @@ from gradwire._base.errors import GradwireTypeError, refuse
 from gradwire._graph import commands
 from gradwire._graph.hook_runner import Asked
 from gradwire._proxy.handle import Handle
-from gradwire._session.session import Session
+from gradwire._proxy.protocols import Session
 from gradwire._transport.wire import Value
 from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireTypeError
@@ -13,14 +13,11 @@ from gradwire._graph.hook_runner import Asked
 from gradwire._graph.hooks import RemovableHandle, hook_after, hook_before
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import read_spec
+from gradwire._proxy.protocols import Session
 from gradwire._proxy.results import new_proxy
-from gradwire._session.session import Session
+from gradwire._session.nodes import fetch_nodes
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2, types_pb2
 
-if TYPE_CHECKING:
-    from gradwire._tensor.tensor import Tensor
-
-_MOST_NODES = 20_000
 # Nodes whose name, unlike the name of their class, says where PyTorch declares them.
 _NAMESPACED = ("AccumulateGrad", "CopyBackwards", "CopySlices", "NotImplemented")
 
@@ -67,17 +64,17 @@ class Node:
         return self._node_id
 
     @property
-    def variable(self) -> Tensor:
+    def variable(self) -> Any:
         """The leaf that an AccumulateGrad node adds to."""
         message = self._load()
         if not message.HasField("leaf"):
             raise AttributeError(f"'{self._name}' object has no attribute 'variable'")
         known = self._root._session.watched.get(message.leaf.id)
         if known is not None:
-            return known  # type: ignore[no-any-return]
+            return known
         if message.leaf.id == 0:
             raise AttributeError(f"the leaf of this {self._name} has been dropped")
-        return new_proxy(self._root._session, message.leaf.id, read_spec(message.leaf))  # type: ignore[no-any-return]
+        return new_proxy(self._root._session, message.leaf.id, read_spec(message.leaf))
 
     def __getattr__(self, name: str) -> Any:
         """`_saved_<name>`: what the node saved by that name, a tensor or a tuple of them."""
@@ -157,23 +154,6 @@ def _nodes_of(root: Handle) -> _Nodes:
     return nodes_held
 
 
-def fetch_nodes(
-    session: Session, tensors: Sequence[Handle], with_saved: bool = False
-) -> tuple[list[int], list[commands_pb2.GraphNode]]:
-    """The numbers of the tensors' nodes, 0 for one without, and the graph behind them, up to a limit of nodes."""
-    nodes: list[commands_pb2.GraphNode] = []
-    token = ""
-    while True:
-        request = commands_pb2.GraphRequest(
-            tensors=[each._id for each in tensors], page_token=token, with_saved=with_saved
-        )
-        page = session.wait(service_pb2.Command(graph=request)).graph
-        nodes.extend(page.nodes)
-        token = page.next_page_token
-        if not token or len(nodes) > _MOST_NODES:
-            return list(page.roots), nodes
-
-
 _CLASSES: dict[str, type[Node]] = {}
 
 
@@ -198,7 +178,7 @@ def grad_fn_of(tensor: Handle) -> Node | None:
     return node
 
 
-def graph(*tensors: Tensor, params: dict[str, Tensor] | None = None, saved: bool = False) -> Graph:
+def graph(*tensors: Handle, params: Mapping[str, Handle] | None = None, saved: bool = False) -> Graph:
     """The reverse graph behind tensors, to print (DOT), save (.svg, .dot) or show in a notebook.
 
     `params` names leaves; a module's parameters are named by themselves. With `saved` each node tells what it keeps

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gradwire._proxy.memo import Spec
+    from gradwire._proxy.protocols import Session
     from gradwire._proxy.shadow_graph import Edge, Leaf
-    from gradwire._session.session import Session
 
 
 class Mark:

@@ -12,7 +12,7 @@ from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.shadow_graph import Edge, Leaf, dead_end, unknown_node
 
 if TYPE_CHECKING:
-    from gradwire._session.session import Session
+    from gradwire._proxy.protocols import Session
     from gradwire.v1 import types_pb2
 
 #: The class of new proxies, which registers itself: Tensor is built upon this module.

@@ -19,30 +19,27 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from sys import modules
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradwire._base.call_site import find_place
 from gradwire._base.errors import GradwireError, make_error
 from gradwire._base.signals import Interrupted, deliver, guard, holding, interrupted, look, postpone
 from gradwire._base.timeouts import PATIENCE, Alarm
-from gradwire._compile.recorder import Recorder
-from gradwire._graph.hook_runner import Runner
 from gradwire._proxy.handle import UNKNOWN
 from gradwire._proxy.memo import MEMO_LIMIT, Entry
+from gradwire._proxy.protocols import Recorder, Runner
 from gradwire._session.deferred_errors import LateErrors, Origin
-from gradwire._session.snapshots import Snapshot, restore_on, restored_tensors, save_session
+from gradwire._session.entered import enter, leave
+from gradwire._session.saving import Snapshot, restore_on, restored_tensors, save_session
+from gradwire._session.summary import Summary, summarize, track_ids
 from gradwire._transport import wire
 from gradwire._transport.bulk import Bulk
 from gradwire._transport.finalizer import ORPHANS, Ending
-from gradwire._transport.retransmission import MOST_FLIGHTS, PATIENCE_SECONDS, Delivery, Flight, WaitOver
+from gradwire._transport.retransmission import MOST_FLIGHTS, PATIENCE_SECONDS, Delivery, Flight, Timed, WaitOver
 from gradwire._transport.tracing import traceparent
 from gradwire._transport.transport import LAST_WORD_SECONDS, LONGEST_NAP, PROTOCOL, Transport, client_name
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 from gradwire.v1 import errors_pb2 as pb
-
-if TYPE_CHECKING:
-    from gradwire._graph.summary import Summary
-    from gradwire._session.timings import timings
 
 #: Commands after which a batch goes without being asked for.
 BATCH_COMMANDS = 64
@@ -135,7 +132,7 @@ class Session:
         #: What notes the commands of a function that is being compiled.
         self.recorder: Recorder | None = None
         #: What adds up the times of batches: gradwire.timings.
-        self.timed: tuple[timings, ...] = ()
+        self.timed: tuple[Timed, ...] = ()
         #: Hashes of the programs that the server keeps, the one that ran last as the last: it drops the first.
         self.programs: OrderedDict[bytes, None] = OrderedDict()
         self._unusable: GradwireError | None = None
@@ -662,15 +659,11 @@ class Session:
         return not any(type(each) is Ticket and each.result is None for flight in flights for each in flight.records)
 
     def __enter__(self) -> Session:
-        from gradwire._session.sessions import enter
-
         enter(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        from gradwire._session.sessions import leave
-
-        leave(self)
+        leave()
 
     def save(
         self, name: str | None = None, tensors: Mapping[str, Any] | None = None, ttl: float | None = None
@@ -699,16 +692,11 @@ class Session:
 
     def summary(self) -> Summary:
         """The tensors that this program holds in the session, the bytes and graphs behind them, where each was made."""
-        from gradwire._graph.summary import summarize
-
         return summarize(self)
 
     def remember_lines(self, most: int = 1 << 20) -> None:
         """From now on note the program's line for each new tensor, for `summary()`; that of the newest `most`."""
-        from gradwire._graph.summary import TrackedIds
-
-        if not isinstance(self.ids, TrackedIds):
-            self.ids = TrackedIds(self.ids, most)
+        track_ids(self, most)
 
     def made_at(self, number: int) -> str | None:
         """The line of this program that issued a command, by the server's number of it; None if it is not known."""

@@ -12,10 +12,10 @@ import os
 import threading
 import time
 import weakref
-from contextvars import ContextVar
 
 from gradwire._base.errors import GradwireError
 from gradwire._base.signals import guard
+from gradwire._session.entered import ENTERED
 from gradwire._session.session import Session
 from gradwire._transport.credentials import Credentials, from_environment
 from gradwire._transport.embedded import EmbeddedServer
@@ -26,7 +26,6 @@ from gradwire._transport.transport import Transport
 from gradwire.v1 import service_pb2
 
 _TIDY_SECONDS = 0.5
-_entered: ContextVar[tuple[Session, ...]] = ContextVar("gradwire_entered_sessions", default=())
 _default: Session | None = None
 _lock = threading.RLock()
 _open: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -103,7 +102,7 @@ def restore(
 
 def current_session() -> Session:
     """The session in which new tensors are made."""
-    stack = _entered.get()
+    stack: tuple[Session, ...] = ENTERED.get()
     if stack:
         return stack[-1]
     global _default
@@ -122,7 +121,7 @@ def current_session() -> Session:
 
 def sync() -> None:
     """Wait until everything issued so far is done. Raises GradwireError if any of it was refused."""
-    if _default is not None or _entered.get():
+    if _default is not None or ENTERED.get():
         current_session().sync()
 
 
@@ -160,16 +159,6 @@ def _open_session(
     _start_keeper()
     session.begin()
     return session
-
-
-def enter(session: Session) -> None:
-    """Make a session the current one of this context."""
-    _entered.set((*_entered.get(), session))
-
-
-def leave(session: Session) -> None:
-    """Undo the last `enter`."""
-    _entered.set(_entered.get()[:-1])
 
 
 def _opened() -> tuple[Session, ...]:

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from gradwire._base.dtypes import BY_PYTHON, device, dtype
+from gradwire._base.errors import two_sessions
 from gradwire._proxy.handle import Handle
+from gradwire._proxy.results import refresh
 from gradwire._tensor.indexing import Index
 from gradwire._transport import wire
 from gradwire.v1 import types_pb2 as pb
@@ -70,8 +72,6 @@ class Operands:
                 raise two_sessions(op, self.session, value._session)
             self.session = value._session
         if value._family is not None and value._family.epoch != value._epoch:
-            from gradwire._proxy.results import refresh
-
             refresh(value)
         self.key.append(value._spec)
         self.values.append(value._id)
@@ -83,19 +83,6 @@ class Operands:
         for item in value:
             self.add(op, item)
         self.key.append(_CLOSE)
-
-
-def two_sessions(op: str, one: Any, other: Any) -> Exception:
-    """The refusal of an op on tensors of two sessions."""
-    from gradwire._base.errors import make_error
-    from gradwire.v1 import errors_pb2
-
-    return make_error(
-        errors_pb2.REASON_ARGUMENT_VALUE,
-        f"{op}(): the tensors are of two sessions, one at {one.address} and one at {other.address}; "
-        "bring one over by gradwire.tensor(x.tolist()) or x.numpy()",
-        3,
-    )
 
 
 def write_argument(message: pb.Argument, value: Any, values: Iterator[wire.Value]) -> None:

@@ -10,27 +10,28 @@ import inspect
 from collections.abc import Sequence
 from functools import cache
 from sys import _getframe
-from types import CodeType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from types import CodeType, ModuleType
+from typing import Any
 
 from gradwire._base.call_site import INTERNAL
 from gradwire._base.dtypes import float32, get_default_dtype
+from gradwire._base.errors import two_sessions
 from gradwire._base.modes import GRAD_ENABLED, wire_mode
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Entry, Spec, read_spec
+from gradwire._proxy.protocols import Session
 from gradwire._proxy.results import TENSOR_CLASS, arrange, change, new_result, refresh, turn
-from gradwire._session.session import BATCH_COMMANDS, Session
+from gradwire._session.session import BATCH_COMMANDS
 from gradwire._session.sessions import current_session
-from gradwire._tensor.arguments import Operands, two_sessions, write_argument
+from gradwire._tensor.arguments import Operands, write_argument
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.in_place import check_in_place
 from gradwire._tensor.warnings import WARNING_OPS, warn, warning_of
 from gradwire._transport.wire import Value, make_template
 from gradwire.v1 import service_pb2, types_pb2
 
-if TYPE_CHECKING:
-    from gradwire._tensor.tensor import Tensor
-
+#: The generated module of the ops' functions, which registers itself: it is built upon this module.
+OPS: list[ModuleType] = []
 _new = object.__new__
 _grad_enabled = GRAD_ENABLED.get
 _NamedValues = Sequence[tuple[str, Any]]
@@ -40,14 +41,6 @@ _KEY_HEAD = 4
 _MOST_EXACT = 1 << 53
 
 
-@overload
-def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: None = None) -> Tensor: ...
-@overload
-def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues, result: Literal["bool"]) -> bool: ...
-@overload
-def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues, result: Literal["tuple"]) -> tuple[Tensor, ...]: ...
-@overload
-def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues, result: tuple[str, ...]) -> Any: ...
 def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any = None) -> Any:
     """Apply an op. `args` are in the parameters' order, `kwargs` pairs of name and value.
 
@@ -287,8 +280,7 @@ def _is_weak(op: str, place: int, key: list[Any], value: int) -> bool:
 @cache
 def _parameters(op: str) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str]]:
     """An op's parameter names in order, their defaults, and which of them take numbers to compute with."""
-    from gradwire._tensor import ops
-
+    ops: Any = OPS[0]
     name = op[:-1] if op.endswith("_") and not hasattr(ops, op) else op
     function = getattr(ops, name.replace(".", "_"), None)
     names = () if function is None else tuple(inspect.signature(function).parameters)

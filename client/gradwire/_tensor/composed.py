@@ -1,38 +1,18 @@
-"""Functions and methods of PyTorch's that are a few of the other ops: windows, matrix powers, grids."""
+"""Methods of PyTorch's that are a few of the other ops, and flags that no tensor here has."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from gradwire._base import dtypes
 from gradwire._base.errors import refuse
-from gradwire._base.modes import no_grad
+from gradwire._base.wiring import wired
 from gradwire._proxy.handle import Handle
-from gradwire._tensor import ops
 
 _T = TypeVar("_T", bound="Composed")
 
-__all__ = [
-    "adjoint",
-    "bartlett_window",
-    "blackman_window",
-    "broadcast_shapes",
-    "chain_matmul",
-    "conj_physical",
-    "hamming_window",
-    "hann_window",
-    "matrix_power",
-    "pinverse",
-    "qr",
-    "svd",
-    "vander",
-]
-
 
 class Composed(Handle):
-    """The methods of Tensor among them, and flags that are the same for all tensors here."""
+    """The methods of Tensor that are a few of the other ops, and flags that are the same for all tensors here."""
 
     __slots__ = ()
 
@@ -69,23 +49,23 @@ class Composed(Handle):
 
     def matrix_power(self, n: int) -> Any:
         """See `gradwire.matrix_power`."""
-        return matrix_power(self, n)
+        return wired("matrix_power")(self, n)
 
     def conj_physical(self) -> Any:
         """See `gradwire.conj_physical`."""
-        return conj_physical(self)
+        return wired("conj_physical")(self)
 
     def pinverse(self, rcond: float = 1e-15) -> Any:
         """See `gradwire.pinverse`."""
-        return pinverse(self, rcond)
+        return wired("pinverse")(self, rcond)
 
     def svd(self, some: bool = True, compute_uv: bool = True) -> Any:
         """See `gradwire.svd`."""
-        return svd(self, some, compute_uv)
+        return wired("svd")(self, some, compute_uv)
 
     def qr(self, some: bool = True) -> Any:
         """See `gradwire.qr`."""
-        return qr(self, some)
+        return wired("qr")(self, some)
 
     def pin_memory(self: _T, device: Any = None) -> _T:
         """This tensor: where its bytes lie is the server's business."""
@@ -94,118 +74,3 @@ class Composed(Handle):
     def is_pinned(self, device: Any = None) -> bool:
         """False."""
         return False
-
-
-def broadcast_shapes(*shapes: int | Sequence[int]) -> dtypes.Size:
-    """The shape that shapes broadcast to (torch.broadcast_shapes). Raises RuntimeError where they do not."""
-    given = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
-    made = [1] * max(map(len, given), default=0)
-    for shape in given:
-        for place, size in enumerate(reversed(shape), 1):
-            if size < 0:
-                raise refuse(f"Trying to create tensor with negative dimension ({size}): ({size})")
-            if made[-place] == 1:
-                made[-place] = size
-            elif size not in (1, made[-place]):
-                raise refuse(
-                    "Shape mismatch: objects cannot be broadcast to a single shape: " + " and ".join(map(str, given))
-                )
-    return dtypes.Size(made)
-
-
-def adjoint(input: Any) -> Any:
-    """The transposed, conjugated matrices (torch.adjoint)."""
-    return input.mH
-
-
-def conj_physical(input: Any) -> Any:
-    """The complex conjugate, computed at once (torch.conj_physical)."""
-    return ops.conj(input)
-
-
-def matrix_power(input: Any, n: int) -> Any:
-    """The n-th power of square matrices, for a negative n of their inverses (torch.matrix_power)."""
-    return ops.linalg_matrix_power(input, n)
-
-
-def pinverse(input: Any, rcond: float = 1e-15) -> Any:
-    """The pseudo-inverse of matrices (torch.pinverse)."""
-    return ops.linalg_pinv(input, rtol=rcond)
-
-
-def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
-    """U, S and V with input = U diag(S) Vᴴ (torch.svd): V, not Vᴴ as `linalg.svd` gives."""
-    if not compute_uv:
-        values = ops.linalg_svdvals(input)
-        *batch, rows, columns = input.shape
-        return input.new_zeros((*batch, rows, rows)), values, input.new_zeros((*batch, columns, columns))
-    left, values, right = ops.linalg_svd(input, full_matrices=not some)
-    return left, values, right.mH
-
-
-def qr(input: Any, some: bool = True) -> Any:
-    """An orthogonal and an upper triangular matrix whose product is the input (torch.qr)."""
-    return ops.linalg_qr(input, "reduced" if some else "complete")
-
-
-def chain_matmul(*matrices: Any) -> Any:
-    """The product of matrices, in the order that costs least (torch.chain_matmul)."""
-    return ops.linalg_multi_dot(list(matrices)) if len(matrices) > 1 else matrices[0]
-
-
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
-    """The powers of a vector as columns, falling unless `increasing` (torch.vander)."""
-    if x.ndim != 1:
-        raise refuse(f"x must be a one-dimensional tensor, but got {x.ndim} dimensions")
-    made = ops.linalg_vander(x, N=len(x) if N is None else N)
-    return made if increasing else made.flip(1)
-
-
-def _window(length: int, periodic: bool, options: dict[str, Any], weights: Sequence[float]) -> Any:
-    """A sum of cosines: weights[0] - weights[1] cos(2πk/n) + weights[2] cos(4πk/n) …, over `length` points."""
-    return _points(length, periodic, options, lambda k, n: _cosines(k, n, weights))
-
-
-def _cosines(k: Any, n: int, weights: Sequence[float]) -> Any:
-    made = weights[0]
-    for order, weight in enumerate(weights[1:], 1):
-        made = made + (-1) ** order * weight * ops.cos(k * (2 * math.pi * order / n))
-    return made
-
-
-def _points(length: int, periodic: bool, options: dict[str, Any], of: Any) -> Any:
-    from gradwire._functions.create import arange, ones
-
-    requires_grad = options.pop("requires_grad", False)
-    if options.get("dtype") is None:
-        options["dtype"] = dtypes.get_default_dtype()
-    if not dtypes.as_dtype(options["dtype"]).is_floating_point:
-        raise refuse("a window expects floating point dtypes")
-    if length <= 1:
-        made = ones(length, **options)
-    else:
-        with no_grad():
-            made = of(arange(length, **options), length if periodic else length - 1)
-    return made.requires_grad_(requires_grad)
-
-
-def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Any:
-    """sin²(πk / n) at k = 0, 1, … (torch.hann_window)."""
-    return _window(window_length, periodic, options, (0.5, 0.5))
-
-
-def hamming_window(
-    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, **options: Any
-) -> Any:
-    """alpha - beta cos(2πk / n) at k = 0, 1, … (torch.hamming_window)."""
-    return _window(window_length, periodic, options, (alpha, beta))
-
-
-def blackman_window(window_length: int, periodic: bool = True, **options: Any) -> Any:
-    """0.42 - 0.5 cos(2πk / n) + 0.08 cos(4πk / n) at k = 0, 1, … (torch.blackman_window)."""
-    return _window(window_length, periodic, options, (0.42, 0.5, 0.08))
-
-
-def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -> Any:
-    """A triangle: 1 - |2k / n - 1| at k = 0, 1, … (torch.bartlett_window)."""
-    return _points(window_length, periodic, options, lambda k, n: 1 - (k * (2 / n) - 1).abs())

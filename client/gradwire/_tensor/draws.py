@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from gradwire._base.wiring import wired
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.call import _call
 
@@ -68,9 +69,7 @@ def _first(named: dict[str, Any], name: str, default: Any) -> Any:
 
 
 def _used(generator: Any) -> Any:
-    from gradwire._functions.random import default_generator
-
-    return (generator or default_generator).used()
+    return (generator or wired("default_generator")).used()
 
 
 def _drawn(self: _T, op: str, generator: Any, *args: Any) -> _T:

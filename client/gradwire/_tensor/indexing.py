@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradwire._base.errors import GradwireIndexError, GradwireTypeError, GradwireValueError
+from gradwire._base.wiring import wired
 from gradwire._proxy.handle import Handle
 
 _INDEX_DTYPES = ("int64", "int32", "int16", "int8", "uint8", "bool")
@@ -95,9 +96,17 @@ def _tensor(item: Handle) -> Handle:
 
 
 def _as_tensor(tensor: Handle, item: Any) -> Handle:
-    from gradwire._functions.create import make_tensor
-
     data = list(item) if isinstance(item, range) else item
     if isinstance(data, (list, tuple)) and len(data) == 0:
         data = np.zeros(0, dtype=np.int64)
-    return make_tensor(data, device=tensor._spec.device_name, session=tensor._session)
+    made: Handle = wired("make_tensor")(data, device=tensor._spec.device_name, session=tensor._session)
+    return made
+
+
+def as_operand(value: Any, like: Any) -> Any:
+    """The right-hand side of x[i] = value: a tensor or a number. Raises TypeError for anything else."""
+    if isinstance(value, (Handle, bool, int, float, complex)):
+        return value
+    if isinstance(value, (np.number, np.bool_)):
+        return value.item()
+    raise TypeError(f"can't assign a {type(value).__name__} to a {like.type()}")

@@ -4,10 +4,12 @@
 # mypy: disable-error-code="no-any-return"
 from __future__ import annotations
 
+import sys as _sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradwire._base import dtypes as _dtypes
+from gradwire._tensor.call import OPS as _OPS
 from gradwire._tensor.call import _call, _renamed, _sizes, _tensors
 from gradwire._tensor.out import _into
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from gradwire._tensor.indexing import Index
     from gradwire._tensor.tensor import Number, Tensor
 
+_OPS.append(_sys.modules[__name__])
 # What a parameter has when it is left out: arguments equal to it need not travel.
 DEFAULTS: dict[str, dict[str, Any]] = {
     "adaptive_max_pool1d": {"return_indices": False},

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradwire._base.errors import GradwireTypeError, refuse
 from gradwire._base.modes import GRAD_ENABLED, no_grad
+from gradwire._base.promotion import can_cast
 from gradwire._proxy.handle import Handle
 from gradwire.v1 import errors_pb2
-
-if TYPE_CHECKING:
-    from gradwire._tensor.tensor import Tensor
 
 # The ops whose `out` must have the result's dtype; of the others the result is cast, as by copy_.
 _EXACT = frozenset(
@@ -89,7 +87,7 @@ _EXACT = frozenset(
 )
 
 
-def _into(op: str, out: Any, made: Tensor, given: tuple[Any, ...] = ()) -> Tensor:
+def _into(op: str, out: Any, made: Any, given: tuple[Any, ...] = ()) -> Any:
     """Give `out` the values of what an op has made of what it was `given`; the answer is `out`.
 
     One of another shape is resized, with a warning unless it was empty. Raises RuntimeError where gradients would have
@@ -108,15 +106,13 @@ def _into(op: str, out: Any, made: Tensor, given: tuple[Any, ...] = ()) -> Tenso
         _check_dtype(op, target, made)
     if target.shape != made.shape:
         _resize(op, target, made, given)
-        return target  # type: ignore[no-any-return]
+        return target
     with no_grad():
         target.copy_(made)
-    return target  # type: ignore[no-any-return]
+    return target
 
 
-def _check_dtype(op: str, target: Any, made: Tensor) -> None:
-    from gradwire._functions.functions import can_cast
-
+def _check_dtype(op: str, target: Any, made: Any) -> None:
     if op in _EXACT:
         raise refuse(
             f"{op}(): Expected out tensor to have dtype {made.dtype.name}, but got {target.dtype.name} instead",
@@ -126,7 +122,7 @@ def _check_dtype(op: str, target: Any, made: Tensor) -> None:
         raise refuse(f"result type {made.dtype.title} can't be cast to the desired output type {target.dtype.title}")
 
 
-def _resize(op: str, target: Any, made: Tensor, given: tuple[Any, ...]) -> None:
+def _resize(op: str, target: Any, made: Any, given: tuple[Any, ...]) -> None:
     """Give a tensor another shape and new memory. Raises RuntimeError where others would have to see it."""
     if any(each is target for value in given for each in (value if type(value) in (list, tuple) else (value,))):
         raise refuse(

@@ -20,6 +20,7 @@ from gradwire._base.absent import absent
 from gradwire._base.dtypes import Size
 from gradwire._base.errors import GradwireIndexError, GradwireRuntimeError, GradwireTypeError, refuse
 from gradwire._base.modes import is_inference_mode_enabled, no_grad
+from gradwire._base.wiring import wired
 from gradwire._graph import commands
 from gradwire._graph.hooks import RemovableHandle, hook_accumulated, hook_tensor
 from gradwire._graph.nodes import Node, grad_fn_of
@@ -33,7 +34,7 @@ from gradwire._tensor.composed import Composed
 from gradwire._tensor.draws import Draws
 from gradwire._tensor.in_place import refuse_origin
 from gradwire._tensor.in_place_views import InPlaceViews
-from gradwire._tensor.indexing import make_index
+from gradwire._tensor.indexing import as_operand, make_index
 from gradwire._tensor.operators import Operators
 from gradwire._tensor.ops import TensorMethods
 from gradwire._tensor.warnings import warn_once
@@ -68,9 +69,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """A tensor of the default dtype: Tensor([1, 2]) of values, Tensor(2, 3) of sizes."""
-        from gradwire._functions.create import legacy_tensor
-
-        made = legacy_tensor(args, **kwargs)
+        made = wired("legacy_tensor")(args, **kwargs)
         return made if cls is Tensor else made._as_subclass(cls)
 
     if not TYPE_CHECKING:
@@ -359,9 +358,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         `gradient` has its shape; only a tensor of one element needs none. Raises RuntimeError if it has no history, or
         the history's saved values were freed by an earlier backward without `retain_graph`.
         """
-        from gradwire._functions.backward import backward
-
-        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        wired("backward")(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def detach_(self: _T) -> _T:
         """Make it a leaf without history, in place."""
@@ -429,25 +426,19 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
         """The namespace of the array API standard's functions on tensors. Raises ValueError for an unknown version."""
-        from gradwire.array_api._info import namespace
-
-        return namespace(api_version)
+        return wired("namespace")(api_version)
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
         """The values for another library in this process; a copy, in memory of the CPU. Raises BufferError."""
-        from gradwire._functions.exchange import export
-
-        return export(self, max_version, dl_device, copy)
+        return values.export(self, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        from gradwire._functions.create import make_tensor
-
-        return make_tensor(np.asarray(array), session=self._session)
+        return wired("make_tensor")(np.asarray(array), session=self._session)
 
     def _number(self, kind: type[Any]) -> Any:
         if self.numel() != 1:
@@ -508,8 +499,6 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return _call("getitem", (self, make_index(self, key)))
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        from gradwire._functions.create import as_operand
-
         if key is False:
             return  # as PyTorch has it: nothing is written, looked at or refused
         key = None if key is True else key
@@ -590,27 +579,19 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def tensor_split(self, indices_or_sections: Any = None, dim: int = 0, **named: Any) -> Any:
         """Parts: so many, or between the places given (torch.Tensor.tensor_split)."""
-        from gradwire._functions.functions import tensor_split
-
-        return tensor_split(self, indices_or_sections, dim, **named)
+        return wired("tensor_split")(self, indices_or_sections, dim, **named)
 
     def hsplit(self, indices_or_sections: Any) -> Any:
         """Parts along the second dimension, of a vector along its only one (torch.Tensor.hsplit)."""
-        from gradwire._functions.functions import hsplit
-
-        return hsplit(self, indices_or_sections)
+        return wired("hsplit")(self, indices_or_sections)
 
     def vsplit(self, indices_or_sections: Any) -> Any:
         """Parts along the first dimension (torch.Tensor.vsplit)."""
-        from gradwire._functions.functions import vsplit
-
-        return vsplit(self, indices_or_sections)
+        return wired("vsplit")(self, indices_or_sections)
 
     def dsplit(self, indices_or_sections: Any) -> Any:
         """Parts along the third dimension (torch.Tensor.dsplit)."""
-        from gradwire._functions.functions import dsplit
-
-        return dsplit(self, indices_or_sections)
+        return wired("dsplit")(self, indices_or_sections)
 
     def view(self, *size: Any, dtype: Any = None) -> Tensor:
         """The elements under other sizes, or their bytes as another dtype; never copied (torch.Tensor.view)."""
@@ -714,11 +695,10 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
         """A leaf of values, with this tensor's dtype and device unless told otherwise."""
-        from gradwire._functions.create import make_tensor
-
         wanted = self._spec.dtype if dtype is None else dtypes.as_dtype(dtype)
         place = self._spec.device_name if device is None else dtypes.device_name(device)
-        return make_tensor(data, wanted, place, requires_grad, self._session)
+        made: Tensor = wired("make_tensor")(data, wanted, place, requires_grad, self._session)
+        return made
 
 
 def _refuse_key(tensor: Tensor, index: Any) -> None:

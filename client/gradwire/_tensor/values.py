@@ -13,9 +13,12 @@ from gradwire._base.errors import refuse
 from gradwire._base.modes import GRAD_ENABLED, no_grad
 from gradwire._base.printing import PRINT_OPTIONS, edge_indices, format_html, format_tensor, needs_summary
 from gradwire._proxy.handle import Handle
+from gradwire._tensor.call import _call
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
 
 Array = npt.NDArray[Any]
+#: DLPack's number for memory of the CPU.
+CPU = 1
 
 
 def read_array(source: Handle) -> Array:
@@ -52,6 +55,23 @@ def check_numpy(source: Handle) -> None:
         raise TypeError("Got unsupported ScalarType BFloat16")
 
 
+def export(tensor: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
+    """The capsule of Tensor.__dlpack__. Raises BufferError for what cannot be exported."""
+    if tensor.requires_grad:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if dl_device is not None and dl_device[0] != CPU:
+        raise BufferError(f"tensors are exported to memory of the CPU, not to DLPack's device {dl_device}")
+    if copy is False:
+        raise BufferError("__dlpack__(copy=False): the tensor lives on a server, so that every export is a copy")
+    if tensor.dtype.numpy is None:
+        raise BufferError("bfloat16 has no form in NumPy, by which tensors are exported: cast it first")
+    array: Any = read_array(tensor)
+    try:
+        return array.__dlpack__(max_version=max_version)
+    except TypeError:  # NumPy before 2.1 takes no version
+        return array.__dlpack__()
+
+
 def _shown(source: Any) -> tuple[Array, bool]:
     """The values that are printed and whether they are a corner only, which alone is fetched then."""
     spec = source._spec
@@ -59,13 +79,12 @@ def _shown(source: Any) -> tuple[Array, bool]:
         return read_array(source), False
     corner = source
     with no_grad():
-        from gradwire._tensor import ops
-
         for axis, size in enumerate(spec.shape):
             if edge_indices(size, PRINT_OPTIONS.edgeitems) is not None:
                 edge = PRINT_OPTIONS.edgeitems
-                first, last = ops.narrow(corner, axis, 0, edge), ops.narrow(corner, axis, size - edge, edge)
-                corner = ops.cat((first, last), axis)
+                first = _call("narrow", (corner, axis, 0, edge))
+                last = _call("narrow", (corner, axis, size - edge, edge))
+                corner = _call("cat", ((first, last), axis))
     return read_array(corner), True
 
 

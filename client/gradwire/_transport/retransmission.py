@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gradwire._base.errors import GradwireError, make_error
 from gradwire._base.signals import Interrupted, interrupted
@@ -23,7 +23,6 @@ from gradwire.v1 import errors_pb2 as pb
 from gradwire.v1 import service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._session.timings import timings
     from gradwire._transport.transport import Transport
 
 #: How long a session waits for a server that does not answer any more, unless GRADWIRE_PATIENCE or connect() says.
@@ -45,13 +44,20 @@ class WaitOver(Exception):
     """A wait has lasted as long as it may."""
 
 
+class Timed(Protocol):
+    """Something that adds up the times of batches."""
+
+    def add(self, told: service_pb2.Timings) -> None:
+        """Another batch was answered."""
+
+
 class Flight:
     """A batch under way: its first command's seq, who wants which answer, its bytes, and who wants its times."""
 
     __slots__ = ("first", "records", "request", "size", "timed")
 
     def __init__(
-        self, first: int, records: list[Any], request: bytes, size: int, timed: tuple[timings, ...] = ()
+        self, first: int, records: list[Any], request: bytes, size: int, timed: tuple[Timed, ...] = ()
     ) -> None:
         self.first = first
         self.records = records

@@ -17,9 +17,10 @@ import numpy as np
 from gradwire._base import dtypes
 from gradwire._base.dtypes import dtype
 from gradwire._base.errors import GradwireTypeError, GradwireValueError, refuse
-from gradwire._functions.create import as_operand, create, make_tensor
-from gradwire._functions.functions import promote_types
+from gradwire._base.promotion import promote_types
+from gradwire._functions.create import create, make_tensor
 from gradwire._tensor.call import _call
+from gradwire._tensor.indexing import as_operand
 from gradwire._tensor.tensor import Tensor
 from gradwire.array_api._dtypes import default_of, with_number
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from gradwire._base import dtypes
 from gradwire._base.dtypes import bool_, dtype
 from gradwire._base.errors import GradwireTypeError, GradwireValueError
-from gradwire._functions.functions import promote_types
+from gradwire._base.promotion import promote_types
 from gradwire._tensor.tensor import Tensor
 
 Scalar: TypeAlias = "Bool | int | float | complex"

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireValueError
-from gradwire._functions.functions import promote_types
+from gradwire._base.promotion import promote_types
 from gradwire._tensor.call import _call
 from gradwire._tensor.tensor import Tensor
 from gradwire.array_api._array import Array, as_array, axes_of, call, cast, one_axis

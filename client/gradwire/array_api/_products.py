@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradwire._base.errors import GradwireValueError
+from gradwire._base.promotion import promote_types
 from gradwire._functions import functions
-from gradwire._functions.functions import promote_types
 from gradwire._tensor.tensor import Tensor
 from gradwire.array_api._array import Array, as_array, call, cast
 

@@ -9,8 +9,8 @@ from typing import Any
 from gradwire._base import dtypes as _dtypes
 from gradwire._base.errors import GradwireTypeError, GradwireValueError
 from gradwire._base.modes import no_grad
+from gradwire._base.printing import bytes_text
 from gradwire._functions.create import zeros
-from gradwire._graph.graph import _bytes_text
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import Module
 
@@ -53,7 +53,7 @@ class ModelSummary:
             f"Total params: {self.parameters:,}",
             f"Trainable params: {self.trainable:,}",
             f"Non-trainable params: {self.parameters - self.trainable:,}",
-            f"Params and buffers: {_bytes_text(self.bytes)}",
+            f"Params and buffers: {bytes_text(self.bytes)}",
         ]
 
     def __repr__(self) -> str:

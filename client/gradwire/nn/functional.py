@@ -266,7 +266,8 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """The input where above the threshold, elsewhere the value; torch.nn.functional.threshold."""
-    return _call("threshold_", (input, threshold, value)) if inplace else ops.threshold(input, threshold, value)
+    made: Tensor = _call("threshold_", (input, threshold, value))
+    return made if inplace else ops.threshold(input, threshold, value)
 
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -386,7 +387,8 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """In-place form of `threshold`."""
-    return _call("threshold_", (input, threshold, value))
+    made: Tensor = _call("threshold_", (input, threshold, value))
+    return made
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:

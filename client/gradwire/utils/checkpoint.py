@@ -18,7 +18,7 @@ from gradwire._functions.saved_tensor_hooks import check_enabled, in_force
 from gradwire._graph import commands
 from gradwire._graph.hook_runner import Asked
 from gradwire._proxy.handle import Handle
-from gradwire._session.session import Session
+from gradwire._proxy.protocols import Session
 from gradwire._session.sessions import current_session
 from gradwire._transport.wire import Value
 from gradwire.v1 import hooks_pb2, service_pb2

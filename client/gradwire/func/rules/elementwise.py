@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire._base.errors import refuse
-from gradwire._functions.functions import promote_types
+from gradwire._base.promotion import promote_types
 from gradwire._tensor import ops
 from gradwire._tensor.call import _call
 from gradwire._tensor.tensor import Tensor

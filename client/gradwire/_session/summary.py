@@ -12,15 +12,13 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradwire._base.call_site import describe_place, find_place
-from gradwire._graph.graph import _bytes_text
-from gradwire._graph.nodes import fetch_nodes
+from gradwire._base.printing import bytes_text
 from gradwire._proxy.handle import Handle
-
-if TYPE_CHECKING:
-    from gradwire._session.session import Session
+from gradwire._proxy.protocols import Session
+from gradwire._session.nodes import fetch_nodes
 
 _MOST_ROWS = 30
 _HEADINGS = ("count", "shape", "dtype", "bytes", "what", "made at")
@@ -76,7 +74,7 @@ class Summary:
                 str(row.count),
                 "×".join(map(str, row.shape)) or "scalar",
                 row.dtype,
-                _bytes_text(row.bytes),
+                bytes_text(row.bytes),
                 row.what,
                 row.made_at,
             )
@@ -86,8 +84,8 @@ class Summary:
     @property
     def _head(self) -> str:
         return (
-            f"{self.tensors} tensors, {_bytes_text(self.bytes)} on the server; "
-            f"graph: {self.nodes} nodes that save {_bytes_text(self.saved_bytes)}"
+            f"{self.tensors} tensors, {bytes_text(self.bytes)} on the server; "
+            f"graph: {self.nodes} nodes that save {bytes_text(self.saved_bytes)}"
         )
 
     def __repr__(self) -> str:
@@ -146,6 +144,12 @@ def summarize(session: Session) -> Summary:
         saved_bytes=sum(node.saved_bytes for node in nodes),
         rows=tuple(rows),
     )
+
+
+def track_ids(session: Session, most: int) -> None:
+    """See Session.remember_lines."""
+    if not isinstance(session.ids, TrackedIds):
+        session.ids = TrackedIds(session.ids, most)
 
 
 def _is_of(handle: Handle, session: Session) -> bool:
