@@ -324,8 +324,6 @@ class Reach:
 
     def _add_instance(self, value: Any, name: str) -> None:
         kind = type(value)
-        from gradwire.optim._optimizer import Optimizer
-
         if module_of(kind).partition(".")[0] == "gradwire" and not module_of(kind).startswith(_WALKED_PACKAGES):
             return
         self._add(value, looks.of_kind, name=name)
@@ -334,7 +332,7 @@ class Reach:
             self._add(value, content, name=name)
         held = dict_of(value)
         self._has_layers = self._has_layers or "_modules" in (held or ())
-        if is_a(value, Optimizer):
+        if hasattr(kind, "__has_param_groups__"):
             self._add_optimizer(value)
         elif is_a(held, dict):
             labels = self._labels_of(kind, held)

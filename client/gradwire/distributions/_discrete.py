@@ -6,15 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import gradwire.distributions.constraints as constraints
+import gradwire.nn.functional as F
 from gradwire._base import dtypes
 from gradwire._base.modes import enable_grad, no_grad
 from gradwire._functions.create import arange, eye, zeros_like
 from gradwire._functions.random import bernoulli, binomial, multinomial, poisson
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.distributions import constraints
 from gradwire.distributions._base import Distribution, broadcast_all
-from gradwire.nn import functional as F
 
 
 def _clamped(probs: Tensor) -> Tensor:

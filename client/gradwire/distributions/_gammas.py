@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import gradwire.distributions.constraints as constraints
 from gradwire._base.modes import no_grad
 from gradwire._functions.create import ones_like, zeros_like
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.distributions import constraints
 from gradwire.distributions._base import Distribution, broadcast_all, normal, uniform
 from gradwire.nn.functional import one_hot
 

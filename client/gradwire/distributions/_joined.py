@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import gradwire.distributions.constraints as constraints
 from gradwire._base.modes import no_grad
 from gradwire._functions.create import eye
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.distributions import constraints
 from gradwire.distributions._base import Distribution, normal
 from gradwire.distributions._discrete import Categorical
 from gradwire.distributions._location import Normal

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import gradwire.distributions.constraints as constraints
 from gradwire._functions.create import full_like, zeros_like
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.distributions import constraints
 from gradwire.distributions._base import HALF_LOG_2PI, Distribution, broadcast_all, normal, uniform
 
 EULER = 0.57721566490153286060

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import gradwire.nn.functional as F
 from gradwire._tensor.tensor import Tensor
-from gradwire.nn import functional as F
 
 __all__ = [
     "AffineTransform",

@@ -1,5 +1,7 @@
 """Transforms of functions: derivatives, batches, and modules as functions of their parameters (torch.func)."""
 
+from typing import TYPE_CHECKING, Any
+
 from gradwire.func._derivatives import (
     grad,
     grad_and_value,
@@ -11,8 +13,11 @@ from gradwire.func._derivatives import (
     value_and_grad,
     vjp,
 )
-from gradwire.func._module_calls import functional_call, stack_module_state
+from gradwire.func._module_calls import stack_module_state
 from gradwire.func._vmap import vmap
+
+if TYPE_CHECKING:
+    from gradwire.nn.utils.stateless import functional_call
 
 __all__ = [
     "functional_call",
@@ -28,3 +33,16 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Loads gradwire.nn, which vmap and the derivatives do without.
+    if name == "functional_call":
+        from gradwire.nn.utils.stateless import functional_call
+
+        return functional_call
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), "functional_call"]

@@ -7,7 +7,6 @@ from typing import Any
 
 from gradwire._base.errors import refuse
 from gradwire._proxy.handle import Handle
-from gradwire._tensor.batching import DISPATCH
 from gradwire._tensor.call import _parameters
 from gradwire._tensor.indexing import Index
 from gradwire.func._batched import LEVELS, innermost
@@ -44,6 +43,3 @@ def _collect(values: Sequence[Any], into: list[Handle]) -> None:
             _collect(value, into)
         elif isinstance(value, Index):
             _collect(value.items, into)
-
-
-DISPATCH.insert(0, dispatch)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from gradwire._base.errors import GradwireValueError, refuse
-from gradwire._tensor.batching import BATCHING
+from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.ops import cat
 from gradwire._tensor.tensor import Tensor
-from gradwire.func import _dispatch as _dispatch
 from gradwire.func._batched import LEVELS, BatchedTensor, Level, spread
+from gradwire.func._dispatch import dispatch
 from gradwire.func._pytree import Structure, flatten, rebuild
 
 _RANDOMNESS = ("error", "different", "same")
@@ -169,3 +169,6 @@ def _prefix(name: str, given: Any, structure: Structure) -> list[Any]:
     for part, child in zip(parts, structure.children, strict=True):
         entries.extend(_prefix(name, part, child))
     return entries
+
+
+DISPATCH.insert(0, dispatch)

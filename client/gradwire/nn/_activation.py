@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import gradwire.nn.functional as F
+import gradwire.nn.init as initial
 from gradwire._base import dtypes
 from gradwire._functions.create import full
 from gradwire._tensor.tensor import Tensor
-from gradwire.nn import functional as F
-from gradwire.nn import init as initial
 from gradwire.nn._module import Module
 from gradwire.nn._parameter import Parameter
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import gradwire.nn.functional as F
+import gradwire.nn.init as init
 from gradwire._base import dtypes
 from gradwire._functions.create import empty
 from gradwire._tensor.tensor import Tensor
-from gradwire.nn import functional as F
-from gradwire.nn import init
 from gradwire.nn._module import Module
 from gradwire.nn._parameter import Parameter
 

@@ -13,12 +13,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+import gradwire.nn._state as _state
 from gradwire._base import dtypes
 from gradwire._base.errors import refuse
 from gradwire._base.modes import no_grad
 from gradwire._graph.hooks import RemovableHandle, kept_in
 from gradwire._tensor.tensor import Tensor
-from gradwire.nn import _state
 from gradwire.nn._blame import blame
 from gradwire.nn._parameter import Parameter, set_owner
 

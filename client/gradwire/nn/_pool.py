@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import gradwire.nn.functional as F
 from gradwire._tensor.tensor import Tensor
-from gradwire.nn import functional as F
 from gradwire.nn._module import Module
 
 Ints = int | Sequence[int]

@@ -12,12 +12,12 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import gradwire.nn.functional as F
+import gradwire.nn.init as init
 from gradwire._base import dtypes
 from gradwire._functions.create import empty, zeros
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.nn import functional as F
-from gradwire.nn import init
 from gradwire.nn._module import Module
 from gradwire.nn._parameter import Parameter
 from gradwire.nn.utils.rnn import PackedSequence

@@ -6,11 +6,11 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import gradwire.nn.functional as F
+import gradwire.nn.init as init
 from gradwire._base import dtypes
 from gradwire._functions.create import empty, full
 from gradwire._tensor.tensor import Tensor
-from gradwire.nn import functional as F
-from gradwire.nn import init
 from gradwire.nn._containers import ModuleList
 from gradwire.nn._layers import Dropout, Linear
 from gradwire.nn._module import Module

@@ -63,6 +63,8 @@ class Optimizer:
     #: Whether it has made a step, which a scheduler asks.
     _opt_called = False
     _stepping = False
+    #: Tells guards of compiled functions to compare its groups and state, but not its rates (`_compile.reach`).
+    __has_param_groups__ = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import gradwire.nn.functional as F
 from gradwire._base.modes import no_grad
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.nn import functional as F
 from gradwire.nn._module import Module
 from gradwire.nn._parameter import Parameter
 from gradwire.nn.utils.parametrizations import _row_dim, as_matrix, norm_except

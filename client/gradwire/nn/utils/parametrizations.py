@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+import gradwire.nn.functional as F
 from gradwire._base.modes import no_grad
 from gradwire._functions.create import eye, make_tensor, randn, zeros_like
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.nn import functional as F
 from gradwire.nn._module import Module
 from gradwire.nn.utils.parametrize import register_parametrization
 
