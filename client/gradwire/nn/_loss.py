@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import gradwire.nn.functional as F
 from gradwire._tensor.tensor import Tensor
-from gradwire.nn._functional_loss import resolve_reduction
+from gradwire.nn._functional.loss import resolve_reduction
 from gradwire.nn._module import Module
 
 

@@ -71,8 +71,8 @@ from gradwire._tensor.ops import (
 )
 from gradwire._tensor.ops import nn_functional_unfold as unfold
 from gradwire._tensor.tensor import Tensor
-from gradwire.nn._functional_grid import affine_grid
-from gradwire.nn._functional_loss import (
+from gradwire.nn._functional.grid import affine_grid
+from gradwire.nn._functional.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
     cross_entropy,

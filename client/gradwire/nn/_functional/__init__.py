@@ -1,0 +1,1 @@
+"""Parts of gradwire.nn.functional, by subject."""
