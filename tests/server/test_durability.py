@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -139,6 +141,13 @@ def test_a_graph_goes_on_in_the_restored_session(session: gradwire.Session) -> N
         (found["first"] ** 2).sum().backward()
     assert same(found["x"].grad, x.grad)
     assert same(found["y"].grad, y.grad)
+
+
+def test_a_program_may_begin_by_restoring(session: gradwire.Session) -> None:
+    session.save("one", {"w": gradwire.tensor([1.0, 2.0])})
+    program = f"import gradwire; print(gradwire.restore('one', {session.address!r}).tensors['w'].tolist())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[1.0, 2.0]\n"
 
 
 def test_views_share_their_bytes_and_their_versions(session: gradwire.Session) -> None:

@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._base.wiring import wired
 from gradwire._proxy.handle import UNKNOWN, Handle
 from gradwire._proxy.memo import read_spec
 from gradwire._proxy.protocols import Session
@@ -53,6 +54,7 @@ def save_session(session: Session, name: str | None, tensors: Mapping[str, Any],
 
 def restored_tensors(session: Session, answer: service_pb2.RestoreSessionResponse) -> dict[str, Any]:
     """Proxies of the tensors that were saved under names."""
+    wired("Tensor")  # registers itself as the class of proxies: restore() may be a program's first call
     made: dict[str, Any] = {}
     by_id: dict[int, Any] = {}
     for told in answer.tensors:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+import gradwire.array_api._array as _array
 from gradwire._base import dtypes
 from gradwire._base.dtypes import dtype
 from gradwire._base.errors import GradwireTypeError, GradwireValueError
@@ -16,7 +17,6 @@ from gradwire._functions import exchange
 from gradwire._functions.create import create, make_tensor
 from gradwire._tensor.call import _call
 from gradwire._tensor.tensor import Tensor
-from gradwire.array_api import _array
 from gradwire.array_api._array import Array, as_array, call, cast
 from gradwire.array_api._dtypes import Scalar
 
