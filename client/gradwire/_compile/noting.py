@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradwire._compile.recorder import Recorder
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
-from gradwire._proxy.protocols import Session
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Session
 
 _here = threading.local()
 #: Held while a function is recorded: one at a time.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradwire._base.call_site import describe_place
 from gradwire._base.errors import GradwireError, make_error, two_sessions
@@ -18,11 +18,13 @@ from gradwire._compile.watching import Used, Watching
 from gradwire._graph import commands
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import Spec, read_spec
-from gradwire._proxy.protocols import Session
 from gradwire._proxy.results import new_proxy, watch_retained
 from gradwire._session.sessions import current_session
 from gradwire._transport.wire import Value
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Session
 
 
 class Noted:

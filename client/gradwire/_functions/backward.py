@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradwire._base.errors import GradwireError, GradwireTypeError, GradwireValueError, refuse
 from gradwire._functions.create import zeros_like
@@ -16,13 +16,15 @@ from gradwire._graph.anomaly import checks_nan, explained
 from gradwire._graph.hook_runner import run_hooks
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import Spec, read_spec
-from gradwire._proxy.protocols import Session
 from gradwire._proxy.results import after_backward, doubt_gradients, known_or_new, mark_gradients, new_proxy
 from gradwire._proxy.shadow_graph import Reach
 from gradwire._tensor.ops import stack
 from gradwire._tensor.tensor import Tensor
 from gradwire._transport.wire import Value
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Session
 
 _Tensors: TypeAlias = "Tensor | GradientEdge | Sequence[Tensor | GradientEdge]"
 _Gradients: TypeAlias = "Tensor | Sequence[Tensor | None] | None"

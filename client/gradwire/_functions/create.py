@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ from gradwire._base.errors import GradwireRuntimeError, GradwireTypeError, Gradw
 from gradwire._base.modes import is_inference_mode_enabled
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Entry, intern
-from gradwire._proxy.protocols import Session
 from gradwire._proxy.results import new_proxy
 from gradwire._session.sessions import current_session
 from gradwire._tensor.call import _call, _sizes
@@ -24,6 +23,9 @@ from gradwire._tensor.tensor import Tensor
 from gradwire._transport.wire import Template, framed
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
 from gradwire.v1 import types_pb2 as pb
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Session
 
 Array = npt.NDArray[Any]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gradwire._base.errors import GradwireTypeError, refuse, two_sessions
 from gradwire._base.modes import GRAD_ENABLED, no_grad
@@ -17,12 +17,14 @@ from gradwire._graph import commands
 from gradwire._graph.hook_runner import Asked
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import read_spec
-from gradwire._proxy.protocols import Runner, Session
 from gradwire._proxy.results import new_proxy
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.call import _call
 from gradwire._transport.wire import Value
 from gradwire.v1 import hooks_pb2, service_pb2
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Runner, Session
 
 _T = TypeVar("_T")
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradwire._base.call_site import find_place
 from gradwire._base.errors import two_sessions
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Entry, Spec, read_spec
-from gradwire._proxy.protocols import Session
 from gradwire._transport.wire import Build, Value, make_template
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Session
 
 Read = Callable[[service_pb2.Result], tuple[Spec, ...]]
 

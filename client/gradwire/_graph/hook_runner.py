@@ -9,17 +9,19 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradwire._base.errors import refuse
 from gradwire._base.modes import set_grad_enabled
 from gradwire._base.signals import deliver
 from gradwire._proxy.handle import PRESENT, UNKNOWN
 from gradwire._proxy.memo import read_spec
-from gradwire._proxy.protocols import Runner, Session
 from gradwire._proxy.results import known_or_new, mark_gradients, new_proxy
 from gradwire._transport.transport import LONGEST_NAP
 from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Runner, Session
 
 # A backward inside a hook may come to a hook, and so on: so many of them share a stack, as in PyTorch.
 _LEVELS_PER_STACK = 30

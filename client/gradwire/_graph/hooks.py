@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradwire._base.errors import GradwireTypeError, refuse
 from gradwire._graph import commands
 from gradwire._graph.hook_runner import Asked
 from gradwire._proxy.handle import Handle
-from gradwire._proxy.protocols import Session
 from gradwire._transport.wire import Value
 from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Session
 
 Hook: TypeAlias = "Callable[..., Any]"
 _NO_GRADIENT = "cannot register a hook on a tensor that doesn't require gradient"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireTypeError
@@ -13,10 +13,12 @@ from gradwire._graph.hook_runner import Asked
 from gradwire._graph.hooks import RemovableHandle, hook_after, hook_before
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import read_spec
-from gradwire._proxy.protocols import Session
 from gradwire._proxy.results import new_proxy
 from gradwire._session.nodes import fetch_nodes
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2, types_pb2
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Session
 
 # Nodes whose name, unlike the name of their class, says where PyTorch declares them.
 _NAMESPACED = ("AccumulateGrad", "CopyBackwards", "CopySlices", "NotImplemented")

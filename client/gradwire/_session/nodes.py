@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from gradwire._proxy.handle import Handle
-from gradwire._proxy.protocols import Session
 from gradwire.v1 import commands_pb2, service_pb2
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Session
 
 _MOST_NODES = 20_000
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradwire._base.errors import GradwireTypeError, refuse
 from gradwire._base.wiring import wired
 from gradwire._proxy.handle import UNKNOWN, Handle
 from gradwire._proxy.memo import read_spec
-from gradwire._proxy.protocols import Session
 from gradwire._proxy.results import new_proxy, watch_retained
 from gradwire._transport.transport import Transport
 from gradwire.v1 import errors_pb2, service_pb2, snapshots_pb2
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Session
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from sys import modules
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradwire._base.call_site import find_place
 from gradwire._base.errors import GradwireError, make_error
@@ -27,11 +27,9 @@ from gradwire._base.signals import Interrupted, deliver, guard, holding, interru
 from gradwire._base.timeouts import PATIENCE, Alarm
 from gradwire._proxy.handle import UNKNOWN
 from gradwire._proxy.memo import MEMO_LIMIT, Entry
-from gradwire._proxy.protocols import Recorder, Runner
 from gradwire._session.deferred_errors import LateErrors, Origin
 from gradwire._session.entered import enter, leave
 from gradwire._session.saving import Snapshot, restore_on, restored_tensors, save_session
-from gradwire._session.summary import Summary, summarize, track_ids
 from gradwire._transport import wire
 from gradwire._transport.bulk import Bulk
 from gradwire._transport.finalizer import ORPHANS, Ending
@@ -40,6 +38,10 @@ from gradwire._transport.tracing import traceparent
 from gradwire._transport.transport import LAST_WORD_SECONDS, LONGEST_NAP, PROTOCOL, Transport, client_name
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 from gradwire.v1 import errors_pb2 as pb
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Recorder, Runner
+    from gradwire._session.summary import Summary
 
 #: Commands after which a batch goes without being asked for.
 BATCH_COMMANDS = 64
@@ -692,10 +694,14 @@ class Session:
 
     def summary(self) -> Summary:
         """The tensors that this program holds in the session, the bytes and graphs behind them, where each was made."""
+        from gradwire._session.summary import summarize
+
         return summarize(self)
 
     def remember_lines(self, most: int = 1 << 20) -> None:
         """From now on note the program's line for each new tensor, for `summary()`; that of the newest `most`."""
+        from gradwire._session.summary import track_ids
+
         track_ids(self, most)
 
     def made_at(self, number: int) -> str | None:

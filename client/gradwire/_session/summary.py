@@ -12,13 +12,15 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradwire._base.call_site import describe_place, find_place
 from gradwire._base.printing import bytes_text
 from gradwire._proxy.handle import Handle
-from gradwire._proxy.protocols import Session
 from gradwire._session.nodes import fetch_nodes
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Session
 
 _MOST_ROWS = 30
 _HEADINGS = ("count", "shape", "dtype", "bytes", "what", "made at")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from sys import _getframe
 from types import CodeType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradwire._base.call_site import INTERNAL
 from gradwire._base.dtypes import float32, get_default_dtype
@@ -19,7 +19,6 @@ from gradwire._base.errors import two_sessions
 from gradwire._base.modes import GRAD_ENABLED, wire_mode
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Entry, Spec, read_spec
-from gradwire._proxy.protocols import Session
 from gradwire._proxy.results import TENSOR_CLASS, arrange, change, new_result, refresh, turn
 from gradwire._session.session import BATCH_COMMANDS
 from gradwire._session.sessions import current_session
@@ -29,6 +28,9 @@ from gradwire._tensor.in_place import check_in_place
 from gradwire._tensor.warnings import WARNING_OPS, warn, warning_of
 from gradwire._transport.wire import Value, make_template
 from gradwire.v1 import service_pb2, types_pb2
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Session
 
 #: The generated module of the ops' functions, which registers itself: it is built upon this module.
 OPS: list[ModuleType] = []

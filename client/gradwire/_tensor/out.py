@@ -8,7 +8,6 @@ from typing import Any
 
 from gradwire._base.errors import GradwireTypeError, refuse
 from gradwire._base.modes import GRAD_ENABLED, no_grad
-from gradwire._base.promotion import can_cast
 from gradwire._proxy.handle import Handle
 from gradwire.v1 import errors_pb2
 
@@ -113,6 +112,8 @@ def _into(op: str, out: Any, made: Any, given: tuple[Any, ...] = ()) -> Any:
 
 
 def _check_dtype(op: str, target: Any, made: Any) -> None:
+    from gradwire._base.promotion import can_cast
+
     if op in _EXACT:
         raise refuse(
             f"{op}(): Expected out tensor to have dtype {made.dtype.name}, but got {target.dtype.name} instead",

@@ -16,11 +16,11 @@ from gradwire._compile.recorder import Recorder, Trace
 from gradwire._compile.recordings import run_program
 from gradwire._graph import commands
 from gradwire._proxy.handle import UNKNOWN, Handle
-from gradwire._proxy.protocols import Session
 from gradwire._transport.wire import Value
 from gradwire.v1 import programs_pb2, service_pb2
 
 if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Session
     from gradwire.optim._optimizer import Optimizer
 
 _PLAIN = (int, float, bool, str, type(None))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradwire._base.modes import enable_grad, is_grad_enabled
 from gradwire._functions.backward import grad
@@ -18,10 +18,12 @@ from gradwire._functions.saved_tensor_hooks import check_enabled, in_force
 from gradwire._graph import commands
 from gradwire._graph.hook_runner import Asked
 from gradwire._proxy.handle import Handle
-from gradwire._proxy.protocols import Session
 from gradwire._session.sessions import current_session
 from gradwire._transport.wire import Value
 from gradwire.v1 import hooks_pb2, service_pb2
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import Session
 
 __all__ = ["checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_early_stop"]
 
