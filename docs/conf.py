@@ -55,12 +55,13 @@ def homes_without_page() -> set[str]:
     """The private modules whose names no page of the reference asks for."""
     pages = "".join(page.read_text("utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
     asked = {home for line in re.findall(r"^\.\. names:: (.*)$", pages, re.MULTILINE) for home in line.split()}
-    by_hand = {f"_{name.lower()}" for name in re.findall(r"^\.\. autoclass:: gradwire\.(\w+)", pages, re.MULTILINE)}
-    return {home for home in gradwire._NAMES if home.rpartition(".")[2].startswith("_")} - asked - by_hand
+    by_hand = set(re.findall(r"^\.\. autoclass:: gradwire\.([A-Za-z]\w*)\b(?!\.)", pages, re.MULTILINE))
+    private = {home for home in gradwire._NAMES if home.startswith("_") or "._" in home}
+    return private - asked - {gradwire._HOMES[name] for name in by_hand}
 
 
 class Names(SphinxDirective):
-    """`.. names:: _sessions _session`: what `gradwire` offers and these modules of it define.
+    """`.. names:: _session.sessions _base.timeouts`: what `gradwire` offers and these modules of it define.
 
     `.. names:: gradwire.optim` is a module's `__all__`. `rest` is what no other page of the reference names.
     """
@@ -85,7 +86,7 @@ class Names(SphinxDirective):
         return self.parse_content_to_nodes(lines)
 
     def names_of(self, home: str) -> list[str]:
-        return gradwire._NAMES.get(home, "").split()
+        return gradwire._NAMES[home].split()
 
     def entry(self, place: str, name: str, thing: object) -> list[str]:
         if inspect.ismodule(thing):
