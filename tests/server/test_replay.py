@@ -12,8 +12,8 @@ import pytest
 import gradwire
 from gradwire.v1 import commands_pb2, service_pb2
 from gradwire_server.common.errors import Refusal
-from gradwire_server.session import batch, commands, retry
-from gradwire_server.session import prepared_ops as calls
+from gradwire_server.session import batch, commands, retry, tensor_commands
+from gradwire_server.session import prepared_calls as calls
 from gradwire_server.storage import log_writer
 from gradwire_server.storage.write_ahead_log import Journal, beginning, read
 from tests.server.harness import Id, Remote, command, op, refusal, refused
@@ -144,7 +144,7 @@ def test_what_was_drawn_by_what_failed_is_drawn_after_a_crash_too(
     """An op drew and found no room: it was refused, or tried a second time; the numbers after it are the same."""
     session = crashing().open()
     session.run(*seeds(3))
-    real = commands.apply_op
+    real = tensor_commands.apply_op
     failures = [0]
 
     def draws_and_fails(remote: Any, *told: Any) -> None:
@@ -156,7 +156,7 @@ def test_what_was_drawn_by_what_failed_is_drawn_after_a_crash_too(
             raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(commands, "apply_op", draws_and_fails)
+        patch.setattr(tensor_commands, "apply_op", draws_and_fails)
         failures[0] = 1
         assert refused(session.op, "rand", [4], outputs=[1])[1] == "MEMORY_LIMIT"
         failures[0] = 1
@@ -182,7 +182,7 @@ def test_ids_that_a_refused_command_used_up_are_used_up_after_a_crash_too(
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(commands, "_check_answer", too_large)
+        patch.setattr(tensor_commands, "_check_answer", too_large)
         refused(session.op, "unbind", Id(x), 0)
         assert session.run(command(op("unbind", Id(x), 0))).results[0].HasField("error")
     chosen = session.op("add", Id(x), 1.0).id

@@ -6,10 +6,10 @@ last bytes, of fixed size, and the front can read them without parsing the rest.
 
 import struct
 import time
+from typing import Protocol
 
 from gradwire.v1 import service_pb2
 from gradwire_server.common.protobuf_peek import bytes_field, varint_field
-from gradwire_server.session.session import Pending
 
 _FIELDS = struct.Struct("<BdBdBd")  # Timings: three doubles, each with its key
 _KEYS = (0x09, 0x11, 0x19)
@@ -18,7 +18,15 @@ _HEAD = bytes_field(service_pb2.RunResponse.TIMINGS_FIELD_NUMBER, _FIELDS.size)
 ASK = varint_field(service_pb2.RunRequest.TIMINGS_FIELD_NUMBER, 1)
 
 
-def with_timings(call: Pending, answer: bytes, serializing: float) -> bytes:
+class Timed(Protocol):
+    """A call whose times were taken, in seconds; `resumed`, by time.monotonic(), is when its last step began."""
+
+    queued: float
+    computed: float
+    resumed: float
+
+
+def with_timings(call: Timed, answer: bytes, serializing: float) -> bytes:
     """An answer and the times of its call; `serializing`, by time.monotonic(), is when it began to be written."""
     computed = call.computed + serializing - call.resumed
     values = (call.queued, computed, time.monotonic() - serializing)

@@ -4,8 +4,8 @@ What a parameter takes is decided once per op, from its kind: a table from the w
 float where a whole number belongs finds no reader and is refused, whatever the op.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 from gradwire.v1 import service_pb2, types_pb2
 from gradwire_engine import Composite, Op, lookup
@@ -13,11 +13,8 @@ from gradwire_engine.core.schema import REQUIRED, Kind, Param
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import TO_WIRE, dtype_of
 
-if TYPE_CHECKING:
-    from gradwire_server.session.session import Session
-
 Argument: TypeAlias = types_pb2.Argument
-Reader: TypeAlias = "Callable[[Argument, Session], Any]"
+Reader: TypeAlias = "Callable[[Argument, Tensors], Any]"
 
 # More than any tensor can be indexed with: 64 dimensions, as many new ones, and masks of none in between.
 MAX_INDEX_ITEMS = 256
@@ -28,11 +25,28 @@ _ARTICLES = {
 }  # fmt: skip
 
 
-def _read_dtype(argument: Argument, session: "Session") -> Any:
+class Tensors(Protocol):
+    """What ids in arguments name: tensors of a session or of a run, or their slots in a program that is checked."""
+
+    @property
+    def store(self) -> Mapping[int, Any]:
+        """Those that are known by now; of a missing one `tensor` tells why."""
+
+    def tensor(self, tensor_id: int, /) -> Any:
+        """The tensor of an id. Raises Refusal."""
+
+    def tensors(self, ids: Sequence[int], /) -> list[Any]:
+        """The tensors of several ids. Raises Refusal."""
+
+    def number(self, place: int, /) -> Any:
+        """A number that a program's run gives. Raises Refusal."""
+
+
+def _read_dtype(argument: Argument, session: Tensors) -> Any:
     return dtype_of(argument.dtype)
 
 
-def read_index(argument: Argument, session: "Session") -> tuple[Any, ...]:
+def read_index(argument: Argument, session: Tensors) -> tuple[Any, ...]:
     """An index as the engine takes it. Raises Refusal: ARGUMENT_VALUE, TENSOR_NOT_FOUND, MALFORMED."""
     given = len(argument.index.items)
     if given > MAX_INDEX_ITEMS:
@@ -40,7 +54,7 @@ def read_index(argument: Argument, session: "Session") -> tuple[Any, ...]:
     return tuple([_read_item(item, session) for item in argument.index.items])
 
 
-def _read_item(item: types_pb2.IndexItem, session: "Session") -> Any:
+def _read_item(item: types_pb2.IndexItem, session: Tensors) -> Any:
     kind = item.WhichOneof("item")
     if kind == "integer":
         return item.integer
@@ -130,7 +144,7 @@ class Call:
         self.data_dependent: Callable[..., bool] | None = flag if callable(flag) else None
         self.always_data_dependent = flag is True
 
-    def decode(self, arguments: "Sequence[Argument]", session: "Session") -> tuple[Any, ...]:
+    def decode(self, arguments: "Sequence[Argument]", session: Tensors) -> tuple[Any, ...]:
         """The arguments, complete and in order. Raises Refusal: ARGUMENT_TYPE, TENSOR_NOT_FOUND, DTYPE, MALFORMED."""
         values = self.defaults.copy()
         store = session.store
@@ -151,7 +165,7 @@ class Call:
             self.check_complete(values)
         return tuple(values)
 
-    def _decode_named(self, arguments: "Sequence[Argument]", session: "Session") -> tuple[Any, ...]:
+    def _decode_named(self, arguments: "Sequence[Argument]", session: Tensors) -> tuple[Any, ...]:
         values = self.defaults.copy()
         for place, argument in zip(self.places(arguments), arguments, strict=True):
             values[place] = self.reader(place, argument)(argument, session)
@@ -210,6 +224,15 @@ class Call:
         if argument:
             refusal.metadata["argument"] = argument
         raise refusal
+
+
+def check_in_place(call: Call, outputs: Sequence[int], on_tensor: bool) -> None:
+    """Whether an op can work in place on its first argument. Raises Refusal: ARGUMENT_VALUE, ARGUMENT_TYPE."""
+    if outputs:
+        raise Refusal("ARGUMENT_VALUE", f"{call.name}() works in place and makes no new tensor", argument="outputs")
+    if not on_tensor:
+        first = call.params[0].name
+        raise Refusal("ARGUMENT_TYPE", f"{call.name}() works in place: '{first}' must be a tensor", argument=first)
 
 
 CALLS: dict[str, Call] = {}

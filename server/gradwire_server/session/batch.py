@@ -19,7 +19,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import RESPONSE_BYTES
 from gradwire_server.common.timings import with_timings
 from gradwire_server.session.commands import HANDLERS, MESSAGES, method_of, new_ids
-from gradwire_server.session.prepared_ops import prepare, run_calls
+from gradwire_server.session.prepared_calls import prepare, run_calls
 from gradwire_server.session.retry import settle, settling
 from gradwire_server.session.session import Pending, Session, Writer
 

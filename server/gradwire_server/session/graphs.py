@@ -1,4 +1,4 @@
-"""The Graph command: the reverse graph behind tensors, nearest nodes first, a page at a time.
+"""Walks of the reverse graph behind tensors, nearest nodes first, which a client reads a page at a time.
 
 The first page walks the graph once and keeps a list of weak references, so that paging neither walks again
 nor keeps alive what the client meanwhile drops; nodes that are gone by then are left out.
@@ -9,21 +9,13 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from gradwire.v1 import commands_pb2
+from gradwire_engine import Tensor
 from gradwire_engine.graph.graph import AccumulateGrad, Node
 from gradwire_server.common.errors import Refusal
-from gradwire_server.common.payload import TO_WIRE
-from gradwire_server.session.specs import fill_spec
-
-if TYPE_CHECKING:
-    from gradwire_engine import Tensor
-    from gradwire_server.session.session import Session
 
 AnyNode: TypeAlias = "Node | AccumulateGrad"
-DEFAULT_PAGE = 1000
-MAX_PAGE = 10_000
 MAX_SNAPSHOTS = 4
 _DIGITS = re.compile(r"[0-9]{1,18}").fullmatch
 _LEAF_IDS = 1 << 52  # above any op's number, below what a JavaScript number holds
@@ -58,7 +50,7 @@ class Snapshots:
         self.next_number += 1
         return self.next_number - 1
 
-    def take(self, tensors: "Iterable[Tensor]") -> tuple[str, Snapshot]:
+    def take(self, tensors: Iterable[Tensor]) -> tuple[str, Snapshot]:
         """Walk the graph behind tensors; the oldest walk that is still held makes room."""
         starts = [tensor.grad_fn for tensor in tensors]
         roots = [0 if node is None else self.node_id(node) for node in starts]
@@ -83,51 +75,6 @@ class Snapshots:
     def clear(self) -> None:
         """Forget the walks."""
         self.held.clear()
-
-
-def graph(session: "Session", request: commands_pb2.GraphRequest, answer: commands_pb2.GraphResponse | None) -> None:
-    """Answer a page. Raises Refusal: TENSOR_NOT_FOUND, ARGUMENT_VALUE."""
-    if request.page_size < 0:
-        raise Refusal("ARGUMENT_VALUE", f"page_size is {request.page_size}, not 0 or more", argument="page_size")
-    snapshots = session.snapshots
-    if request.page_token:
-        key, snapshot, place = snapshots.find(request.page_token)
-    else:
-        key, snapshot = snapshots.take(session.tensors(request.tensors))
-        place = 0
-    end = place + min(request.page_size or DEFAULT_PAGE, MAX_PAGE)
-    if answer is not None:
-        answer.roots.extend(snapshot.roots)
-        for reference in snapshot.nodes[place:end]:
-            node = reference()
-            if node is not None:
-                _fill(session, answer.nodes.add(), node, request.with_saved)
-        if end < len(snapshot.nodes):
-            answer.next_page_token = f"{key}.{end}"
-    if end >= len(snapshot.nodes):
-        snapshots.held.pop(key, None)
-
-
-def _fill(session: "Session", message: commands_pb2.GraphNode, node: AnyNode, with_saved: bool) -> None:
-    snapshots = session.snapshots
-    message.id = snapshots.node_id(node)
-    message.name = node.name
-    message.freed = node.freed
-    message.saved_bytes = node.saved_bytes()
-    if isinstance(node, AccumulateGrad):
-        fill_spec(message.leaf, node.variable, session.leaf_id(node))
-    else:
-        message.command = node.command
-        message.retains_grad = any(reference() is not None for reference in (node.retained or {}).values())
-        if with_saved:
-            for name, value in node.saved_values():
-                saved = message.saved.add(name=name, shape=value.array.shape)
-                saved.dtype = TO_WIRE[value.array.dtype]  # type: ignore[assignment]
-    for edge in node.edges:
-        target = message.edges.add()
-        if edge is not None:
-            target.node = snapshots.node_id(edge[0])
-            target.output = edge[1]
 
 
 def _breadth_first(starts: list[AnyNode]) -> list[AnyNode]:

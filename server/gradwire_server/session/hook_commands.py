@@ -1,15 +1,12 @@
-"""Hooks and custom functions: backwards that stop where the client is to run something, and go on when it answers.
+"""Commands of hooks and custom functions: a backward stops where the client is to run something, and then goes on.
 
-What is due is the answer of the command that came to it; the client's outcome is a command of its own. So all of it
-rides on ordinary commands, each applied once, over any kind of call; and while the client works the backward is no more
-than a suspended generator of the engine, which the session keeps.
+The answer of the command that reached a hook says which hook is due. The client's outcome is a command of its own. So
+hooks need only ordinary commands, each applied once, over any kind of call.
 """
 
 import time
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradwire.v1 import hooks_pb2, types_pb2
 from gradwire_engine import Backward, EngineError, Gradients, Tensor
@@ -18,13 +15,10 @@ from gradwire_engine.autograd.functions import record_function
 from gradwire_engine.graph.hooks import Ask, Due, When, hook_accumulated, hook_tensor, hooks_of
 from gradwire_engine.graph.tensor import at_edge
 from gradwire_server.common.errors import Refusal, refusal_of
+from gradwire_server.session.hook_table import MAX_SUSPENDED, Suspended
+from gradwire_server.session.session import Session
 from gradwire_server.session.specs import fill_spec
 
-if TYPE_CHECKING:
-    from gradwire_server.session.session import Session
-
-MAX_SUSPENDED = 4000
-SUSPENDED_SECONDS = 3600.0
 _MAX_NAME = 200
 _KINDS = {
     When.TENSOR: types_pb2.HOOK_KIND_TENSOR,
@@ -37,62 +31,8 @@ _KINDS = {
 }
 
 
-@dataclass(slots=True)
-class Suspended:
-    """A backward that waits for its client, what to do when it is through, its number, and since when it waits."""
-
-    run: Backward | Gradients
-    finish: Callable[[Any], None]
-    number: int = 0
-    since: float = field(default_factory=time.monotonic)
-
-
-class HookTable:
-    """A session's hooks by number, as long as something can ask for them, and its backwards that wait."""
-
-    def __init__(self) -> None:
-        self.asks: weakref.WeakValueDictionary[int, Ask] = weakref.WeakValueDictionary()
-        self.suspended: dict[int, Suspended] = {}
-        #: By number: where checkpoints and packing began whose end has not come, and the checkpoints whose parts may be
-        #: asked for again.
-        self.moments: dict[int, Moment] = {}
-        self.regions: weakref.WeakValueDictionary[int, Region] = weakref.WeakValueDictionary()
-        self.next_number = 1  # of the next backward that waits
-
-    def suspend(self, waiting: Suspended) -> int:
-        """Keep a backward; the number to go on with it by, each time the same. Raises Refusal: TENSOR_LIMIT."""
-        if len(self.suspended) >= MAX_SUSPENDED:
-            raise Refusal(
-                "TENSOR_LIMIT",
-                f"at most {MAX_SUSPENDED} backwards of a session wait for their hooks",
-                limit=MAX_SUSPENDED,
-            )
-        if not waiting.number:
-            waiting.number, self.next_number = self.next_number, self.next_number + 1
-        self.suspended[waiting.number] = waiting
-        return waiting.number
-
-    def tidy(self) -> None:
-        """Give up the backwards that nobody has gone on with for an hour."""
-        before = time.monotonic() - SUSPENDED_SECONDS
-        for number in [number for number, each in self.suspended.items() if each.since < before]:
-            self.suspended.pop(number).run.steps.close()
-
-    def give_up(self) -> int:
-        """Give up all backwards that wait; how many there were."""
-        count = len(self.suspended)
-        while self.suspended:
-            self.suspended.popitem()[1].run.steps.close()
-        return count
-
-    def clear(self) -> None:
-        """Give up all that wait."""
-        self.moments.clear()
-        self.give_up()
-
-
 def pass_through(
-    session: "Session", run: Backward | Gradients, asks: bool, finish: Callable[[Any], None], answer: Any
+    session: Session, run: Backward | Gradients, asks: bool, finish: Callable[[Any], None], answer: Any
 ) -> Iterator[None]:
     """Let a backward run to its end, or to where the client is to be asked. Raises Refusal, EngineError."""
     if asks and answer is not None:
@@ -103,7 +43,7 @@ def pass_through(
 
 
 def resume_backward(
-    session: "Session", request: hooks_pb2.ResumeBackwardRequest, answer: hooks_pb2.ResumeBackwardResponse | None
+    session: Session, request: hooks_pb2.ResumeBackwardRequest, answer: hooks_pb2.ResumeBackwardResponse | None
 ) -> Iterator[None]:
     """Go on with a backward, or give it up."""
     session.enter(session.recording)
@@ -130,7 +70,7 @@ def resume_backward(
         raise refusal_of(error, "ResumeBackward") from None
 
 
-def _not_waiting(session: "Session", number: int) -> Refusal:
+def _not_waiting(session: Session, number: int) -> Refusal:
     if 0 < number < session.hooks.next_number:
         return Refusal(
             "CANCELLED",
@@ -142,9 +82,7 @@ def _not_waiting(session: "Session", number: int) -> Refusal:
     return Refusal("ARGUMENT_VALUE", f"no backward {number} waits in this session", argument="backward")
 
 
-def _go_on(
-    session: "Session", waiting: Suspended, given: Sequence[Tensor | None] | None, answer: Any
-) -> Iterator[None]:
+def _go_on(session: Session, waiting: Suspended, given: Sequence[Tensor | None] | None, answer: Any) -> Iterator[None]:
     due = yield from waiting.run.advance(given)
     if due is None:
         waiting.finish(answer)
@@ -157,7 +95,7 @@ def _go_on(
     _show(session, due, call)
 
 
-def _show(session: "Session", due: Due, call: types_pb2.HookCall) -> None:
+def _show(session: Session, due: Due, call: types_pb2.HookCall) -> None:
     """Give the tensors that a hook is called with ids; those are the client's to release."""
     for tensors, specs in ((due.gradients, call.gradients), (due.others, call.others)):
         for item in tensors:
@@ -170,7 +108,7 @@ def _show(session: "Session", due: Due, call: types_pb2.HookCall) -> None:
         fill_spec(call.leaf, due.leaf, session.names.get(due.leaf, 0) or session.bind(0, due.leaf))
 
 
-def ask_for(session: "Session", number: int) -> Ask:
+def ask_for(session: Session, number: int) -> Ask:
     """What stands for the client's hook of that number. Raises Refusal: ARGUMENT_VALUE, TENSOR_LIMIT."""
     asks = session.hooks.asks
     if not number or number in asks:
@@ -182,7 +120,7 @@ def ask_for(session: "Session", number: int) -> Ask:
 
 
 def register_hook(
-    session: "Session", request: hooks_pb2.RegisterHookRequest, answer: hooks_pb2.RegisterHookResponse | None
+    session: Session, request: hooks_pb2.RegisterHookRequest, answer: hooks_pb2.RegisterHookResponse | None
 ) -> None:
     """Let backward ask at a tensor or a node."""
     source = session.tensor(request.tensor)
@@ -199,7 +137,7 @@ def register_hook(
         raise Refusal("ARGUMENT_VALUE", f"{kind} is no kind of hook that can be registered", argument="kind")
 
 
-def node_behind(session: "Session", source: Tensor, number: int) -> Any:
+def node_behind(session: Session, source: Tensor, number: int) -> Any:
     """The node of that number behind a tensor, or its own. Raises Refusal: ARGUMENT_VALUE."""
     start = source.grad_fn
     seen: dict[Any, None] = {} if start is None else {start: None}
@@ -215,7 +153,7 @@ def node_behind(session: "Session", source: Tensor, number: int) -> Any:
 
 
 def remove_hook(
-    session: "Session", request: hooks_pb2.RemoveHookRequest, answer: hooks_pb2.RemoveHookResponse | None
+    session: Session, request: hooks_pb2.RemoveHookRequest, answer: hooks_pb2.RemoveHookResponse | None
 ) -> None:
     """Take a hook away."""
     ask = session.hooks.asks.get(request.hook)
@@ -224,7 +162,7 @@ def remove_hook(
 
 
 def record(
-    session: "Session", request: hooks_pb2.RecordFunctionRequest, answer: hooks_pb2.RecordFunctionResponse | None
+    session: Session, request: hooks_pb2.RecordFunctionRequest, answer: hooks_pb2.RecordFunctionResponse | None
 ) -> None:
     """Let tensors be a custom function's results."""
     if not 0 < len(request.name) <= _MAX_NAME or not request.name.isprintable():
@@ -250,9 +188,7 @@ def record(
                 fill_spec(answer.outputs.add(), item, tensor_id)
 
 
-def name_edge(
-    session: "Session", request: hooks_pb2.NameEdgeRequest, answer: hooks_pb2.NameEdgeResponse | None
-) -> None:
+def name_edge(session: Session, request: hooks_pb2.NameEdgeRequest, answer: hooks_pb2.NameEdgeResponse | None) -> None:
     """Name the place of the graph where a tensor is now."""
     session.check_new(request.edge)
     made = at_edge(session.tensor(request.tensor))
@@ -262,7 +198,7 @@ def name_edge(
 
 
 def checkpoint(
-    session: "Session", request: hooks_pb2.CheckpointRequest, answer: hooks_pb2.CheckpointResponse | None
+    session: Session, request: hooks_pb2.CheckpointRequest, answer: hooks_pb2.CheckpointResponse | None
 ) -> None:
     """Mark where a part begins or ends whose nodes keep nothing."""
     table, number, mark = session.hooks, request.hook, request.mark

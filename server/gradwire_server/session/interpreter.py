@@ -1,13 +1,13 @@
 """Running a program: its inputs bound, its steps one after the other, as often as asked for, its outputs named.
 
-A repetition is a `Scope`, which stands in for the session: the handlers of commands.py look up tensors and bind
+A repetition is a `Scope`, which stands in for the session: the handlers of tensor_commands.py look up tensors and bind
 results there, by slot. What a step refuses ends the run; what was done before stays done, so nothing here is
 tried again when memory is short.
 """
 
 import logging
 import math
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from gradwire_engine.core.device import CPU, module_for
 from gradwire_engine.core.dtypes import name_of
 from gradwire_engine.op.op import Op
 from gradwire_server.common.errors import Refusal, refusal_of
-from gradwire_server.session import commands
+from gradwire_server.session import tensor_commands
 from gradwire_server.session.programs import Input, Step, filled, find_program, refuse_argument
 from gradwire_server.session.specs import fill_spec
 
@@ -33,6 +33,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("gradwire.server")
 MAX_REPEAT = 1 << 24
+#: The commands that a step may be, besides ops (ProgramStep of programs.proto).
+_HANDLERS: dict[str, Callable[..., Iterator[None] | None]] = {
+    "create": tensor_commands.create,
+    "backward": tensor_commands.run_backward,
+    "retain_grad": tensor_commands.run_retain_grad,
+    "grad": tensor_commands.grad,
+    "gradients": tensor_commands.run_gradients,
+    "set_grad": tensor_commands.run_set_grad,
+    "set_requires_grad": tensor_commands.run_set_requires_grad,
+    "set_data": tensor_commands.run_set_data,
+    "manual_seed": tensor_commands.manual_seed,
+}
 _PLANNED = ("create", "backward", "gradients", "grad", "set_grad", "retain_grad")  # commands that plans hold
 MAX_PLANS = 4  # of a program, for inputs that lie or share memory in different ways
 
@@ -117,7 +129,7 @@ class Scope:
             self.store.pop(slot, None)
 
     def _handle(self, step: Step) -> Iterator[None] | None:
-        return commands.HANDLERS[step.which](self, step.request, None)  # type: ignore[arg-type]
+        return _HANDLERS[step.which](self, step.request, None)
 
     def _trace(self, step: Step, tracer: Tracer) -> Iterator[None]:
         """Do a step that is no op, and tell the tracer what it does; backwards report themselves."""

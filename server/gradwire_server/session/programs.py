@@ -177,7 +177,7 @@ class _Checker:
 
     def _op(self, request: Any) -> Step:
         call = call_of(request.op)
-        args = call.decode(request.args, self)  # type: ignore[arg-type]
+        args = call.decode(request.args, self)
         if call.in_place:
             if request.outputs:
                 raise Refusal("ARGUMENT_VALUE", f"{call.name}() works in place and makes no new tensor")

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 from gradwire.v1 import types_pb2
 from gradwire_engine import Account, Command, Context, Interrupt, Tensor
@@ -19,6 +19,7 @@ from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import FLOAT, category, name_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import AccumulateGrad
+from gradwire_server.common.budgets import Budget
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.payload import dtype_of
@@ -26,15 +27,9 @@ from gradwire_server.common.shared_counters import Share
 from gradwire_server.session.graphs import Snapshots
 from gradwire_server.session.hook_table import HookTable
 from gradwire_server.session.meter import Meter
+from gradwire_server.session.prepared_ops import Prepared
 from gradwire_server.session.response_cache import Memory, Recall, Recalled
 from gradwire_server.session.transfers import Transfers
-
-if TYPE_CHECKING:
-    from gradwire_server.common.budgets import Budget
-    from gradwire_server.session.prepared_ops import Prepared
-    from gradwire_server.storage.checkpointer import Kept
-    from gradwire_server.storage.write_ahead_log import Notes
-    from gradwire_server.worker.lane import Lane
 
 Answered: TypeAlias = "Callable[[bytes, Exception | None], None]"
 
@@ -64,7 +59,7 @@ class Writer:
     recall: Recall
     applied: int = 0
     durable: int = 0  # its last command that survives a crash of the server
-    prepared: dict[int, "Prepared"] = field(default_factory=dict)
+    prepared: dict[int, Prepared] = field(default_factory=dict)
     dropped: "DroppedHooks" = field(default_factory=lambda: DroppedHooks())
 
     def command_number(self, seq: int) -> int:
@@ -97,6 +92,16 @@ class DroppedHooks:
         return list(islice(self.gone, self.told))
 
 
+class Aside(Protocol):
+    """What a session needs of its worker so that others compute while one of its ops takes long (lane.py)."""
+
+    def look(self, brake: "Brake", /) -> None:
+        """Between two ops of one command. Raises EngineError: CANCELLED."""
+
+    def aside(self, brake: "Brake", compute: Callable[[], Any], name: str, alone: bool, room: int, /) -> Any:
+        """The result of `compute`. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
+
+
 class Brake(Interrupt):
     """What runs and whether it should stop: asked by the engine between nodes, pulled by the control thread.
 
@@ -120,7 +125,7 @@ class Brake(Interrupt):
         self.seq = 0
         self.deadline: float | None = None
         self.seconds: float | None = None  # the command's own time limit, for the message
-        self.lane: Lane | None = None  # where what takes long is computed aside
+        self.lane: Aside | None = None  # where what takes long is computed aside
         self.account: Account | None = None  # the session's
 
     def begin(self, ticket: int, deadline: float | None = None, writer: int = 0) -> None:
@@ -193,6 +198,23 @@ class Doing(Command):
         return {**about, "writer": writer, "seq": seq} if seq else about
 
 
+class Stored(Protocol):
+    """What a session needs of where it is stored (storage/kept.py)."""
+
+    def use(self) -> None:
+        """The session is about to compute what no file knows of. Raises Refusal: STORAGE."""
+
+
+class Noted(Protocol):
+    """What commands tell a session's log besides themselves (storage/write_ahead_log.py)."""
+
+    def resumed(self, applied: int, generator: bytes = b"") -> None:
+        """The session computes, perhaps after others have; with a generator, for the second time."""
+
+    def refused(self, session: "Session", seq: int, refusal: Refusal) -> None:
+        """A command was refused."""
+
+
 class Session:
     """The state behind a session id. Ids map to engine tensors; several ids may name one tensor."""
 
@@ -230,8 +252,8 @@ class Session:
         self.hooks = HookTable()
         self.broken: Refusal | None = None  # why it could not be restored, or cannot go on
         self.torn = False  # something of a call was applied that is neither answered nor logged
-        self.kept: Kept | None = None  # where it is stored, if it is
-        self.notes: Notes | None = None  # what its log is to tell of refusals and nodes, if it has one
+        self.kept: Stored | None = None  # where it is stored, if it is
+        self.notes: Noted | None = None  # what its log is to tell of refusals and nodes, if it has one
         self.place = 0  # of its principal in the ledger; 0 for one without a quota
         self.told = Share()  # what it holds, as the ledger has it
         self.owner = 0  # tells sessions of one principal from those of others; 0 for nobody's

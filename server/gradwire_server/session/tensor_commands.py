@@ -1,16 +1,13 @@
-"""The commands: one handler each, the same whether the command came alone or in a batch.
+"""Commands that make, change, differentiate and read tensors: one handler each (commands.py has the table).
 
-A handler takes the session, the request and the response to fill, which is None where nobody wants to know
-("quiet"). It either does all of its work or raises and has changed nothing; batch.py adds what is common.
+A program's steps run the same handlers: there `session` is a `Scope` of interpreter.py.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from google.protobuf.message import Message
-
-from gradwire.v1 import commands_pb2, hooks_pb2, programs_pb2
+from gradwire.v1 import commands_pb2
 from gradwire_engine import (
     Backward,
     Generator,
@@ -26,30 +23,15 @@ from gradwire_engine import (
 from gradwire_engine.core.device import canonical, selected, to_device
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, travelling
-from gradwire_server.session.arguments import CALLS, Call, call_of
-from gradwire_server.session.graphs import graph
-from gradwire_server.session.hook_table import (
-    checkpoint,
-    name_edge,
-    pass_through,
-    record,
-    register_hook,
-    remove_hook,
-    resume_backward,
-)
-from gradwire_server.session.programs import register_program
-from gradwire_server.session.saved_tensor_hooks import pack_saved, saved_value
+from gradwire_server.session.arguments import CALLS, Call, call_of, check_in_place
+from gradwire_server.session.hook_commands import pass_through
+from gradwire_server.session.session import Session
 from gradwire_server.session.specs import fill_spec, tell_base
 
-if TYPE_CHECKING:
-    from gradwire_server.session.session import Session
-
-#: What takes long gives steps: it is done when they are, and others may compute between two of them.
-Handler: TypeAlias = "Callable[[Session, Any, Any], Iterator[None] | None]"
 MAX_DESCRIBED = 10_000
 
 
-def create(session: "Session", request: commands_pb2.CreateRequest, answer: commands_pb2.CreateResponse | None) -> None:
+def create(session: Session, request: commands_pb2.CreateRequest, answer: commands_pb2.CreateResponse | None) -> None:
     """Make a leaf. The values are checked against dtype and shape before anything is allocated."""
     session.check_new(request.id)
     source = request.WhichOneof("source")
@@ -92,7 +74,7 @@ def create(session: "Session", request: commands_pb2.CreateRequest, answer: comm
         fill_spec(answer.tensor, made, made_id)
 
 
-def op(session: "Session", request: commands_pb2.OpRequest, answer: commands_pb2.OpResponse | None) -> None:
+def op(session: Session, request: commands_pb2.OpRequest, answer: commands_pb2.OpResponse | None) -> None:
     """Apply an op and bind its results."""
     name = request.op
     call = CALLS.get(name) or call_of(name)
@@ -109,7 +91,7 @@ def op(session: "Session", request: commands_pb2.OpRequest, answer: commands_pb2
 
 
 def apply_op(
-    session: "Session", call: Call, args: tuple[Any, ...], ids: Sequence[int], answer: commands_pb2.OpResponse | None
+    session: Session, call: Call, args: tuple[Any, ...], ids: Sequence[int], answer: commands_pb2.OpResponse | None
 ) -> None:
     """Apply an op that is not in place to complete arguments and bind its results."""
     count = len(ids)
@@ -136,7 +118,7 @@ def apply_op(
 
 
 def bind_results(
-    session: "Session",
+    session: Session,
     call: Call,
     args: tuple[Any, ...],
     result: Sequence[Tensor],
@@ -161,12 +143,12 @@ def bind_results(
         session.bind(tensor_id, item)
 
 
-def _hides_its_base(session: "Session", item: Tensor) -> bool:
+def _hides_its_base(session: Session, item: Tensor) -> bool:
     """Whether a view shows what nobody can name: an op made that on its way, and it is the view's alone."""
     return item.view is not None and item.view.base not in session.names
 
 
-def _settle(session: "Session", args: Iterable[Any], result: Sequence[Tensor]) -> None:
+def _settle(session: Session, args: Iterable[Any], result: Sequence[Tensor]) -> None:
     """Let what an op made as a view of a tensor of its own be a base itself, unless it shares it with others.
 
     Else what is made of it later would be a view of what no client knows, and would not follow its changes.
@@ -180,16 +162,7 @@ def _settle(session: "Session", args: Iterable[Any], result: Sequence[Tensor]) -
                 stand_alone(item)
 
 
-def check_in_place(call: Call, outputs: Sequence[int], on_tensor: bool) -> None:
-    """Whether an op can work in place on its first argument. Raises Refusal: ARGUMENT_VALUE, ARGUMENT_TYPE."""
-    if outputs:
-        raise Refusal("ARGUMENT_VALUE", f"{call.name}() works in place and makes no new tensor", argument="outputs")
-    if not on_tensor:
-        first = call.params[0].name
-        raise Refusal("ARGUMENT_TYPE", f"{call.name}() works in place: '{first}' must be a tensor", argument=first)
-
-
-def _check_answer(session: "Session", name: str, answer: commands_pb2.OpResponse) -> None:
+def _check_answer(session: Session, name: str, answer: commands_pb2.OpResponse) -> None:
     """Whether the descriptions of many results fit a message, before ids are given that the client would not learn."""
     size, limit = answer.ByteSize(), session.limits.max_message_bytes
     if size > limit:
@@ -209,7 +182,7 @@ def _too_many(name: str, made: int, ids: Sequence[int]) -> Refusal:
 
 
 def run_backward(
-    session: "Session", request: commands_pb2.BackwardRequest, answer: commands_pb2.BackwardResponse | None
+    session: Session, request: commands_pb2.BackwardRequest, answer: commands_pb2.BackwardResponse | None
 ) -> Iterator[None]:
     """Add gradients to the leaves."""
     session.enter(session.recording)
@@ -231,7 +204,7 @@ def run_backward(
 
 
 def run_gradients(
-    session: "Session", request: commands_pb2.GradientsRequest, answer: commands_pb2.GradientsResponse | None
+    session: Session, request: commands_pb2.GradientsRequest, answer: commands_pb2.GradientsResponse | None
 ) -> Iterator[None]:
     """Compute gradients and bind them."""
     session.enter(session.recording)
@@ -269,12 +242,12 @@ def run_gradients(
     return pass_through(session, run, request.answers_hooks, finish, answer)
 
 
-def _optional(session: "Session", ids: Iterable[int]) -> list[Tensor | None]:
+def _optional(session: Session, ids: Iterable[int]) -> list[Tensor | None]:
     return [session.tensor(tensor_id) if tensor_id else None for tensor_id in ids]
 
 
 def run_retain_grad(
-    session: "Session", request: commands_pb2.RetainGradRequest, answer: commands_pb2.RetainGradResponse | None
+    session: Session, request: commands_pb2.RetainGradRequest, answer: commands_pb2.RetainGradResponse | None
 ) -> None:
     """Let a non-leaf keep its gradient."""
     target = session.tensor(request.tensor)
@@ -283,7 +256,7 @@ def run_retain_grad(
         fill_spec(answer.tensor, target, request.tensor)
 
 
-def grad(session: "Session", request: commands_pb2.GradRequest, answer: commands_pb2.GradResponse | None) -> None:
+def grad(session: Session, request: commands_pb2.GradRequest, answer: commands_pb2.GradResponse | None) -> None:
     """Give a gradient an id, or tell the one it has."""
     session.check_new(request.id)
     found = session.tensor(request.tensor).grad
@@ -296,7 +269,7 @@ def grad(session: "Session", request: commands_pb2.GradRequest, answer: commands
 
 
 def run_set_grad(
-    session: "Session", request: commands_pb2.SetGradRequest, answer: commands_pb2.SetGradResponse | None
+    session: Session, request: commands_pb2.SetGradRequest, answer: commands_pb2.SetGradResponse | None
 ) -> None:
     """Set or clear a gradient."""
     target = session.tensor(request.tensor)
@@ -304,7 +277,7 @@ def run_set_grad(
 
 
 def run_set_requires_grad(
-    session: "Session",
+    session: Session,
     request: commands_pb2.SetRequiresGradRequest,
     answer: commands_pb2.SetRequiresGradResponse | None,
 ) -> None:
@@ -316,7 +289,7 @@ def run_set_requires_grad(
 
 
 def run_set_data(
-    session: "Session", request: commands_pb2.SetDataRequest, answer: commands_pb2.SetDataResponse | None
+    session: Session, request: commands_pb2.SetDataRequest, answer: commands_pb2.SetDataResponse | None
 ) -> None:
     """Let a tensor share another's values."""
     target = session.tensor(request.tensor)
@@ -326,7 +299,7 @@ def run_set_data(
 
 
 def manual_seed(
-    session: "Session", request: commands_pb2.ManualSeedRequest, answer: commands_pb2.ManualSeedResponse | None
+    session: Session, request: commands_pb2.ManualSeedRequest, answer: commands_pb2.ManualSeedResponse | None
 ) -> None:
     """Seed, restore or read the random generator."""
     generator = session.recording.generator
@@ -353,7 +326,7 @@ def _restore(generator: Generator, state: bytes) -> None:
 
 
 def describe(
-    session: "Session", request: commands_pb2.DescribeRequest, answer: commands_pb2.DescribeResponse | None
+    session: Session, request: commands_pb2.DescribeRequest, answer: commands_pb2.DescribeResponse | None
 ) -> None:
     """Describe tensors and the session."""
     if len(request.tensors) > MAX_DESCRIBED:
@@ -372,7 +345,7 @@ def describe(
         answer.bytes = session.account.bytes
 
 
-def read(session: "Session", request: commands_pb2.ReadRequest, answer: commands_pb2.ReadResponse | None) -> None:
+def read(session: Session, request: commands_pb2.ReadRequest, answer: commands_pb2.ReadResponse | None) -> None:
     """Answer with a tensor's values, or pin them for Download where they or the batch's together are too large."""
     source = session.tensor(request.tensor)
     array = source.array
@@ -395,77 +368,9 @@ def read(session: "Session", request: commands_pb2.ReadRequest, answer: commands
 
 
 def release(
-    session: "Session", request: commands_pb2.ReleaseRequest, answer: commands_pb2.ReleaseResponse | None
+    session: Session, request: commands_pb2.ReleaseRequest, answer: commands_pb2.ReleaseResponse | None
 ) -> None:
     """Forget ids."""
     released = session.release_all(request.tensors)
     if answer is not None:
         answer.released = released
-
-
-def run_program(
-    session: "Session", request: programs_pb2.RunProgramRequest, answer: programs_pb2.RunProgramResponse | None
-) -> Iterator[None]:
-    """Run a program. Its steps are commands, so the interpreter is built upon this module."""
-    from gradwire_server.session.interpreter import run_program as run
-
-    return run(session, request, answer)
-
-
-HANDLERS: dict[str, Handler] = {
-    "create": create,
-    "op": op,
-    "backward": run_backward,
-    "retain_grad": run_retain_grad,
-    "grad": grad,
-    "gradients": run_gradients,
-    "set_grad": run_set_grad,
-    "set_requires_grad": run_set_requires_grad,
-    "set_data": run_set_data,
-    "manual_seed": manual_seed,
-    "describe": describe,
-    "read": read,
-    "release": release,
-    "graph": graph,
-    "register_program": register_program,
-    "run_program": run_program,
-    "register_hook": register_hook,
-    "remove_hook": remove_hook,
-    "resume_backward": resume_backward,
-    "record_function": record,
-    "checkpoint": checkpoint,
-    "name_edge": name_edge,
-    "pack_saved": pack_saved,
-    "saved_value": saved_value,
-}
-
-
-def new_ids(which: str, request: Any) -> Sequence[int]:
-    """The ids that a command was to give to new tensors."""
-    if which == "op":
-        call = CALLS.get(request.op)
-        return () if call is not None and call.in_place else request.outputs
-    if which in ("create", "grad"):
-        return (request.id,)
-    if which == "name_edge":
-        return (request.edge,)
-    if which == "run_program":
-        return request.outputs  # type: ignore[no-any-return]
-    return request.results if which == "gradients" else ()
-
-
-def method_of(which: str) -> str:
-    """The RPC of a command: "retain_grad" is RetainGrad."""
-    return "".join(part.capitalize() for part in which.split("_"))
-
-
-MESSAGES: dict[str, tuple[str, type[Message], type[Message]]] = {
-    method_of(which): (
-        which,
-        getattr(module, f"{method_of(which)}Request"),
-        getattr(module, f"{method_of(which)}Response"),
-    )
-    for which in HANDLERS
-    for module in (commands_pb2, hooks_pb2, programs_pb2)
-    if hasattr(module, f"{method_of(which)}Request")
-}

@@ -9,7 +9,6 @@ other answer of the session.
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import logging
 import os
@@ -20,9 +19,9 @@ import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradwire.v1 import service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
@@ -31,15 +30,13 @@ from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.session.session import Pending, Session
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.storage import snapshot_files
+from gradwire_server.storage.kept import Kept, kept_of
 from gradwire_server.storage.log_writer import Scribe
 from gradwire_server.storage.replay import Replay
 from gradwire_server.storage.snapshot_decoder import Thawer, reserve
 from gradwire_server.storage.snapshot_encoder import Freezer
 from gradwire_server.storage.snapshot_files import LOG, RUNNING, SESSION, Writing
-from gradwire_server.storage.write_ahead_log import START, Log, Notes
-
-if TYPE_CHECKING:
-    from gradwire_server.worker.runtime import Host
+from gradwire_server.storage.write_ahead_log import START, Log
 
 _LOG_SECONDS = 60.0  # for a disk to begin a log
 _LOG_FACTOR = 4  # times the last snapshot's bytes that a log may have before another is made
@@ -81,48 +78,6 @@ class Order:
         return Order(**told)
 
 
-@dataclass
-class Kept:
-    """Where a session is stored, and how far."""
-
-    folder: Path
-    head: bytes
-    generation: int = 0
-    mark: Any = None  # what the last snapshot had seen
-    bytes: int = 0  # the last snapshot's
-    log: Log | None = None
-    notes: Notes = field(default_factory=Notes)
-    saving: bool = False
-    # How often it was about to compute, and whether the files say that it does no more.
-    uses: int = 0
-    stopped: bool = False
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def use(self) -> None:
-        """It is about to compute what no file knows of. Raises Refusal: STORAGE where that cannot be noted."""
-        if self.log is not None:
-            return
-        with self.lock:
-            self.uses += 1
-            if self.stopped:
-                try:
-                    (self.folder / RUNNING).touch(0o600)
-                    snapshot_files.sync_folder(self.folder)
-                except OSError as error:
-                    log.error("session cannot go on", extra={"file": str(self.folder), "error": str(error)})
-                    raise snapshot_files.storage_refusal(error) from None
-                self.stopped = False
-
-    def stop(self, uses: int) -> None:
-        """The files know of all that was applied, unless it was used since. Raises OSError."""
-        with self.lock:
-            if self.uses == uses:
-                self.stopped = True
-                with contextlib.suppress(FileNotFoundError):
-                    (self.folder / RUNNING).unlink()
-                    snapshot_files.sync_folder(self.folder)
-
-
 class Keeper:
     """Stores and restores sessions of one worker. `logs`: whether what is answered is written first."""
 
@@ -155,7 +110,7 @@ class Keeper:
 
     def forget(self, session: Session, keep: bool) -> None:
         """A session has ended; `keep` leaves its files."""
-        kept, session.kept, session.notes = session.kept, None, None
+        kept, session.kept, session.notes = kept_of(session), None, None
         if kept is None:
             return
         if kept.log is not None and self.scribe is not None:
@@ -165,7 +120,7 @@ class Keeper:
 
     def opened(self, session: Session, call: Pending) -> Steps:
         """With a log, an opened session has a snapshot before anybody is told of it."""
-        kept = session.kept
+        kept = kept_of(session)
         if self.logs and kept is not None:
             yield from self._save(session, call, kept, kept.folder, kept.head, Order())
         return b""
@@ -179,7 +134,7 @@ class Keeper:
             request = pb.SaveSessionRequest.FromString(order.request)
             if request.name:
                 return (yield from self._save(session, call, None, Path(order.folder), order.head, order, request))
-        kept = session.kept
+        kept = kept_of(session)
         if kept is None:
             raise Refusal("NOT_SUPPORTED", "the server keeps no sessions: it has no --state-dir")
         if kept.generation and kept.mark == _mark(session):
@@ -327,7 +282,7 @@ class Keeper:
 
     def wants_saving(self, session: Session) -> bool:
         """Whether a session's log has become long."""
-        kept = session.kept
+        kept = kept_of(session)
         if kept is None or kept.log is None or kept.saving:
             return False
         return kept.log.taken > max(_LEAST_LOG, _LOG_FACTOR * kept.bytes)
@@ -339,8 +294,11 @@ class Keeper:
 
     # Restoring.
 
-    def restore(self, host: Host, session: Session, call: Pending) -> Steps:
-        """Fill an empty session with what is stored. Raises Refusal: SNAPSHOT_DAMAGED, MEMORY_LIMIT and others."""
+    def restore(self, session: Session, call: Pending, limit: Callable[[Session], None]) -> Steps:
+        """Fill an empty session with what is stored, when `limit` has told it how much it may hold.
+
+        Raises Refusal: SNAPSHOT_DAMAGED, MEMORY_LIMIT and others.
+        """
         order = Order.unpack(call.raw)
         source = Path(order.folder)
         request = pb.RestoreSessionRequest.FromString(order.request) if order.request else None
@@ -353,7 +311,7 @@ class Keeper:
                 generation = found[-1]
                 try:
                     head, state = snapshot_files.read_state(source, generation)
-                    host.limit(session)
+                    limit(session)
                     session.account.admit(head.memory_bytes)
                     memories = [reserve(each) for each in state.memories]
                     yield from snapshot_files.read_data(source, generation, state, memories)
@@ -399,7 +357,7 @@ class Keeper:
 
     def _take_up(self, session: Session, generation: int, logged: bool) -> Steps:
         """Apply what the log has, and go on where it ends. `logged`: whether there is to be one of this generation."""
-        kept = session.kept
+        kept = kept_of(session)
         assert kept is not None
         first = kept.folder / f"{generation}{LOG}"
         if logged and not first.exists():

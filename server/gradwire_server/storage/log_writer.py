@@ -18,6 +18,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.session.batch import run_unary
 from gradwire_server.session.session import Answered, Pending, Session
 from gradwire_server.session.transfers import Upload
+from gradwire_server.storage.kept import kept_of
 from gradwire_server.storage.write_ahead_log import LOADED, Journal, Log, Parts, packed
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Scribe:
 
     def check(self, session: Session) -> None:
         """Before a call: whether what it does can be logged. Raises Refusal: UNAVAILABLE."""
-        kept = session.kept
+        kept = kept_of(session)
         if kept is not None and kept.log is not None and kept.log.failing:
             self.journal.check(kept.log)
 
@@ -48,8 +49,9 @@ class Scribe:
 
         One that is refused is logged if it used anything up, or was applied and cannot be answered.
         """
-        session, notes = call.session, call.session.notes
-        assert notes is not None
+        session, kept = call.session, kept_of(call.session)
+        assert kept is not None
+        notes = kept.notes
         before = session.recording.generator.get_state(), session.next_id
         notes.resumed(0)
         try:
@@ -72,7 +74,7 @@ class Scribe:
 
     def record(self, session: Session, call: Pending) -> None:
         """A call was applied: let its answer wait until the log has it."""
-        kept = session.kept
+        kept = kept_of(session)
         if kept is None or kept.log is None or call.hold is not None:
             return
         batch, record = b"", pb.LogRecord()
@@ -90,7 +92,7 @@ class Scribe:
 
     def _record_refused(self, session: Session, call: Pending) -> None:
         """A unary call was refused; its answer, which acknowledges nothing, does not wait."""
-        kept = session.kept
+        kept = kept_of(session)
         if kept is not None and kept.log is not None:
             record = pb.LogRecord(call=pb.LogCall(method=call.method, request=call.raw))
             kept.notes.take(session, record)
@@ -113,7 +115,7 @@ class Scribe:
         The call's answer waits until all that may have been acknowledged is on disk; nothing more is written then.
         """
         session, journal = call.session, self.journal
-        kept = session.kept
+        kept = kept_of(session)
         if kept is None or kept.log is None:
             return False
         target = kept.log
@@ -134,7 +136,7 @@ class Scribe:
         """An upload was received: let its answer wait until the log has its bytes. Raises Refusal: UNAVAILABLE."""
         session = call.session
         self.check(session)
-        kept, transfer_id = session.kept, call.raw.decode()
+        kept, transfer_id = kept_of(session), call.raw.decode()
         held = session.transfers.held.get(transfer_id)
         if kept is None or kept.log is None or not isinstance(held, Upload) or held.received != held.total:
             return
@@ -150,7 +152,7 @@ class Scribe:
 
         Raises Refusal: UNAVAILABLE, CANCELLED; nothing has an id yet.
         """
-        kept = call.session.kept
+        kept = kept_of(call.session)
         assert kept is not None
         assert kept.log is not None
         inline, batch, failed = _UPLOAD_PART, secrets.token_hex(8), list[Refusal]()
@@ -171,7 +173,7 @@ class Scribe:
     def record_load(self, call: Pending, loaded: Loaded) -> None:
         """The leaves have ids."""
         session = call.session
-        kept, request_id = session.kept, loaded.request.request_id
+        kept, request_id = kept_of(session), loaded.request.request_id
         assert kept is not None
         assert kept.log is not None
         record = pb.LogRecord()

@@ -328,7 +328,7 @@ class Host:
             return (yield from keeper.opened(session, call))
         if call.method == "Restore":
             try:
-                return (yield from keeper.restore(self, session, call))
+                return (yield from keeper.restore(session, call, self.limit))
             except Exception as error:  # noqa: BLE001 - told to whoever calls the session
                 session.broken = refusal_of(error, call.method)
                 session.brake.closed = True

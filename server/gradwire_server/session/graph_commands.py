@@ -1,0 +1,57 @@
+"""The Graph command: a page of a walk of the reverse graph (graphs.py)."""
+
+from gradwire.v1 import commands_pb2
+from gradwire_engine.graph.graph import AccumulateGrad
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.payload import TO_WIRE
+from gradwire_server.session.graphs import AnyNode
+from gradwire_server.session.session import Session
+from gradwire_server.session.specs import fill_spec
+
+DEFAULT_PAGE = 1000
+MAX_PAGE = 10_000
+
+
+def graph(session: Session, request: commands_pb2.GraphRequest, answer: commands_pb2.GraphResponse | None) -> None:
+    """Answer a page. Raises Refusal: TENSOR_NOT_FOUND, ARGUMENT_VALUE."""
+    if request.page_size < 0:
+        raise Refusal("ARGUMENT_VALUE", f"page_size is {request.page_size}, not 0 or more", argument="page_size")
+    snapshots = session.snapshots
+    if request.page_token:
+        key, snapshot, place = snapshots.find(request.page_token)
+    else:
+        key, snapshot = snapshots.take(session.tensors(request.tensors))
+        place = 0
+    end = place + min(request.page_size or DEFAULT_PAGE, MAX_PAGE)
+    if answer is not None:
+        answer.roots.extend(snapshot.roots)
+        for reference in snapshot.nodes[place:end]:
+            node = reference()
+            if node is not None:
+                _fill(session, answer.nodes.add(), node, request.with_saved)
+        if end < len(snapshot.nodes):
+            answer.next_page_token = f"{key}.{end}"
+    if end >= len(snapshot.nodes):
+        snapshots.held.pop(key, None)
+
+
+def _fill(session: Session, message: commands_pb2.GraphNode, node: AnyNode, with_saved: bool) -> None:
+    snapshots = session.snapshots
+    message.id = snapshots.node_id(node)
+    message.name = node.name
+    message.freed = node.freed
+    message.saved_bytes = node.saved_bytes()
+    if isinstance(node, AccumulateGrad):
+        fill_spec(message.leaf, node.variable, session.leaf_id(node))
+    else:
+        message.command = node.command
+        message.retains_grad = any(reference() is not None for reference in (node.retained or {}).values())
+        if with_saved:
+            for name, value in node.saved_values():
+                saved = message.saved.add(name=name, shape=value.array.shape)
+                saved.dtype = TO_WIRE[value.array.dtype]  # type: ignore[assignment]
+    for edge in node.edges:
+        target = message.edges.add()
+        if edge is not None:
+            target.node = snapshots.node_id(edge[0])
+            target.output = edge[1]

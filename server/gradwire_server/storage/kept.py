@@ -1,0 +1,64 @@
+"""Where a session is stored, and how far: `Kept`, which the session's keeper and its log's writer share."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from gradwire_server.session.session import Session
+from gradwire_server.storage import snapshot_files
+from gradwire_server.storage.snapshot_files import RUNNING
+from gradwire_server.storage.write_ahead_log import Log, Notes
+
+log = logging.getLogger("gradwire.server")
+
+
+@dataclass
+class Kept:
+    """Where a session is stored, and how far."""
+
+    folder: Path
+    head: bytes
+    generation: int = 0
+    mark: Any = None  # what the last snapshot had seen
+    bytes: int = 0  # the last snapshot's
+    log: Log | None = None
+    notes: Notes = field(default_factory=Notes)
+    saving: bool = False
+    # How often it was about to compute, and whether the files say that it does no more.
+    uses: int = 0
+    stopped: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def use(self) -> None:
+        """It is about to compute what no file knows of. Raises Refusal: STORAGE where that cannot be noted."""
+        if self.log is not None:
+            return
+        with self.lock:
+            self.uses += 1
+            if self.stopped:
+                try:
+                    (self.folder / RUNNING).touch(0o600)
+                    snapshot_files.sync_folder(self.folder)
+                except OSError as error:
+                    log.error("session cannot go on", extra={"file": str(self.folder), "error": str(error)})
+                    raise snapshot_files.storage_refusal(error) from None
+                self.stopped = False
+
+    def stop(self, uses: int) -> None:
+        """The files know of all that was applied, unless it was used since. Raises OSError."""
+        with self.lock:
+            if self.uses == uses:
+                self.stopped = True
+                with contextlib.suppress(FileNotFoundError):
+                    (self.folder / RUNNING).unlink()
+                    snapshot_files.sync_folder(self.folder)
+
+
+def kept_of(session: Session) -> Kept | None:
+    """Where a session is stored, if it is: of `session.kept` commands know less (session.Stored)."""
+    return cast("Kept | None", session.kept)
