@@ -19,9 +19,9 @@ from gradwire_engine.core import dtypes
 from gradwire_server.common.limits import KIB, MIB, Limits
 from gradwire_server.common.payload import FROM_WIRE, TO_WIRE
 from gradwire_server.registry import backend as backends
-from gradwire_server.registry.backend import InProcessBackend
+from gradwire_server.registry.process_backend import WorkersBackend
+from gradwire_server.registry.thread_backend import InProcessBackend
 from gradwire_server.rpc.server import Server
-from gradwire_server.workers.process_worker import WorkersBackend
 
 LIMITS = Limits(
     max_message_bytes=MIB,

@@ -17,8 +17,8 @@ import pytest
 import gradwire
 from gradwire.v1 import service_pb2, snapshots_pb2
 from gradwire_server.common.limits import Limits
-from gradwire_server.registry.backend import InProcessBackend
 from gradwire_server.registry.session_catalog import Shelf
+from gradwire_server.registry.thread_backend import InProcessBackend
 from gradwire_server.rpc.server import Server
 from gradwire_server.storage import snapshot_files
 from gradwire_server.storage.checkpointer import Order

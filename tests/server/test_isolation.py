@@ -26,11 +26,11 @@ from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import snapshots_pb2 as n
 from gradwire.v1 import types_pb2 as t
 from gradwire_server.app.metrics import Metrics
-from gradwire_server.registry.backend import InProcessBackend
 from gradwire_server.registry.files import Drawer
+from gradwire_server.registry.process_backend import WorkersBackend
 from gradwire_server.registry.session_catalog import Shelf
+from gradwire_server.registry.thread_backend import InProcessBackend
 from gradwire_server.rpc.server import Server
-from gradwire_server.workers.process_worker import WorkersBackend
 from tests.server.harness import LIMITS, Id, Running, argument, op, refusal, upload_parts
 from tests.server.test_principals import SERVICE, House, Metadata
 from tests.server.test_process import WAIT

@@ -162,12 +162,15 @@ def _shelf(settings: Settings) -> "Shelf":
 
 
 def _backend(settings: Settings) -> "Backend":
-    from gradwire_server.registry.backend import InProcessBackend
-    from gradwire_server.workers.process_worker import WorkersBackend, worker_count
+    from gradwire_server.workers.process_worker import worker_count
 
     workers = worker_count(settings.workers)
     if not workers:
+        from gradwire_server.registry.thread_backend import InProcessBackend
+
         return InProcessBackend(settings.limits(), owns_process=True, counts=bool(settings.metrics))
+    from gradwire_server.registry.process_backend import WorkersBackend
+
     return WorkersBackend(
         settings.limits(),
         workers,

@@ -43,7 +43,7 @@ def main(socket: str | None) -> None:
 async def _serve(path: Path, parent: int) -> None:
     from gradwire_server.common.limits import Limits, memory_bytes
     from gradwire_server.common.logging import configure
-    from gradwire_server.registry.backend import InProcessBackend
+    from gradwire_server.registry.thread_backend import InProcessBackend
     from gradwire_server.rpc.server import Server
 
     configure("plain", os.environ.get("GRADWIRE_LOG_LEVEL", "warning"))

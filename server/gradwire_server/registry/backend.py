@@ -13,16 +13,17 @@ from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.protobuf_peek import peek_run
+from gradwire_server.common.protocol import PROTOCOL
 from gradwire_server.common.shared_counters import Ledger
 from gradwire_server.registry.files import Files
 from gradwire_server.registry.persistence import Keeping
 from gradwire_server.registry.session_catalog import Shelf
-from gradwire_server.registry.session_registry import PROTOCOL, Directory
+from gradwire_server.registry.session_registry import Directory
 from gradwire_server.session.arguments import schemas
 from gradwire_server.worker.quotas import Places
 from gradwire_server.worker.rings import machine
 from gradwire_server.worker.runtime import KEEP, NUMBER, OPENED
-from gradwire_server.workers.worker_pool import Entry, Lent, Load, Sending, ThreadWorker, Worker
+from gradwire_server.workers.worker_pool import Entry, Events, Lent, Load, Sending, Worker
 
 _SWEEP_SECONDS = 1.0
 _NUMBERS_SECONDS = 2.0  # for a worker to tell what it holds
@@ -48,8 +49,9 @@ class Backend:
         self._about: service_pb2.ServerInfoResponse
         self._sweeper: asyncio.Task[None]
         self._ops = b""
+        events = Events(self.directory.begin, self.directory.finish, self.take_back, self.lost)
         for worker in workers:
-            worker.load, worker.directory, worker.backend = self.load, self.directory, self
+            worker.load, worker.events = self.load, events
         self.directory.entered = lambda entry: entry.worker.name(entry)
 
     async def keep_in(self, shelf: Shelf, logs: bool, every: float) -> None:
@@ -442,21 +444,3 @@ async def _freed(answer: "asyncio.Future[bytes]") -> int:
     except Refusal:  # the worker has ended, and everything with it
         return 0
     return freed
-
-
-class InProcessBackend(Backend):
-    """Sessions in this process, computed by one thread: one caller of BLAS at a time."""
-
-    def __init__(
-        self,
-        limits: Limits,
-        clock: Callable[[], float] = time.monotonic,
-        owns_process: bool = False,
-        counts: bool = False,
-    ) -> None:
-        """With `counts` the worker counts what the metrics tell."""
-        resolved = limits.resolved()
-        ledger = Ledger(1)
-        worker = ThreadWorker(resolved, ledger, owns_process, counts)
-        self.host = worker.host
-        super().__init__(resolved, [worker], ledger, clock)

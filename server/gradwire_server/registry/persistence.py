@@ -19,10 +19,10 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.registry.session_catalog import Shelf, digest_of
-from gradwire_server.registry.session_registry import ID_SHOWN
 from gradwire_server.storage import snapshot_files
 from gradwire_server.storage.checkpointer import LATER, Order
 from gradwire_server.worker.runtime import KEEP, NUMBER, OPENED
+from gradwire_server.workers.entry import ID_SHOWN
 
 if TYPE_CHECKING:
     from gradwire_server.registry.backend import Backend

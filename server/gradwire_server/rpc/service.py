@@ -23,11 +23,11 @@ from gradwire_server.common.pipelined_writer import Sending
 from gradwire_server.common.protobuf_peek import peek_data, peek_session
 from gradwire_server.common.timings import ASK
 from gradwire_server.registry.interface import SessionBackend
-from gradwire_server.registry.session_registry import ID_SHOWN
 from gradwire_server.rpc.rate_limiter import Turnstile
 from gradwire_server.rpc.shared_memory import share
 from gradwire_server.rpc.stream import Stream, Streams, Wire
 from gradwire_server.session.commands import MESSAGES
+from gradwire_server.workers.entry import ID_SHOWN
 
 if TYPE_CHECKING:
     from gradwire_server.rpc.traces import Call, Traces

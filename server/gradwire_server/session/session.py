@@ -23,6 +23,7 @@ from gradwire_server.common.budgets import Budget
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.payload import dtype_of
+from gradwire_server.common.protocol import EPOCH
 from gradwire_server.common.shared_counters import Share
 from gradwire_server.session.graphs import Snapshots
 from gradwire_server.session.hook_table import HookTable
@@ -36,7 +37,6 @@ Answered: TypeAlias = "Callable[[bytes, Exception | None], None]"
 _WRITER_SHIFT = 40  # a command's number is its writer's, shifted so far, and its seq
 CLIENT_IDS = 1 << 52  # ids below are the client's to choose, those from here to twice as much the server's
 MAX_POISON = 100_000
-EPOCH = 1  # of a session that was never rolled back
 _MAX_QUOTE = 400
 _DISABLED = types_pb2.GRAD_MODE_DISABLED
 

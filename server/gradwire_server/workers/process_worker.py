@@ -15,7 +15,6 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from gradwire.v1 import service_pb2
@@ -23,8 +22,6 @@ from gradwire_engine.core.device import CPU, available
 from gradwire_server.common import blas
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
-from gradwire_server.common.shared_counters import Ledger
-from gradwire_server.registry.backend import Backend
 from gradwire_server.worker.main import (
     APPEND,
     CANCEL,
@@ -50,7 +47,6 @@ from gradwire_server.worker.main import (
     unpacked,
 )
 from gradwire_server.worker.pipe import INFINITE, Frame, FrontPipe, head
-from gradwire_server.worker.rings import RING_BYTES
 from gradwire_server.worker.runtime import METHODS
 from gradwire_server.worker.slots import Keys, Slots
 from gradwire_server.workers.worker_pool import Entry, Lent, Sending, Worker
@@ -61,20 +57,20 @@ _AGAIN_SECONDS = 1.0  # between starts of a worker that ends as soon as it was s
 _SOCKET_BYTES = 1 << 20
 _AHEAD = 2  # chunks of a download that are fetched before they can be sent
 _KINDS = {method: kind for kind, method in enumerate(METHODS)}
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
+VISIBLE = "CUDAVISIBLE_DEVICES"
 
 log = logging.getLogger("gradwire.server")
 
 
 def worker_count(asked: int) -> int:
     """How many worker processes there are to be: as asked, or for -1 one per GPU, or without one, per core."""
-    return asked if asked >= 0 else len(_gpus()) or blas.cores()
+    return asked if asked >= 0 else len(gpus()) or blas.cores()
 
 
-def _gpus() -> list[str]:
-    """The GPUs, as CUDA_VISIBLE_DEVICES names them."""
+def gpus() -> list[str]:
+    """The GPUs, as CUDAVISIBLE_DEVICES names them."""
     count = sum(name != CPU for name in available())
-    named = [each for each in os.environ.get(_VISIBLE, "").split(",") if each]
+    named = [each for each in os.environ.get(VISIBLE, "").split(",") if each]
     return named[:count] or [str(place) for place in range(count)]
 
 
@@ -82,11 +78,12 @@ class ProcessWorker(Worker):
     """A worker process. `environment` is added to this one's."""
 
     def __init__(
-        self, slot: int, plan: Callable[..., Plan], descriptor: int, chunk_bytes: int, environment: dict[str, str]
+        self, slot: int, plan: Callable[..., Plan], descriptor: int, limits: Limits, environment: dict[str, str]
     ) -> None:
         super().__init__(slot)
-        self._shared = Slots.file(chunk_bytes)
-        self._slots = Slots(chunk_bytes, self._shared)
+        self._hold_seconds = limits.hold_seconds
+        self._shared = Slots.file(limits.chunk_bytes)
+        self._slots = Slots(limits.chunk_bytes, self._shared)
         self._keys = Keys(self._slots.count)
         self._plan = plan
         self._descriptor = descriptor
@@ -181,7 +178,7 @@ class ProcessWorker(Worker):
 
     def end_if_held(self, now: int) -> None:
         """End the process if what it computes has kept it from all calls for too long; it is started again."""
-        since, most = self.load.ledger.since(self.slot), self.backend.limits.hold_seconds
+        since, most = self.load.ledger.since(self.slot), self._hold_seconds
         if self.alive and most and since and now - since > most * 1e9:
             log.error("worker process held for too long", extra={"worker": self.slot, "seconds": (now - since) / 1e9})
             self._why = f"was ended, since one call had kept it from all others for {most:g} seconds"
@@ -224,7 +221,7 @@ class ProcessWorker(Worker):
         if not self._ready.done():
             self._ready.set_exception(OSError(f"a worker process {how} before it was ready"))
             return
-        lost, gone = self.backend.lost(self, why)
+        lost, gone = self.events.lost(self, why)
         log.error("worker process ended", extra={"worker": self.slot, "status": status, "sessions": lost})
         self.sessions = 0
         self.restarts += 1
@@ -429,53 +426,3 @@ def _pair() -> tuple[socket.socket, socket.socket]:
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
     return ours, theirs
-
-
-class WorkersBackend(Backend):
-    """Sessions in worker processes, so many. BLAS's threads follow how many have work, unless they are chosen."""
-
-    def __init__(
-        self,
-        limits: Limits,
-        workers: int,
-        clock: Callable[[], float] = time.monotonic,
-        log_format: str = "plain",
-        log_level: str = "warning",
-        counts: bool = False,
-    ) -> None:
-        """With `counts` the workers count what the metrics tell."""
-        resolved = limits.resolved()
-        descriptor = Ledger.file(workers)
-        cores = blas.cores() if blas.shared() else 0
-
-        # A worker's share of what may be shared, but a ring at least.
-        rings = max(min(resolved.max_shared_bytes, RING_BYTES), resolved.max_shared_bytes // workers)
-        theirs = replace(resolved, max_shared_bytes=rings)
-
-        def plan(slot: int, calls: int, control: int, ledger: int, slots: int) -> Plan:
-            return Plan(slot, workers, calls, control, ledger, slots, cores, log_format, log_level, counts, theirs)
-
-        gpus = _gpus()
-        environments = [{_VISIBLE: gpus[slot % len(gpus)]} if gpus else {} for slot in range(workers)]
-        processes = [
-            ProcessWorker(slot, plan, descriptor, resolved.chunk_bytes, environments[slot]) for slot in range(workers)
-        ]
-        super().__init__(resolved, processes, Ledger(workers, descriptor), clock)
-        self.cores = cores
-        self._descriptor = descriptor
-
-    async def stop(self, grace: float) -> int:
-        """End the workers, and let go of the ledger's file; how many sessions were not stored."""
-        lost = await super().stop(grace)
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-        return lost
-
-    async def server_info(self) -> service_pb2.ServerInfoResponse:
-        """What the server is and allows."""
-        info = await super().server_info()
-        info.build["workers"] = str(len(self.workers))
-        if self.cores:
-            info.build["blas_threads"] = str(max(1, self.cores // max(1, self.ledger.runnable)))
-        return info

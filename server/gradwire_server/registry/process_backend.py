@@ -1,0 +1,63 @@
+"""`WorkersBackend`: sessions in worker processes."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from gradwire.v1 import service_pb2
+from gradwire_server.common import blas
+from gradwire_server.common.limits import Limits
+from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.registry.backend import Backend
+from gradwire_server.worker.main import Plan
+from gradwire_server.worker.rings import RING_BYTES
+from gradwire_server.workers.process_worker import VISIBLE, ProcessWorker, gpus
+
+
+class WorkersBackend(Backend):
+    """Sessions in worker processes, so many. BLAS's threads follow how many have work, unless they are chosen."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        workers: int,
+        clock: Callable[[], float] = time.monotonic,
+        log_format: str = "plain",
+        log_level: str = "warning",
+        counts: bool = False,
+    ) -> None:
+        """With `counts` the workers count what the metrics tell."""
+        resolved = limits.resolved()
+        descriptor = Ledger.file(workers)
+        cores = blas.cores() if blas.shared() else 0
+
+        # A worker's share of what may be shared, but a ring at least.
+        rings = max(min(resolved.max_shared_bytes, RING_BYTES), resolved.max_shared_bytes // workers)
+        theirs = replace(resolved, max_shared_bytes=rings)
+
+        def plan(slot: int, calls: int, control: int, ledger: int, slots: int) -> Plan:
+            return Plan(slot, workers, calls, control, ledger, slots, cores, log_format, log_level, counts, theirs)
+
+        visible = gpus()
+        environments = [{VISIBLE: visible[slot % len(visible)]} if visible else {} for slot in range(workers)]
+        processes = [ProcessWorker(slot, plan, descriptor, resolved, environments[slot]) for slot in range(workers)]
+        super().__init__(resolved, processes, Ledger(workers, descriptor), clock)
+        self.cores = cores
+        self._descriptor = descriptor
+
+    async def stop(self, grace: float) -> int:
+        """End the workers, and let go of the ledger's file; how many sessions were not stored."""
+        lost = await super().stop(grace)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        return lost
+
+    async def server_info(self) -> service_pb2.ServerInfoResponse:
+        """What the server is and allows."""
+        info = await super().server_info()
+        info.build["workers"] = str(len(self.workers))
+        if self.cores:
+            info.build["blas_threads"] = str(max(1, self.cores // max(1, self.ledger.runnable)))
+        return info

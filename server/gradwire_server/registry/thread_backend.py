@@ -1,0 +1,27 @@
+"""`InProcessBackend`: sessions in this process."""
+
+import time
+from collections.abc import Callable
+
+from gradwire_server.common.limits import Limits
+from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.registry.backend import Backend
+from gradwire_server.workers.thread_worker import ThreadWorker
+
+
+class InProcessBackend(Backend):
+    """Sessions in this process, computed by one thread: one caller of BLAS at a time."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        clock: Callable[[], float] = time.monotonic,
+        owns_process: bool = False,
+        counts: bool = False,
+    ) -> None:
+        """With `counts` the worker counts what the metrics tell."""
+        resolved = limits.resolved()
+        ledger = Ledger(1)
+        worker = ThreadWorker(resolved, ledger, owns_process, counts)
+        self.host = worker.host
+        super().__init__(resolved, [worker], ledger, clock)
