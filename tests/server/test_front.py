@@ -15,6 +15,7 @@ from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2
 from gradwire_engine.core.errors import Reason
 from gradwire_server.common.errors import CODES, Refusal
+from gradwire_server.common.methods import COMMANDS
 from gradwire_server.common.protobuf_peek import peek_data, peek_run, peek_session
 from gradwire_server.rpc.server import address_of, is_loopback
 from gradwire_server.session import batch, commands
@@ -32,6 +33,10 @@ def test_every_reason_has_its_documented_code() -> None:
     names = {name.removeprefix("REASON_") for name in errors_pb2.Reason.keys()} - {"UNSPECIFIED"}  # noqa: SIM118
     assert set(CODES) == names
     assert {reason.value for reason in Reason} <= names
+
+
+def test_commands_have_a_method_and_a_handler_each() -> None:
+    assert {method: request for method, (_, request, _) in commands.MESSAGES.items()} == COMMANDS
 
 
 def test_a_refusals_status_is_cut_to_what_trailers_hold() -> None:

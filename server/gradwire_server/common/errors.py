@@ -1,7 +1,8 @@
 """Refusals: one exception for everything a client may be told, and the table from a reason to its status code.
 
 `refusal_of` turns whatever a command raised into one. What nobody foresaw becomes INTERNAL with a sentence that
-gives nothing away; the stack goes to the log.
+gives nothing away; the stack goes to the log. The engine's exceptions are told by engine_errors.py, so that the front,
+which computes nothing, loads no engine.
 """
 
 import asyncio
@@ -17,12 +18,10 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from gradwire.v1 import errors_pb2
-from gradwire_engine.core.context import CURRENT
-from gradwire_engine.core.errors import EngineError
 from gradwire_server.common.pipelined_writer import all_sent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from google.protobuf.message import Message
 
@@ -143,6 +142,18 @@ class Refusal(Exception):
             yield error_details_pb2.RetryInfo(retry_delay=delay)
 
 
+_translations: "list[Callable[[BaseException], Refusal | None]]" = []
+_surroundings: "list[Callable[[], Mapping[str, Any]]]" = []
+
+
+def extend(
+    translation: "Callable[[BaseException], Refusal | None]", surroundings: "Callable[[], Mapping[str, Any]]"
+) -> None:
+    """Teach `refusal_of` a library's exceptions, and what to log of what is being done when another is raised."""
+    _translations.append(translation)
+    _surroundings.append(surroundings)
+
+
 def refusal_of(error: BaseException, doing: str, about: "Mapping[str, Any] | None" = None) -> Refusal:
     """What to tell the client of an exception raised while `doing` something.
 
@@ -150,17 +161,18 @@ def refusal_of(error: BaseException, doing: str, about: "Mapping[str, Any] | Non
     """
     if isinstance(error, Refusal):
         return error
-    if isinstance(error, EngineError):
-        refusal = Refusal(error.reason.value, error.message)
-        refusal.metadata = error.metadata
-        return refusal
+    for refused in _translations:
+        refusal = refused(error)
+        if refusal is not None:
+            return refusal
     if isinstance(error, MemoryError):
         return Refusal("MEMORY_LIMIT", f"out of memory in {doing}: the server has not that much ({error})")
     if isinstance(error, DecodeError):
         return Refusal("MALFORMED", f"the message of {doing} cannot be parsed")
     if about is None:
-        told = getattr(CURRENT.get().command, "told", None)
-        about = {} if told is None else told()
+        about = {}
+        for details in _surroundings:
+            about = {**about, **details()}
     log.error("unexpected error in %s", doing, exc_info=error, extra=about)
     return Refusal("INTERNAL", f"internal error in {doing}; the server's log tells more")
 

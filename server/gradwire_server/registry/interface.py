@@ -8,17 +8,35 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Protocol
 
-from gradwire.v1 import service_pb2, snapshots_pb2
+from gradwire.v1 import files_pb2, service_pb2, snapshots_pb2
 from gradwire_server.common.limits import Limits
-from gradwire_server.registry.files import Files
+
+
+class Files(Protocol):
+    """The files that clients keep on the server's disk. Every method may raise Refusal."""
+
+    async def save(self, session_id: str, name: str, raw: bytes) -> bytes:
+        """Write a file; `raw` is the SaveFileRequest, the answer a serialized SaveFileResponse."""
+
+    async def load(self, session_id: str, name: str, raw: bytes) -> bytes:
+        """Make tensors of a file; `raw` is the LoadFileRequest, the answer a serialized LoadFileResponse."""
+
+    async def listed(self) -> files_pb2.ListFilesResponse:
+        """The caller's files."""
+
+    async def delete(self, name: str) -> int:
+        """Delete a file of the caller's; bytes freed."""
 
 
 class SessionBackend(Protocol):
     """Sessions somewhere. Every method may raise Refusal."""
 
     limits: Limits
-    files: Files
     local_stream: str  # OpenSessionResponse.local_stream
+
+    @property
+    def files(self) -> Files:
+        """Files on the server's disk."""
 
     async def start(self) -> None:
         """Begin to take calls."""

@@ -19,6 +19,7 @@ from gradwire.v1 import files_pb2, service_pb2, snapshots_pb2
 from gradwire_server.auth.owner import Owner
 from gradwire_server.auth.principals import ADMIN, CALLER
 from gradwire_server.common.errors import Refusal, abort, refusal_of
+from gradwire_server.common.methods import COMMANDS
 from gradwire_server.common.pipelined_writer import Sending
 from gradwire_server.common.protobuf_peek import peek_data, peek_session
 from gradwire_server.common.timings import ASK
@@ -26,7 +27,6 @@ from gradwire_server.registry.interface import SessionBackend
 from gradwire_server.rpc.rate_limiter import Turnstile
 from gradwire_server.rpc.shared_memory import share
 from gradwire_server.rpc.stream import Stream, Streams, Wire
-from gradwire_server.session.commands import MESSAGES
 from gradwire_server.workers.entry import ID_SHOWN
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Front:
             "ListFiles": self._list_files,
             "DeleteFile": self._delete_file,
         }
-        for method in (*MESSAGES, "Run"):
+        for method in (*COMMANDS, "Run"):
             unary[method] = self._forward(method)
         table: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             method: grpc.unary_unary_rpc_method_handler(self._answering(method, answer))
@@ -159,7 +159,7 @@ class Front:
             self.admit(method)
 
     def _forward(self, method: str) -> Answer:
-        request_type = service_pb2.RunRequest if method == "Run" else MESSAGES[method][1]
+        request_type = service_pb2.RunRequest if method == "Run" else COMMANDS[method]
         call = self.backend.call
 
         async def forward(raw: bytes, context: Context) -> bytes:

@@ -19,6 +19,7 @@ from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import FLOAT, category, name_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import AccumulateGrad
+from gradwire_server.common import engine_errors  # noqa: F401 - refusal_of knows the engine's exceptions from here on
 from gradwire_server.common.budgets import Budget
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
