@@ -25,7 +25,8 @@ from gradwire.v1 import service_pb2 as s
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import Ledger
 from gradwire_server.session.session import Pending
-from gradwire_server.worker.runtime import OPENED, Host
+from gradwire_server.worker.frames import OPENED
+from gradwire_server.worker.runtime import Host
 from gradwire_server.worker.scheduler import Turns, work
 from tests.hostile.served import percentile
 from tests.server.harness import Id, command, op, payload

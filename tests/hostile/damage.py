@@ -28,9 +28,12 @@ from gradwire_server.common.limits import MIB, Limits
 from gradwire_server.common.shared_counters import Ledger
 from gradwire_server.session.session import Pending, Session
 from gradwire_server.storage import snapshot_files
-from gradwire_server.storage.checkpointer import Keeper, Order
-from gradwire_server.storage.snapshot_encoder import Freezer, flat
-from gradwire_server.worker.runtime import KEEP, NUMBER, OPENED, UPLOAD_BEGUN, Arrival, Host
+from gradwire_server.storage.checkpointer import Keeper
+from gradwire_server.storage.memories import flat
+from gradwire_server.storage.orders import Order
+from gradwire_server.storage.snapshot_encoder import Freezer
+from gradwire_server.worker.frames import KEEP, NUMBER, OPENED, UPLOAD_BEGUN, Arrival
+from gradwire_server.worker.runtime import Host
 from tests.server.harness import Id, command, op, payload
 
 LIMITS = Limits(max_session_bytes=8 * MIB, max_bytes=64 * MIB).resolved()

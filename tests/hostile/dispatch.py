@@ -13,7 +13,8 @@ from gradwire_server.common.limits import MIB, Limits
 from gradwire_server.common.shared_counters import Ledger
 from gradwire_server.session.batch import OutOfOrder
 from gradwire_server.session.commands import MESSAGES
-from gradwire_server.worker.runtime import OPENED, Host
+from gradwire_server.worker.frames import OPENED
+from gradwire_server.worker.runtime import Host
 from tests.hostile.messages import Messages
 
 METHODS = ("Run", *sorted(MESSAGES))

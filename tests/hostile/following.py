@@ -29,8 +29,9 @@ from gradwire_server.session import batch, retry
 from gradwire_server.session.batch import OutOfOrder
 from gradwire_server.session.session import Session
 from gradwire_server.storage import log_writer
-from gradwire_server.storage.checkpointer import Order
-from gradwire_server.storage.snapshot_encoder import Freezer, flat
+from gradwire_server.storage.memories import flat
+from gradwire_server.storage.orders import Order
+from gradwire_server.storage.snapshot_encoder import Freezer
 from tests.hostile.damage import Bench
 from tests.hostile.dispatch import METHODS, Wrong
 from tests.hostile.messages import Messages

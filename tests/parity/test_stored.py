@@ -18,8 +18,9 @@ from gradwire_engine.graph import graph, hooks
 from gradwire_engine.op import rebase
 from gradwire_server.common.limits import Limits
 from gradwire_server.session.session import Brake, Session
+from gradwire_server.storage.memories import flat
 from gradwire_server.storage.snapshot_decoder import Thawer, reserve
-from gradwire_server.storage.snapshot_encoder import Freezer, flat
+from gradwire_server.storage.snapshot_encoder import Freezer
 from tests.parity.harness import FLOAT64, Case, Sample, T, _Call
 from tests.parity.test_ops import CASES
 

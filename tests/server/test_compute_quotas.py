@@ -19,7 +19,8 @@ from gradwire_server.common.budgets import Budget
 from gradwire_server.common.limits import KIB, MIB
 from gradwire_server.common.shared_counters import Ledger
 from gradwire_server.session.session import Pending, Session
-from gradwire_server.worker.runtime import OPENED, Host
+from gradwire_server.worker.frames import OPENED
+from gradwire_server.worker.runtime import Host
 from gradwire_server.worker.scheduler import Turns
 from tests.server.harness import LIMITS, WAIT, Id, Running, command, op, refusal, refused, running, until
 from tests.server.test_principals import House

@@ -2,6 +2,8 @@
 
 import asyncio
 import concurrent.futures
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -37,6 +39,16 @@ def test_every_reason_has_its_documented_code() -> None:
 
 def test_commands_have_a_method_and_a_handler_each() -> None:
     assert {method: request for method, (_, request, _) in commands.MESSAGES.items()} == COMMANDS
+
+
+def test_the_front_of_worker_processes_loads_no_engine() -> None:
+    front = (
+        "import sys, gradwire_server.app.cli, gradwire_server.app.metrics, gradwire_server.auth.tokens\n"
+        "import gradwire_server.registry.process_backend, gradwire_server.rpc.server\n"
+        "print([name for name in sys.modules if name.split('.')[0] == 'gradwire_engine'])"
+    )
+    told = subprocess.run([sys.executable, "-c", front], capture_output=True, text=True, check=True)
+    assert told.stdout == "[]\n"
 
 
 def test_a_refusals_status_is_cut_to_what_trailers_hold() -> None:

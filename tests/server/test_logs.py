@@ -17,7 +17,8 @@ from gradwire_server.auth.tokens import Tokens
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.logging import JsonFormatter
 from gradwire_server.common.shared_counters import Ledger
-from gradwire_server.worker.main import NAME, Control
+from gradwire_server.worker.frames import NAME
+from gradwire_server.worker.main import Control
 from gradwire_server.worker.runtime import Host
 from gradwire_server.worker.slots import Slots
 from tests.server.harness import Remote, command, running

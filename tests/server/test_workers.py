@@ -18,9 +18,9 @@ from gradwire.v1 import errors_pb2, service_pb2, types_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.shared_counters import Ledger
 from gradwire_server.session.session import Pending
-from gradwire_server.worker.main import packed, unpacked
+from gradwire_server.worker.frames import METHODS, NUMBER, OPENED, packed, unpacked
 from gradwire_server.worker.pipe import HEAD, Inbox, head
-from gradwire_server.worker.runtime import METHODS, NUMBER, OPENED, Host
+from gradwire_server.worker.runtime import Host
 from gradwire_server.worker.scheduler import Turns
 from gradwire_server.worker.slots import Keys, Slots
 from gradwire_server.workers import process_worker as workers

@@ -14,15 +14,15 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from gradwire_engine.core.device import CPU
 from gradwire_server import __version__
 from gradwire_server.common.errors import CODES
-from gradwire_server.session.meter import COMMANDS, SECONDS
+from gradwire_server.common.histogram import COMMANDS, SECONDS
 
 if TYPE_CHECKING:
     from gradwire_server.registry.backend import Backend
     from gradwire_server.rpc.server import Server
 
+CPU = "cpu"  # as the contract names it
 _WAIT_SECONDS = 5.0
 _Families = Iterator[Any]
 

@@ -8,7 +8,6 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from gradwire.v1 import service_pb2, snapshots_pb2
-from gradwire_engine import REGISTRY
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
@@ -17,12 +16,11 @@ from gradwire_server.common.protocol import PROTOCOL
 from gradwire_server.common.shared_counters import Ledger
 from gradwire_server.registry.files import Files
 from gradwire_server.registry.persistence import Keeping
+from gradwire_server.registry.principal_places import Places
 from gradwire_server.registry.session_catalog import Shelf
 from gradwire_server.registry.session_registry import Directory
-from gradwire_server.session.arguments import schemas
-from gradwire_server.worker.quotas import Places
+from gradwire_server.worker.frames import KEEP, NUMBER, OPENED
 from gradwire_server.worker.rings import machine
-from gradwire_server.worker.runtime import KEEP, NUMBER, OPENED
 from gradwire_server.workers.worker_pool import Entry, Events, Lent, Load, Sending, Worker
 
 _SWEEP_SECONDS = 1.0
@@ -290,7 +288,7 @@ class Backend:
     async def list_ops(self, prefix: str) -> bytes:
         """The ops whose names begin so, serialized."""
         if not self._ops:
-            self._ops = schemas(REGISTRY).SerializeToString()
+            self._ops = await self.place_session().list_ops()
         if not prefix:
             return self._ops
         ops = service_pb2.ListOpsResponse.FromString(self._ops).ops

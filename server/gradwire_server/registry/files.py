@@ -22,7 +22,7 @@ from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal
 from gradwire_server.registry.session_catalog import check_name, folder_of
 from gradwire_server.storage import snapshot_files
-from gradwire_server.storage.tensor_files import Order
+from gradwire_server.storage.orders import FileOrder
 
 if TYPE_CHECKING:
     from gradwire_server.registry.session_registry import Directory
@@ -131,14 +131,14 @@ class Files:
         lock = self._saving.setdefault(entry.owner, asyncio.Lock())  # lives as long as anybody has or awaits it
         async with lock:
             room = await self._away(drawer.room, entry.owner, name)
-            order = Order(str(path), name, room).pack(raw)
+            order = FileOrder(str(path), name, room).pack(raw)
             return bytes(await entry.worker.call(entry, "SaveFile", order))
 
     async def load(self, session_id: str, name: str, raw: bytes) -> bytes:
         """Answer LoadFile."""
         entry = self.directory.find(session_id)
         path = self.drawer().path(entry.owner, name)
-        return bytes(await entry.worker.call(entry, "LoadFile", Order(str(path), name).pack(raw)))
+        return bytes(await entry.worker.call(entry, "LoadFile", FileOrder(str(path), name).pack(raw)))
 
     async def listed(self) -> pb.ListFilesResponse:
         """Answer ListFiles."""

@@ -20,8 +20,8 @@ from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.registry.session_catalog import Shelf, digest_of
 from gradwire_server.storage import snapshot_files
-from gradwire_server.storage.checkpointer import LATER, Order
-from gradwire_server.worker.runtime import KEEP, NUMBER, OPENED
+from gradwire_server.storage.orders import LATER, Order
+from gradwire_server.worker.frames import KEEP, NUMBER, OPENED
 from gradwire_server.workers.entry import ID_SHOWN
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from gradwire_server.common import blas
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import Ledger
 from gradwire_server.registry.backend import Backend
-from gradwire_server.worker.main import Plan
+from gradwire_server.worker.frames import Plan
 from gradwire_server.worker.rings import RING_BYTES
 from gradwire_server.workers.process_worker import VISIBLE, ProcessWorker, gpus
 

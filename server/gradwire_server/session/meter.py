@@ -4,36 +4,13 @@ The compute thread alone writes, and adds to one number at a time; whoever reads
 moment behind. Nothing here is named by a client: ops are those of the registry, commands those of the contract.
 """
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from gradwire_server.common.errors import Refusal
+from gradwire_server.common.histogram import COMMANDS, SECONDS, Histogram
 from gradwire_server.session.arguments import CALLS
-
-SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-COMMANDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 10_000)
-
-
-class Histogram:
-    """How many values fell below each bound, the last of all, and their sum."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def add(self, value: float) -> None:
-        """Another value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    def told(self) -> dict[str, Any]:
-        """As it travels."""
-        return {"counts": list(self.counts), "total": self.total}
 
 
 class Meter:

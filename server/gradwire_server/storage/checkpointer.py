@@ -8,8 +8,6 @@ other answer of the session.
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
 import os
 import queue
@@ -19,7 +17,6 @@ import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +29,7 @@ from gradwire_server.session.specs import fill_spec
 from gradwire_server.storage import snapshot_files
 from gradwire_server.storage.kept import Kept, kept_of
 from gradwire_server.storage.log_writer import Scribe
+from gradwire_server.storage.orders import Order
 from gradwire_server.storage.replay import Replay
 from gradwire_server.storage.snapshot_decoder import Thawer, reserve
 from gradwire_server.storage.snapshot_encoder import Freezer
@@ -41,41 +39,9 @@ from gradwire_server.storage.write_ahead_log import START, Log
 _LOG_SECONDS = 60.0  # for a disk to begin a log
 _LOG_FACTOR = 4  # times the last snapshot's bytes that a log may have before another is made
 _LEAST_LOG = 64 << 20
-LATER = "later"  # of a refusal: what could not be stored now can be when a backward is through
-_BYTES = ("head", "request", "home_head")
 Steps = Generator[None, None, bytes]
 
 log = logging.getLogger("gradwire.server")
-
-
-@dataclass
-class Order:
-    """What the front tells of a session, or of a snapshot, that is to be stored or was."""
-
-    folder: str = ""  # where from or to, if not the session's own
-    head: bytes = b""  # a SnapshotHead without what only the worker knows
-    room: int | None = None  # bytes that the principal has left
-    request: bytes = b""  # the client's
-    last: bool = False  # whether the session ends here
-    place: int = 0  # of the principal in the ledger
-    owner: int = 0  # a number that stands for the principal
-    home: str = ""  # the session's own folder, and its head
-    home_head: bytes = b""
-
-    def pack(self) -> bytes:
-        """As bytes."""
-        told = dict(self.__dict__)
-        for name in _BYTES:
-            told[name] = base64.b64encode(told[name]).decode()
-        return json.dumps(told).encode()
-
-    @staticmethod
-    def unpack(raw: bytes) -> Order:
-        """Of bytes."""
-        told: dict[str, Any] = json.loads(raw)
-        for name in _BYTES:
-            told[name] = base64.b64decode(told[name])
-        return Order(**told)
 
 
 class Keeper:

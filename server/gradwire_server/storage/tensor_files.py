@@ -7,7 +7,6 @@ read is checked as a whole, its checksum too where it has one, before any tensor
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import secrets
@@ -16,7 +15,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import TO_WIRE
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.storage import snapshot_files
+from gradwire_server.storage.orders import FileOrder
 from gradwire_server.storage.safetensors import CRC, Entry, damaged, head_of, read_head
 
 if TYPE_CHECKING:
@@ -40,25 +40,6 @@ if TYPE_CHECKING:
 _SPARE = 1 << 20  # bytes that a disk should have left
 
 log = logging.getLogger("gradwire.server")
-
-
-@dataclass
-class Order:
-    """What the front tells of a file; the client's request goes with it."""
-
-    path: str
-    name: str
-    room: int | None = None  # bytes that it may have
-
-    def pack(self, request: bytes) -> bytes:
-        """As bytes."""
-        return json.dumps(asdict(self)).encode() + b"\n" + request
-
-    @staticmethod
-    def unpack(raw: bytes) -> tuple[Order, bytes]:
-        """Of bytes."""
-        told, _, request = raw.partition(b"\n")
-        return Order(**json.loads(told)), request
 
 
 class Filer:
@@ -75,7 +56,7 @@ class Filer:
     def save(self, call: Pending) -> Generator[None, None, bytes]:
         """Answer SaveFile. Raises Refusal: SNAPSHOT_LIMIT, STORAGE, ARGUMENT_VALUE and those of ids; EngineError."""
         session = call.session
-        order, raw = Order.unpack(call.raw)
+        order, raw = FileOrder.unpack(call.raw)
         request = pb.SaveFileRequest.FromString(raw)
         session.brake.begin(call.ticket, call.deadline)
         arrays = _named(session, request)
@@ -127,7 +108,7 @@ class Filer:
         EngineError: MEMORY_LIMIT.
         """
         session = call.session
-        order, raw = Order.unpack(call.raw)
+        order, raw = FileOrder.unpack(call.raw)
         request = pb.LoadFileRequest.FromString(raw)
         if request.request_id:
             held = session.memory.find(request.request_id, call.method, raw)
@@ -195,7 +176,7 @@ class Loaded:
 class _Writing:
     """A file being written beside its place."""
 
-    def __init__(self, order: Order, total: int) -> None:
+    def __init__(self, order: FileOrder, total: int) -> None:
         self.order = order
         self.total = total
         self.path = Path(order.path)

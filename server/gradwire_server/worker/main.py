@@ -10,70 +10,56 @@ import math
 import os
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from typing import Any
 
-from gradwire.v1 import errors_pb2
 from gradwire_engine.core.device import cupy
 from gradwire_server.common import blas
-from gradwire_server.common.errors import Refusal, refusal_of
-from gradwire_server.common.limits import Limits, cap_process
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import cap_process
 from gradwire_server.common.logging import configure
 from gradwire_server.common.shared_counters import Ledger
 from gradwire_server.session.session import Pending
 from gradwire_server.storage.checkpointer import Keeper
 from gradwire_server.worker.compute import Collector
+from gradwire_server.worker.frames import (
+    APPEND,
+    CANCEL,
+    CANCEL_THROUGH,
+    CHUNK,
+    CLOSE,
+    EMPTIED,
+    END_UPLOAD,
+    FOR_THE_FRONT,
+    GIVE,
+    IN_SLOT,
+    LEND,
+    METHODS,
+    NAME,
+    NUMBERS,
+    OPS,
+    PARKED,
+    READY,
+    REFUSAL,
+    RESULT,
+    RETURN,
+    TAKE,
+    UPLOAD,
+    Arrival,
+    Plan,
+    packed,
+)
 from gradwire_server.worker.pipe import HEAD, BlockingPipe, head
 from gradwire_server.worker.rings import Ring
-from gradwire_server.worker.runtime import METHODS, Arrival, Host
+from gradwire_server.worker.runtime import Host
 from gradwire_server.worker.scheduler import Turns, work
 from gradwire_server.worker.slots import Slots
 
-# Kinds of frames. To the worker on the first pipe: an index of METHODS. On the second, and back:
-RESULT, REFUSAL, READY, CANCEL, CANCEL_THROUGH, CLOSE, UPLOAD, APPEND, END_UPLOAD, CHUNK = range(256, 266)
-LEND, RETURN, TAKE, GIVE, EMPTIED, NUMBERS, NAME, PARKED = range(266, 274)
-IN_SLOT = struct.Struct("<QQ")  # a slot, and how many bytes of it
 _LAST_SECONDS = 1.0
 _APART = 2  # ops that are computed in processes of their own at once
-
-
-# The front alone ends its workers: what a terminal or a supervisor sends to all is for the front.
-FOR_THE_FRONT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@dataclass
-class Plan:
-    """What a worker is told at its start; descriptors are those it inherits."""
-
-    slot: int
-    workers: int
-    calls: int
-    control: int
-    ledger: int
-    slots: int
-    cores: int  # to share among the workers that have work; 0 leaves BLAS's threads as they are
-    log_format: str
-    log_level: str
-    counts: bool
-    limits: Limits
-    lock: int = -1  # of the state directory, held as long as the process lives
-    stores: bool = False
-    logs: bool = False
-
-    def text(self) -> str:
-        """As an argument."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def of(text: str) -> "Plan":
-        """Of an argument."""
-        told: dict[str, Any] = json.loads(text)
-        return Plan(**{**told, "limits": Limits(**told["limits"])})
 
 
 def main(arguments: list[str]) -> None:
@@ -151,22 +137,6 @@ class Calls:
                 self.pipe.send(head(len(body), kind, 0, call.ticket), body)
         except OSError:
             os._exit(0)  # nobody reads any more: the front is gone
-
-
-def packed(failure: Exception) -> bytes:
-    """A refusal as it travels."""
-    error = errors_pb2.Error()
-    refusal_of(failure, "worker").fill(error)
-    return error.SerializeToString()
-
-
-def unpacked(body: bytes) -> Refusal:
-    """The refusal that travelled."""
-    error = errors_pb2.Error.FromString(body)
-    reason = errors_pb2.Reason.Name(error.reason).removeprefix("REASON_")
-    refusal = Refusal(reason, error.message, root_seq=error.root_seq)
-    refusal.metadata = dict(error.metadata)
-    return refusal
 
 
 def _control(host: Host, sock: socket.socket, slots: Slots) -> None:
@@ -256,6 +226,8 @@ class Control:
         elif kind == NUMBERS:
             numbers = self.host.numbers(told["first"], told["last"])
             self._answer(RESULT, ticket, 0, json.dumps(numbers).encode())
+        elif kind == OPS:
+            self._answer(RESULT, ticket, 0, self.host.list_ops())
         elif kind == GIVE:
             ring = self._rings[told["ring"]]
             size, following = self.host.give(number, told["transfer_id"], told["offset"], ring, told["place"])

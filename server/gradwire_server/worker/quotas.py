@@ -1,54 +1,13 @@
 """Shares: what each principal holds and computes over all workers, so that one alone cannot have the server.
 
-The front gives a principal a place in the ledger while it has sessions. Each worker writes there what its sessions of
-that principal hold, and looks there for what is left.
+The front gives a principal a place in the ledger while it has sessions (registry/principal_places.py). Each worker
+writes there what its sessions of that principal hold, and looks there for what is left.
 """
 
-from collections.abc import Callable
-
 from gradwire_server.common.budgets import Budget
-from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
-from gradwire_server.common.shared_counters import PLACES, Ledger, Share
+from gradwire_server.common.shared_counters import Ledger, Share
 from gradwire_server.session.session import Session
-
-
-class Places:
-    """The places of principals, given by the front. 0 is for who has no quota."""
-
-    def __init__(self, limits: Limits, ledger: Ledger) -> None:
-        self.ledger = ledger
-        self._wanted = bool(
-            limits.max_principal_bytes
-            or limits.max_principal_tensors
-            or limits.max_principal_programs
-            or limits.max_principal_compute_seconds
-        )
-        self._of: dict[str, int] = {}
-        self._free = list(range(PLACES - 1, 0, -1))
-
-    def of(self, principal: str, present: Callable[[str], bool]) -> int:
-        """A principal's place. `present` tells who has sessions. Raises Refusal: SESSION_LIMIT."""
-        if not self._wanted or not principal:
-            return 0
-        place = self._of.get(principal)
-        if place is None:
-            if not self._free:
-                self._reclaim(present)
-            if not self._free:
-                raise Refusal(
-                    "SESSION_LIMIT",
-                    f"the server holds sessions of {PLACES - 1} principals, its limit",
-                    limit=PLACES - 1,
-                )
-            place = self._of[principal] = self._free.pop()
-        return place
-
-    def _reclaim(self, present: Callable[[str], bool]) -> None:
-        """Take the places of those that hold nothing any more."""
-        for principal, place in list(self._of.items()):
-            if not present(principal) and self.ledger.share(place).is_empty:
-                self._free.append(self._of.pop(principal))
 
 
 class Shares:

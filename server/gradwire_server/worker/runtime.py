@@ -8,17 +8,16 @@ The front numbers the sessions and keeps their leases (session_registry.py).
 import gc
 import logging
 import os
-import struct
 import threading
 import time
 from collections.abc import Callable, Container, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gradwire.v1 import service_pb2
+from gradwire_engine import REGISTRY
 from gradwire_engine.core.device import available, pools
 from gradwire_engine.core.dtypes import BY_NAME
 from gradwire_engine.ops.signal.fft_plans import release
@@ -30,28 +29,20 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.common.payload import TO_WIRE
 from gradwire_server.common.protobuf_peek import bytes_field
 from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.session.arguments import schemas
 from gradwire_server.session.batch import OutOfOrder, run_batch, run_unary
-from gradwire_server.session.commands import MESSAGES
 from gradwire_server.session.meter import Meter
 from gradwire_server.session.session import Brake, Pending, Session
 from gradwire_server.session.transfers import Download
-from gradwire_server.storage.checkpointer import Keeper, Order
+from gradwire_server.storage.checkpointer import Keeper
 from gradwire_server.storage.log_writer import Scribe
+from gradwire_server.storage.orders import Order
 from gradwire_server.storage.tensor_files import Filer
+from gradwire_server.worker.frames import GOES_BACK, KEEP, NUMBER, OPENED, UPLOAD_BEGUN, Arrival
 from gradwire_server.worker.quotas import Shares
 from gradwire_server.worker.rings import Ring, Rings
 
-# What `execute` takes: the RPCs that carry commands, and what becomes of a session between its first and last.
-METHODS = (
-    *MESSAGES, "Run", "Open", "Attach", "Drop", "BeginUpload", "KeepUpload", "FinishDownload", "Tidy", "Save",
-    "Restore", "SaveFile", "LoadFile",
-)  # fmt: skip
 _FILING = ("SaveFile", "LoadFile")
-NUMBER = struct.Struct("<Q")
-OPENED = struct.Struct("<QQ")  # its principal's place in the ledger, and a number that stands for its principal
-KEEP = b"keep"  # what is dropped is stored, and stays so
-GOES_BACK = "goes_back"  # of a refusal: what is in memory is to be dropped, and what is stored taken up
-UPLOAD_BEGUN = struct.Struct("<QQ")  # received, taker; the transfer's id follows
 _IDLE_SECONDS = 1.0
 _MUCH = 8 << 20  # bytes that a session held, whose memory is given back at once
 log = logging.getLogger("gradwire.server")
@@ -141,7 +132,7 @@ class Host:
             return self._brakes.get(number)
 
     @contextmanager
-    def receiving(self, arrival: "Arrival", size: int) -> Iterator[memoryview]:
+    def receiving(self, arrival: Arrival, size: int) -> Iterator[memoryview]:
         """Where an upload's next bytes are to be written, inside the block.
 
         Raises Refusal: TRANSFER_NOT_FOUND, ARGUMENT_VALUE, PAYLOAD_SIZE.
@@ -185,7 +176,7 @@ class Host:
         """The call has ended; `clean` if the client is known to have done with the ring."""
         self.rings.give_back(number, ring, clean and number in self.sessions)
 
-    def take(self, arrival: "Arrival", ring: Ring, place: int, size: int) -> None:
+    def take(self, arrival: Arrival, ring: Ring, place: int, size: int) -> None:
         """Take an upload's next bytes out of a ring. Raises Refusal as `receiving` does."""
         with self.receiving(arrival, size) as room:
             np.frombuffer(room, np.uint8)[:] = ring.bytes[place : place + size]
@@ -231,6 +222,11 @@ class Host:
             dtypes=[TO_WIRE[dtype] for dtype in BY_NAME.values()],  # type: ignore[misc]
             build=build_info(),
         )
+
+    @staticmethod
+    def list_ops() -> bytes:
+        """All ops that sessions may use, as a serialized ListOpsResponse."""
+        return schemas(REGISTRY).SerializeToString()
 
     # Compute: one thread, in order
 
@@ -475,13 +471,3 @@ class Host:
         self.bytes = self.reserved + sum(each.account.bytes for each in self.sessions.values())
         self._hold(0)
         return b""
-
-
-@dataclass(slots=True)
-class Arrival:
-    """A call that sends an upload's bytes: what it appends to, under which number, and where its next bytes go."""
-
-    number: int
-    transfer_id: str
-    taker: int
-    offset: int

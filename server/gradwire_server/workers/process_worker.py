@@ -15,14 +15,14 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 from gradwire.v1 import service_pb2
-from gradwire_engine.core.device import CPU, available
 from gradwire_server.common import blas
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
-from gradwire_server.worker.main import (
+from gradwire_server.worker.frames import (
     APPEND,
     CANCEL,
     CANCEL_THROUGH,
@@ -34,8 +34,10 @@ from gradwire_server.worker.main import (
     GIVE,
     IN_SLOT,
     LEND,
+    METHODS,
     NAME,
     NUMBERS,
+    OPS,
     PARKED,
     READY,
     REFUSAL,
@@ -47,7 +49,6 @@ from gradwire_server.worker.main import (
     unpacked,
 )
 from gradwire_server.worker.pipe import INFINITE, Frame, FrontPipe, head
-from gradwire_server.worker.runtime import METHODS
 from gradwire_server.worker.slots import Keys, Slots
 from gradwire_server.workers.worker_pool import Entry, Lent, Sending, Worker
 
@@ -57,7 +58,7 @@ _AGAIN_SECONDS = 1.0  # between starts of a worker that ends as soon as it was s
 _SOCKET_BYTES = 1 << 20
 _AHEAD = 2  # chunks of a download that are fetched before they can be sent
 _KINDS = {method: kind for kind, method in enumerate(METHODS)}
-VISIBLE = "CUDAVISIBLE_DEVICES"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 log = logging.getLogger("gradwire.server")
 
@@ -68,7 +69,11 @@ def worker_count(asked: int) -> int:
 
 
 def gpus() -> list[str]:
-    """The GPUs, as CUDAVISIBLE_DEVICES names them."""
+    """The GPUs, as CUDA_VISIBLE_DEVICES names them."""
+    if find_spec("cupy") is None:  # then there are none, and the engine need not be loaded to say so
+        return []
+    from gradwire_engine.core.device import CPU, available
+
     count = sum(name != CPU for name in available())
     named = [each for each in os.environ.get(VISIBLE, "").split(",") if each]
     return named[:count] or [str(place) for place in range(count)]
@@ -321,6 +326,10 @@ class ProcessWorker(Worker):
         told: dict[str, Any] = json.loads(frame.body)
         told["sessions"] = {int(number): each for number, each in told["sessions"].items()}
         return told
+
+    async def list_ops(self) -> bytes:
+        """All ops, serialized."""
+        return (await self._ask_for(OPS, 0)).body
 
     # Transfers
 

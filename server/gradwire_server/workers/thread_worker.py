@@ -83,6 +83,10 @@ class ThreadWorker(Worker):
         """What the host holds and has counted."""
         return self.host.numbers(first, last)
 
+    async def list_ops(self) -> bytes:
+        """All ops, serialized."""
+        return self.host.list_ops()
+
     async def append(self, arrival: Sending, data: memoryview) -> None:
         """Take an upload's next bytes. A copy of one chunk is quicker than a change of threads."""
         with self.host.receiving(arrival, data.nbytes) as room:

@@ -16,7 +16,7 @@ from gradwire.v1 import service_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import MIB
 from gradwire_server.common.shared_counters import Ledger
-from gradwire_server.worker.runtime import GOES_BACK, UPLOAD_BEGUN, Arrival
+from gradwire_server.worker.frames import GOES_BACK, UPLOAD_BEGUN, Arrival
 from gradwire_server.workers.entry import Entry as EntryOf
 
 Entry: TypeAlias = "EntryOf[Worker]"
@@ -228,6 +228,10 @@ class Worker(ABC):
     @abstractmethod
     async def numbers(self, first: int, last: int) -> dict[str, Any]:
         """What Host.numbers tells."""
+
+    @abstractmethod
+    async def list_ops(self) -> bytes:
+        """What Host.list_ops tells."""
 
     @abstractmethod
     def close(self, entry: Entry) -> None:

@@ -1,0 +1,45 @@
+"""Which place in the ledger each principal has, while it has sessions; its workers count there what those hold."""
+
+from collections.abc import Callable
+
+from gradwire_server.common.errors import Refusal
+from gradwire_server.common.limits import Limits
+from gradwire_server.common.shared_counters import PLACES, Ledger
+
+
+class Places:
+    """The places of principals, given by the front. 0 is for who has no quota."""
+
+    def __init__(self, limits: Limits, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._wanted = bool(
+            limits.max_principal_bytes
+            or limits.max_principal_tensors
+            or limits.max_principal_programs
+            or limits.max_principal_compute_seconds
+        )
+        self._of: dict[str, int] = {}
+        self._free = list(range(PLACES - 1, 0, -1))
+
+    def of(self, principal: str, present: Callable[[str], bool]) -> int:
+        """A principal's place. `present` tells who has sessions. Raises Refusal: SESSION_LIMIT."""
+        if not self._wanted or not principal:
+            return 0
+        place = self._of.get(principal)
+        if place is None:
+            if not self._free:
+                self._reclaim(present)
+            if not self._free:
+                raise Refusal(
+                    "SESSION_LIMIT",
+                    f"the server holds sessions of {PLACES - 1} principals, its limit",
+                    limit=PLACES - 1,
+                )
+            place = self._of[principal] = self._free.pop()
+        return place
+
+    def _reclaim(self, present: Callable[[str], bool]) -> None:
+        """Take the places of those that hold nothing any more."""
+        for principal, place in list(self._of.items()):
+            if not present(principal) and self.ledger.share(place).is_empty:
+                self._free.append(self._of.pop(principal))

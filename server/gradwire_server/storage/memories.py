@@ -1,0 +1,24 @@
+"""Memories of tensors as bytes."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradwire_server.common.errors import Refusal
+
+
+def flat(owner: Any) -> Any:
+    """The bytes of a memory's owner as a vector, without a copy on the CPU. Raises Refusal: NOT_SUPPORTED."""
+    if not isinstance(owner, np.ndarray):
+        from gradwire_engine.core.device import cupy
+
+        module: Any = cupy()
+        return module.ndarray((owner.size,), np.uint8, module.cuda.MemoryPointer(owner, 0))
+    if not owner.nbytes:
+        return np.empty(0, np.uint8)
+    order = sorted(range(owner.ndim), key=lambda axis: -abs(owner.strides[axis]))
+    laid = owner.transpose(order)
+    if not laid.flags.c_contiguous or math.prod(owner.shape) * owner.itemsize != owner.nbytes:
+        raise Refusal("NOT_SUPPORTED", f"a tensor of shape {list(owner.shape)} has gaps in memory of its own")
+    return laid.reshape(-1).view(np.uint8)
