@@ -36,13 +36,13 @@ def test_what_came_before_a_log_was_closed_is_written_before_it_is_acknowledged(
 
 def test_no_memory_for_a_record_is_told_and_ends_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, target, told = Journal(), Log(tmp_path / "1.log"), []
-    written = journal._file
+    written = journal.store.append
 
-    def scarce(log: Log) -> int:
-        monkeypatch.setattr(journal, "_file", written)
+    def scarce(*_: Any) -> None:
+        monkeypatch.setattr(journal.store, "append", written)
         raise MemoryError
 
-    monkeypatch.setattr(journal, "_file", scarce)
+    monkeypatch.setattr(journal.store, "append", scarce)
     first = threading.Event()
 
     def done(failure: Refusal | None) -> None:

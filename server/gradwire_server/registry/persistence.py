@@ -19,7 +19,6 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.registry.session_catalog import Shelf, digest_of
-from gradwire_server.storage import snapshot_files
 from gradwire_server.storage.orders import LATER, Order
 from gradwire_server.worker.frames import KEEP, NUMBER, OPENED
 from gradwire_server.workers.entry import ID_SHOWN
@@ -252,7 +251,7 @@ class Keeping:
     async def end(self, number: int) -> int:
         """Delete anybody's session that lies on the shelf; bytes freed. Raises Refusal: SESSION_NOT_FOUND."""
         kept = self.shelf.give_up(number)  # at once, so that nobody takes it up meanwhile
-        await self._away(snapshot_files.remove, kept.folder)
+        await self._away(self.shelf.store.remove, kept.folder)
         shown = kept.folder.name[:ID_SHOWN]
         log.info(
             "stored session ended", extra={"file": shown, "principal": kept.head.principal, "by": CALLER.get().name}

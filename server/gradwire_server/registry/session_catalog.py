@@ -22,7 +22,8 @@ from pathlib import Path
 
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
-from gradwire_server.storage import snapshot_files
+from gradwire_server.storage.snapshot_files import SnapshotFiles, make_folder
+from gradwire_server.storage.stores import SnapshotStore
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
@@ -75,10 +76,12 @@ class Shelf:
         max_ttl: float = 0.0,
         snapshots: str = "",
         max_sessions: int = 0,
+        store: SnapshotStore | None = None,
     ) -> None:
         """Sessions are kept for `grace` seconds; a principal may have so many sessions that nobody uses, so many
         snapshots, and bytes of both; 0 for no limit."""
         self.root = root
+        self.store = store or SnapshotFiles()  # of what is stored; the directory's lock is a file in any case
         self.grace = grace
         self.max_snapshots = max_snapshots
         self.max_bytes = max_bytes
@@ -95,7 +98,7 @@ class Shelf:
     def open(self) -> None:
         """Take the directory and look at what is there. Raises OSError if another server has it, or it cannot be."""
         for folder in (self.root, self.sessions, self.snapshots):
-            snapshot_files.make_folder(folder)
+            make_folder(folder)
         self.lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         until = time.monotonic() + _LOCK_SECONDS
         while True:
@@ -108,13 +111,13 @@ class Shelf:
                     raise OSError(f"the state directory {self.root} is another server's") from None
                 time.sleep(0.05)
         found: list[tuple[Path, pb.SnapshotHead, Refusal | None]] = []
-        for folder in self.sessions.iterdir():
-            if not _DIGEST.fullmatch(folder.name) or not folder.is_dir():
+        for folder in self.store.places(self.sessions):
+            if not _DIGEST.fullmatch(folder.name):
                 continue  # not ours
-            if snapshot_files.generations(folder, snapshot_files.SESSION):
+            if self.store.list(folder):
                 found.append((folder, *self._told(folder)))
             else:  # nobody was told of it
-                snapshot_files.remove(folder)
+                self.store.remove(folder)
         for folder, head, why in sorted(found, key=lambda each: each[1].saved_unix_ms):
             self._hold(folder, head, why)
 
@@ -122,7 +125,7 @@ class Shelf:
         """A stored session's head, or as much of it as its files' dates tell, and what is wrong with it."""
         digest = bytes.fromhex(folder.name)
         try:
-            found = snapshot_files.head_of(folder)
+            found = self.store.head(folder)
             if found is not None and found[1].session_digest == digest:
                 return found[1], None
             why = Refusal("SNAPSHOT_DAMAGED", f"{folder.name} has another session's files")
@@ -131,9 +134,8 @@ class Shelf:
         except OSError as error:
             why = Refusal("STORAGE", f"{folder.name} cannot be read: {os.strerror(error.errno or 0)}")
         log.error("stored session cannot come back", extra={"file": str(folder), "error": why.message})
-        saved = int(folder.stat().st_mtime * 1000)
-        size = sum(each.stat().st_size for each in folder.iterdir())
-        return pb.SnapshotHead(session_digest=digest, saved_unix_ms=saved, bytes=size), why
+        size, changed = self.store.about(folder)
+        return pb.SnapshotHead(session_digest=digest, saved_unix_ms=int(changed * 1000), bytes=size), why
 
     def close(self) -> None:
         """Let go of the directory; workers that have it still hold it."""
@@ -147,10 +149,9 @@ class Shelf:
         self.kept.pop(head.session_digest, None)
         self.kept[head.session_digest] = Kept(folder, head, until, next(self._numbers), why)
 
-    @staticmethod
-    def _head(folder: Path) -> pb.SnapshotHead | None:
+    def _head(self, folder: Path) -> pb.SnapshotHead | None:
         try:
-            found = snapshot_files.head_of(folder)
+            found = self.store.head(folder)
         except (Refusal, OSError) as error:
             log.error("stored session is passed over", extra={"file": str(folder), "error": str(error)})
             return None
@@ -211,7 +212,7 @@ class Shelf:
     def _discard(self, digest: bytes) -> None:
         kept = self.kept.pop(digest, None)
         if kept is not None:
-            snapshot_files.remove(kept.folder)
+            self.store.remove(kept.folder)
 
     def discard(self, session_id: str, owner: str) -> bool:
         """Delete a principal's session that lies here; whether there was one."""
@@ -243,16 +244,16 @@ class Shelf:
         now = time.monotonic()
         for digest in [digest for digest, each in list(self.kept.items()) if now >= each.until]:
             self._discard(digest)
-        for key in [key for key in list(self._named_until) if not key[0].exists()]:
+        for key in [key for key in list(self._named_until) if not self.store.exists(key[0])]:
             self._named_until.pop(key, None)
         with contextlib.suppress(OSError):
-            for owner in list(self.snapshots.iterdir()):
-                for folder in list(owner.iterdir()):
+            for owner in self.store.places(self.snapshots):
+                for folder in self.store.places(owner):
                     head = self._head(folder)
-                    unfinished = not snapshot_files.generations(folder, snapshot_files.SESSION)
-                    abandoned = unfinished and time.time() - folder.stat().st_mtime > _UNFINISHED_SECONDS
+                    unfinished = not self.store.list(folder)
+                    abandoned = unfinished and time.time() - self.store.about(folder)[1] > _UNFINISHED_SECONDS
                     if abandoned or (head is not None and self.left(folder, head) == 0.0):
-                        snapshot_files.remove(folder)
+                        self.store.remove(folder)
 
     # Named snapshots.
 
@@ -279,7 +280,7 @@ class Shelf:
         """A principal's snapshot. Raises Refusal: SNAPSHOT_NOT_FOUND, SNAPSHOT_DAMAGED, ARGUMENT_VALUE, STORAGE."""
         folder = self.named(owner, name)
         try:
-            found = snapshot_files.head_of(folder)
+            found = self.store.head(folder)
         except OSError as error:
             raise Refusal("STORAGE", f"what is stored cannot be read: {os.strerror(error.errno or 0)}") from None
         if found is None or self.left(folder, found[1]) == 0.0:
@@ -289,7 +290,7 @@ class Shelf:
     def listed(self, owner: str) -> list[tuple[pb.SnapshotHead, float | None]]:
         """A principal's snapshots by name, and how long they are still kept. Damaged ones are left out."""
         folder = self._owner(owner)
-        heads = [(each, self._head(each)) for each in sorted(folder.iterdir())] if folder.is_dir() else []
+        heads = [(each, self._head(each)) for each in sorted(self.store.places(folder))]
         told = [(head, self.left(each, head)) for each, head in heads if head is not None]
         return [(head, left) for head, left in told if left != 0.0]
 
@@ -308,8 +309,8 @@ class Shelf:
     def delete(self, owner: str, name: str) -> int:
         """Delete a principal's snapshot, damaged or not; the bytes it had. Raises Refusal: SNAPSHOT_NOT_FOUND."""
         folder = self.named(owner, name)
-        if not folder.is_dir():
+        if not self.store.exists(folder):
             raise Refusal("SNAPSHOT_NOT_FOUND", f"there is no snapshot {name!r}", name=name)
-        size = sum(each.stat().st_size for each in folder.iterdir())
-        snapshot_files.remove(folder)
+        size, _ = self.store.about(folder)
+        self.store.remove(folder)
         return size

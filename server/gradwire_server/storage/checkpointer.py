@@ -28,13 +28,15 @@ from gradwire_server.session.session import Pending, Session
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.storage import snapshot_files
 from gradwire_server.storage.kept import Kept, kept_of
+from gradwire_server.storage.log_files import LogFiles
 from gradwire_server.storage.log_writer import Scribe
 from gradwire_server.storage.orders import Order
 from gradwire_server.storage.replay import Replay
 from gradwire_server.storage.snapshot_decoder import Thawer, reserve
 from gradwire_server.storage.snapshot_encoder import Freezer
-from gradwire_server.storage.snapshot_files import LOG, RUNNING, SESSION, Writing
-from gradwire_server.storage.write_ahead_log import START, Log
+from gradwire_server.storage.snapshot_files import SnapshotFiles
+from gradwire_server.storage.stores import LogStore, SnapshotStore, Writing
+from gradwire_server.storage.write_ahead_log import START, Log, log_path
 
 _LOG_SECONDS = 60.0  # for a disk to begin a log
 _LOG_FACTOR = 4  # times the last snapshot's bytes that a log may have before another is made
@@ -47,9 +49,14 @@ log = logging.getLogger("gradwire.server")
 class Keeper:
     """Stores and restores sessions of one worker. `logs`: whether what is answered is written first."""
 
-    def __init__(self, logs: bool = False) -> None:
+    def __init__(
+        self, logs: bool = False, snapshots: SnapshotStore | None = None, log_store: LogStore | None = None
+    ) -> None:
+        """What is stored are files unless there are other stores."""
         self.logs = logs
-        self.scribe = Scribe() if logs else None
+        self.snapshots = snapshots or SnapshotFiles()
+        self.log_store = log_store or LogFiles()
+        self.scribe = Scribe(self.log_store) if logs else None
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="gradwire-keeper", daemon=True)
         self._thread.start()
@@ -72,7 +79,7 @@ class Keeper:
 
     def begin(self, session: Session, order: Order) -> None:
         """A session begins that is to be stored in a folder of its own."""
-        session.kept = Kept(Path(order.home), order.home_head)
+        session.kept = Kept(Path(order.home), order.home_head, self.snapshots)
 
     def forget(self, session: Session, keep: bool) -> None:
         """A session has ended; `keep` leaves its files."""
@@ -82,7 +89,7 @@ class Keeper:
         if kept.log is not None and self.scribe is not None:
             self.scribe.journal.close(kept.log, written=keep)
         if not keep:
-            self._tasks.put(lambda: snapshot_files.remove(kept.folder))
+            self._tasks.put(lambda: self.snapshots.remove(kept.folder))
 
     def opened(self, session: Session, call: Pending) -> Steps:
         """With a log, an opened session has a snapshot before anybody is told of it."""
@@ -147,8 +154,8 @@ class Keeper:
         base = folder.parent if kept is not None else folder.parent.parent
         writing: Writing | None = None
         try:
-            generation = 1 + max((0 if kept is None else kept.generation, *snapshot_files.generations(folder, SESSION)))
-            writing = Writing(folder, generation, head, freezer.state, base)
+            generation = 1 + max((0 if kept is None else kept.generation, *self.snapshots.list(folder)))
+            writing = self.snapshots.begin(folder, generation, head, freezer.state, base)
             yield from writing.data(freezer.memories, order.room)
         except OSError as error:
             if writing is not None:
@@ -184,7 +191,8 @@ class Keeper:
         assert self.scribe is not None
         begun: Future[Refusal | None] = Future()
         old = kept.log
-        kept.log = Log(kept.folder / f"{kept.generation}{LOG}")
+        path = log_path(kept.folder, kept.generation)
+        kept.log = Log(path, exists=self.log_store.exists(path))
         kept.log.before = old
         self.scribe.journal.put(kept.log, (), begun.set_result)
         session.notes, session.transfers.logs = kept.notes, True
@@ -207,7 +215,7 @@ class Keeper:
             if begun is not None:
                 _check_begun(begun)
             if kept is not None and uses is None:
-                (kept.folder / RUNNING).touch(0o600)
+                self.snapshots.set_running(kept.folder, True, lasting=False)
             size = writing.commit()
             if kept is not None:
                 kept.bytes = size
@@ -271,19 +279,19 @@ class Keeper:
         generation = 0
         try:
             while True:
-                found = snapshot_files.generations(source, SESSION)
+                found = self.snapshots.list(source)
                 if not found:
                     raise Refusal("SNAPSHOT_NOT_FOUND", "nothing of it is stored any more")
                 generation = found[-1]
                 try:
-                    head, state = snapshot_files.read_state(source, generation)
+                    head, state = self.snapshots.read(source, generation)
                     limit(session)
                     session.account.admit(head.memory_bytes)
                     memories = [reserve(each) for each in state.memories]
-                    yield from snapshot_files.read_data(source, generation, state, memories)
+                    yield from self.snapshots.data(source, generation, state, memories)
                     break
                 except (Refusal, FileNotFoundError):
-                    if snapshot_files.generations(source, SESSION)[-1:] == [generation]:
+                    if self.snapshots.list(source)[-1:] == [generation]:
                         raise  # else another has taken its place meanwhile
             yield from Thawer(session, state, memories).fill()
             answer = self._restored(session, state, head, request)
@@ -325,29 +333,30 @@ class Keeper:
         """Apply what the log has, and go on where it ends. `logged`: whether there is to be one of this generation."""
         kept = kept_of(session)
         assert kept is not None
-        first = kept.folder / f"{generation}{LOG}"
-        if logged and not first.exists():
+        first = log_path(kept.folder, generation)
+        if logged and not self.log_store.exists(first):
             raise snapshot_files.damaged(first, "it is missing")
-        logs = [each for each in snapshot_files.generations(kept.folder, LOG) if each >= generation]
+        logs = [each for each in self.log_store.list(kept.folder) if each >= generation]
         end = START
         for number in logs:
-            path = kept.folder / f"{number}{LOG}"
-            end = yield from Replay(session).run(path)
-            if path.stat().st_size > end:
-                log.warning("log ends within a record", extra={"file": str(path), "bytes": path.stat().st_size - end})
-                os.truncate(path, end)
+            path = log_path(kept.folder, number)
+            end = yield from Replay(session, self.log_store).run(path)
+            size = self.log_store.size(path)
+            if size > end:
+                log.warning("log ends within a record", extra={"file": str(path), "bytes": size - end})
+                self.log_store.cut(path, end)
         kept.generation = logs[-1] if logs else generation
         kept.mark = None
-        running = (kept.folder / RUNNING).exists()
+        running = self.snapshots.running(kept.folder)
         if running and (len(session.writers) > 1 or session.alone):
             # Something may have been applied that no file knows of, and numbers do not tell of what.
             session.epoch = _another(session.epoch)
         if self.logs:
-            kept.log = Log(kept.folder / f"{kept.generation}{LOG}", end)
+            path = log_path(kept.folder, kept.generation)
+            kept.log = Log(path, end, self.log_store.exists(path))
             session.notes, session.transfers.logs = kept.notes, True
         else:
-            (kept.folder / RUNNING).touch(0o600)
-            snapshot_files.sync_folder(kept.folder)
+            self.snapshots.set_running(kept.folder, True)
         return b""
 
 

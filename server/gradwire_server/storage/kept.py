@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from dataclasses import dataclass, field
@@ -10,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from gradwire_server.session.session import Session
-from gradwire_server.storage import snapshot_files
-from gradwire_server.storage.snapshot_files import RUNNING
+from gradwire_server.storage.snapshot_files import storage_refusal
+from gradwire_server.storage.stores import SnapshotStore
 from gradwire_server.storage.write_ahead_log import Log, Notes
 
 log = logging.getLogger("gradwire.server")
@@ -23,6 +22,7 @@ class Kept:
 
     folder: Path
     head: bytes
+    store: SnapshotStore
     generation: int = 0
     mark: Any = None  # what the last snapshot had seen
     bytes: int = 0  # the last snapshot's
@@ -42,11 +42,10 @@ class Kept:
             self.uses += 1
             if self.stopped:
                 try:
-                    (self.folder / RUNNING).touch(0o600)
-                    snapshot_files.sync_folder(self.folder)
+                    self.store.set_running(self.folder, True)
                 except OSError as error:
                     log.error("session cannot go on", extra={"file": str(self.folder), "error": str(error)})
-                    raise snapshot_files.storage_refusal(error) from None
+                    raise storage_refusal(error) from None
                 self.stopped = False
 
     def stop(self, uses: int) -> None:
@@ -54,9 +53,7 @@ class Kept:
         with self.lock:
             if self.uses == uses:
                 self.stopped = True
-                with contextlib.suppress(FileNotFoundError):
-                    (self.folder / RUNNING).unlink()
-                    snapshot_files.sync_folder(self.folder)
+                self.store.set_running(self.folder, False)
 
 
 def kept_of(session: Session) -> Kept | None:

@@ -19,6 +19,7 @@ from gradwire_server.session.batch import run_unary
 from gradwire_server.session.session import Answered, Pending, Session
 from gradwire_server.session.transfers import Upload
 from gradwire_server.storage.kept import kept_of
+from gradwire_server.storage.stores import LogStore
 from gradwire_server.storage.write_ahead_log import LOADED, Journal, Log, Parts, packed
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ _UNLOGGED = ("Tidy", "BeginUpload", "Describe")  # they change nothing that outl
 class Scribe:
     """Writes what is applied to sessions that have a log."""
 
-    def __init__(self) -> None:
-        self.journal = Journal()
+    def __init__(self, store: LogStore) -> None:
+        self.journal = Journal(store)
 
     def check(self, session: Session) -> None:
         """Before a call: whether what it does can be logged. Raises Refusal: UNAVAILABLE."""

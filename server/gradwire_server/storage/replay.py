@@ -19,6 +19,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.session.batch import OutOfOrder, run_batch, run_unary
 from gradwire_server.session.session import Brake, Pending
 from gradwire_server.session.transfers import Upload
+from gradwire_server.storage.stores import LogStore
 from gradwire_server.storage.write_ahead_log import LOADED, START, Notes, outcome, read
 
 if TYPE_CHECKING:
@@ -90,8 +91,9 @@ def after(session: Session, told: pb.LogRefusal) -> None:
 class Replay:
     """Applies logs to a session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, store: LogStore) -> None:
         self.session = session
+        self.store = store
         self.brake = ReplayBrake(session)
         self.notes = Notes()
 
@@ -104,7 +106,7 @@ class Replay:
         real.ticket = 1 << 62  # what is cancelled meanwhile is not what was done before
         end = START
         try:
-            for record, ends in read(path):
+            for record, ends in read(path, self.store):
                 floor = next_seq()
                 session.brake, session.notes = self.brake, self.notes
                 session.turn_ends = float("inf")

@@ -14,7 +14,7 @@ import os
 import shutil
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from google.protobuf.message import DecodeError
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
 from gradwire_server.storage.memories import flat
+from gradwire_server.storage.stores import SnapshotStore
 
 FORMAT = 1
 MAGIC = b"GWSNAP1\n"
@@ -247,7 +248,7 @@ def read_state(folder: Path, generation: int) -> tuple[pb.SnapshotHead, pb.Sessi
         raise damaged(path, "it is no SessionState") from None
 
 
-def read_data(folder: Path, generation: int, state: pb.SessionState, memories: list[Any]) -> Iterator[None]:
+def read_data(folder: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
     """Fill the memories with a generation's bytes, a piece before each yield. Raises Refusal: SNAPSHOT_DAMAGED."""
     path = folder / f"{generation}{DATA}"
     try:
@@ -297,3 +298,58 @@ def _write(descriptor: int, data: Any) -> None:
     view = memoryview(data)
     while view.nbytes:
         view = view[os.write(descriptor, view) :]
+
+
+class SnapshotFiles(SnapshotStore):
+    """Snapshots as files: a place is a folder."""
+
+    def list(self, place: Path) -> list[int]:
+        """The generations of which there is a session's file."""
+        return generations(place, SESSION)
+
+    def head(self, place: Path) -> tuple[int, pb.SnapshotHead] | None:
+        """As `head_of`."""
+        return head_of(place)
+
+    def read(self, place: Path, generation: int) -> tuple[pb.SnapshotHead, pb.SessionState]:
+        """As `read_state`."""
+        return read_state(place, generation)
+
+    def data(self, place: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
+        """As `read_data`."""
+        return read_data(place, generation, state, memories)
+
+    def begin(self, place: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState, base: Path) -> Writing:
+        """A generation that is written beside its place."""
+        return Writing(place, generation, head, state, base)
+
+    def remove(self, place: Path) -> None:
+        """As the function `remove`."""
+        remove(place)
+
+    def running(self, place: Path) -> bool:
+        """Whether the file is there that says so."""
+        return (place / RUNNING).exists()
+
+    def set_running(self, place: Path, running: bool, lasting: bool = True) -> None:
+        """Make the file that says so, or delete it."""
+        if running:
+            (place / RUNNING).touch(0o600)
+            if lasting:
+                sync_folder(place)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            (place / RUNNING).unlink()
+            sync_folder(place)
+
+    def exists(self, place: Path) -> bool:
+        """Whether the folder is there."""
+        return place.is_dir()
+
+    def places(self, above: Path) -> Sequence[Path]:
+        """The folders right below one."""
+        return [each for each in above.iterdir() if each.is_dir()] if above.is_dir() else []
+
+    def about(self, place: Path) -> tuple[int, float]:
+        """The files' bytes, and when the folder changed."""
+        return sum(each.stat().st_size for each in place.iterdir()), place.stat().st_mtime

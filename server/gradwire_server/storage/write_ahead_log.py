@@ -12,14 +12,12 @@ whole after that place is a write that a crash cut off, and ends the log; what i
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import queue
 import struct
 import threading
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +29,9 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_engine.graph.graph import next_seq
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.protobuf_peek import bytes_field
-from gradwire_server.storage.snapshot_files import damaged, sync_folder
+from gradwire_server.storage.log_files import LogFiles
+from gradwire_server.storage.snapshot_files import LOG, damaged
+from gradwire_server.storage.stores import LogStore
 
 if TYPE_CHECKING:
     from gradwire_server.session.session import Session
@@ -41,10 +41,8 @@ _FLUSHED = struct.Struct("<QI")  # bytes that were flushed, and the CRC-32 of th
 START = len(MAGIC) + _FLUSHED.size  # where the records begin
 _HEAD = struct.Struct("<II")
 _SIZE = struct.Struct("<I")
-_MOST_OPEN = 512  # files
 #: What ids of bytes begin with that are no client's upload but of a file.
 LOADED = "file:"
-_MOST_PARTS = 512  # of one write
 #: Bytes in the queue above which whoever has more that can wait does.
 MOST_QUEUED = 16 << 20
 #: Is called when a record is on disk, or with why it is not.
@@ -57,12 +55,12 @@ log = logging.getLogger("gradwire.server")
 class Log:
     """A session's log file. What could not be written is kept, and tried again before what comes next."""
 
-    def __init__(self, path: Path, size: int = START) -> None:
+    def __init__(self, path: Path, size: int = START, exists: bool = False) -> None:
         self.path = path
         self.size = size  # bytes that are flushed
         self.taken = size  # and of those that are to be written
         self.backlog: list[bytes] = []
-        self.fresh = size == START and not path.exists()  # to be made, also if nothing is to be written yet
+        self.fresh = size == START and not exists  # to be made, also if nothing is to be written yet
         self.failing = False
         self.closed = False
         self.before: Log | None = None  # the generation before, until all of that is written
@@ -76,6 +74,11 @@ class _Task:
     done: Done | None
     last: bool = False
     lasting: bool = True  # to be tried again if it cannot be written: it was applied
+
+
+def log_path(place: Path, generation: int) -> Path:
+    """By which path a session's log of a generation is known."""
+    return place / f"{generation}{LOG}"
 
 
 def packed(record: pb.LogRecord, batch: bytes = b"") -> Parts:
@@ -102,11 +105,12 @@ def _flushed(size: int) -> bytes:
 class Journal:
     """Writes logs, in a thread of its own. `queued` counts the bytes that wait for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: LogStore | None = None) -> None:
+        """Logs are files unless there is another store."""
+        self.store = store or LogFiles()
         self.queued = 0
         self._room = threading.Condition()
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
-        self._open: OrderedDict[Path, int] = OrderedDict()
         self._thread = threading.Thread(target=self._work, name="gradwire-journal", daemon=True)
         self._thread.start()
 
@@ -171,9 +175,7 @@ class Journal:
     def _end(self, target: Log) -> None:
         target.closed = True
         target.backlog.clear()
-        descriptor = self._open.pop(target.path, -1)
-        if descriptor >= 0:
-            os.close(descriptor)
+        self.store.close(target.path)
 
     def _append(self, target: Log, tasks: Sequence[_Task]) -> Refusal | None:
         """Bring records to the disk; why that cannot be, if it cannot."""
@@ -194,39 +196,20 @@ class Journal:
         try:
             parts = [*target.backlog, *(part for task in tasks for part in task.parts)]
             size = target.size + sum(map(len, parts))
-            descriptor = self._file(target)
-            if target.failing:
-                os.ftruncate(descriptor, target.size)
-            _write(descriptor, parts, target.size)
-            os.fdatasync(descriptor)
-            _check_there(target.path, descriptor)
-            os.pwrite(descriptor, _flushed(size), len(MAGIC))
+            if target.fresh:
+                self.store.create(target.path, beginning(START))
+                target.fresh = False
+            self.store.append(target.path, parts, target.size, (len(MAGIC), _flushed(size)), target.failing)
         except (OSError, MemoryError) as error:  # the thread outlives both: all sessions wait for it
             if not target.failing:
                 log.error("log cannot be written", extra={"file": str(target.path), "error": str(error)})
             target.failing = True
             _keep(target, tasks)
-            with contextlib.suppress(OSError, KeyError):
-                os.ftruncate(self._open[target.path], target.size)
             return _refusal(error if isinstance(error, OSError) else None)
         target.backlog.clear()
         target.size = size
         target.failing = False
         return None
-
-    def _file(self, target: Log) -> int:
-        descriptor = self._open.get(target.path)
-        if descriptor is None:
-            if target.fresh:
-                _create(target.path)
-                target.fresh = False
-            descriptor = os.open(target.path, os.O_WRONLY)
-            self._open[target.path] = descriptor
-            while len(self._open) > _MOST_OPEN:
-                os.close(self._open.popitem(last=False)[1])
-        else:
-            self._open.move_to_end(target.path)
-        return descriptor
 
     def check(self, target: Log) -> None:
         """Before a session computes: whether what it does can be written. Raises Refusal: UNAVAILABLE.
@@ -247,55 +230,20 @@ def _keep(target: Log, tasks: Sequence[_Task]) -> None:
             target.taken -= task.size
 
 
-def _create(path: Path) -> None:
-    """Make an empty log, as a whole or not at all. Raises OSError."""
-    beside = path.with_name(f"{path.name}.new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        _write(descriptor, [beginning(START)], 0)
-        os.fdatasync(descriptor)
-        os.replace(beside, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            beside.unlink()
-        raise
-    finally:
-        os.close(descriptor)
-    sync_folder(path.parent)
-
-
-def _check_there(path: Path, descriptor: int) -> None:
-    """Whether what is written can be found again: its directory was not taken away, nor itself. Raises OSError."""
-    found, written = os.stat(path), os.fstat(descriptor)
-    if (found.st_dev, found.st_ino) != (written.st_dev, written.st_ino):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-
-
-def _write(descriptor: int, parts: Sequence[bytes | memoryview], place: int) -> None:
-    """Write at a place, whatever the system takes at once. Raises OSError."""
-    for start in range(0, len(parts), _MOST_PARTS):
-        some = list(parts[start : start + _MOST_PARTS])
-        while some:
-            wrote = os.pwritev(descriptor, some, place)
-            place += wrote
-            while some and wrote >= len(some[0]):
-                wrote -= len(some.pop(0))
-            if some and wrote:
-                some[0] = memoryview(some[0])[wrote:]
-
-
 def _refusal(error: OSError | None = None) -> Refusal:
     why = f": {os.strerror(error.errno or 0)}" if error is not None else ""
     return Refusal("UNAVAILABLE", f"the server cannot write the session's log{why}; nothing is lost, try again")
 
 
-def read(path: Path) -> Iterator[tuple[pb.LogRecord, int]]:
+def read(path: Path, store: LogStore | None = None) -> Iterator[tuple[pb.LogRecord, int]]:
     """A log's records, and where each ends; up to the first that is not whole, if nobody can have been told of that.
 
     Raises Refusal: SNAPSHOT_DAMAGED; OSError.
     """
-    with path.open("rb") as file:
-        size, flushed = os.fstat(file.fileno()).st_size, _flushed_of(path, file.read(START))
+    with (store or LogFiles()).open(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        flushed = _flushed_of(path, file.read(START))
         if size < flushed:
             raise damaged(path, f"it has {size} bytes, and {flushed} were flushed")
         end = START

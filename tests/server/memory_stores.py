@@ -1,0 +1,131 @@
+"""Stores that keep sessions in this process's memory: what the stored-session logic needs, and no files."""
+
+import time
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from gradwire.v1 import snapshots_pb2 as pb
+from gradwire_server.common.errors import Refusal
+from gradwire_server.storage.memories import flat
+from gradwire_server.storage.stores import LogStore, SnapshotStore, Writing
+
+
+class MemoryLogs(LogStore):
+    """Logs by path."""
+
+    def __init__(self) -> None:
+        self.held: dict[Path, bytearray] = {}
+
+    def list(self, place: Path) -> list[int]:
+        return sorted(int(path.stem) for path in self.held if path.parent == place)
+
+    def exists(self, path: Path) -> bool:
+        return path in self.held
+
+    def size(self, path: Path) -> int:
+        return len(self.held[path])
+
+    def create(self, path: Path, beginning: bytes) -> None:
+        self.held[path] = bytearray(beginning)
+
+    def append(self, path: Path, parts: Sequence[bytes], place: int, mark: tuple[int, bytes], again: bool) -> None:
+        log = self.held[path]
+        log[place:] = b"".join(parts)
+        log[mark[0] : mark[0] + len(mark[1])] = mark[1]
+
+    def cut(self, path: Path, size: int) -> None:
+        del self.held[path][size:]
+
+    def close(self, path: Path) -> None:
+        pass
+
+    def open(self, path: Path) -> BinaryIO:
+        return BytesIO(bytes(self.held[path]))
+
+
+class MemorySnapshots(SnapshotStore):
+    """Generations by place: head, state and the memories' bytes."""
+
+    def __init__(self, logs: MemoryLogs) -> None:
+        self.logs = logs
+        self.held: dict[Path, dict[int, tuple[bytes, bytes, list[bytes]]]] = {}
+        self.marks: set[Path] = set()
+
+    def list(self, place: Path) -> list[int]:
+        return sorted(self.held.get(place, ()))
+
+    def head(self, place: Path) -> tuple[int, pb.SnapshotHead] | None:
+        found = self.list(place)
+        return (found[-1], self.read(place, found[-1])[0]) if found else None
+
+    def read(self, place: Path, generation: int) -> tuple[pb.SnapshotHead, pb.SessionState]:
+        head, state, _ = self.held[place][generation]
+        return pb.SnapshotHead.FromString(head), pb.SessionState.FromString(state)
+
+    def data(self, place: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
+        for owner, kept in zip(memories, self.held[place][generation][2], strict=True):
+            flat(owner)[:] = np.frombuffer(kept, np.uint8)
+            yield
+
+    def begin(self, place: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState, base: Path) -> Writing:
+        return MemoryWriting(self, place, generation, head, state)
+
+    def remove(self, place: Path) -> None:
+        self.held.pop(place, None)
+        self.marks.discard(place)
+        for path in [path for path in self.logs.held if path.parent == place]:
+            del self.logs.held[path]
+
+    def running(self, place: Path) -> bool:
+        return place in self.marks
+
+    def set_running(self, place: Path, running: bool, lasting: bool = True) -> None:
+        (self.marks.add if running else self.marks.discard)(place)
+
+    def exists(self, place: Path) -> bool:
+        return place in self.held
+
+    def places(self, above: Path) -> Sequence[Path]:
+        return list(
+            dict.fromkeys(above / place.relative_to(above).parts[0] for place in self.held if above in place.parents)
+        )
+
+    def about(self, place: Path) -> tuple[int, float]:
+        return sum(len(state) + sum(map(len, data)) for _, state, data in self.held[place].values()), time.time()
+
+
+class MemoryWriting:
+    """A generation that is not there yet."""
+
+    def __init__(
+        self, store: MemorySnapshots, folder: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState
+    ) -> None:
+        self.store = store
+        self.folder = folder
+        self.generation = generation
+        self.head = head
+        self.state = state
+        self._data: list[bytes] = []
+
+    def data(self, memories: list[Any], room: int | None) -> Iterator[None]:
+        self.head.bytes = self.state.ByteSize() + sum(memory.bytes for memory in self.state.memories)
+        if room is not None and self.head.bytes > room:
+            raise Refusal("SNAPSHOT_LIMIT", f"{room} bytes are left", limit=room)
+        for owner in memories:
+            self._data.append(flat(owner).tobytes())
+            yield
+
+    def commit(self) -> int:
+        written = self.head.SerializeToString(), self.state.SerializeToString(), self._data
+        self.store.held[self.folder] = {self.generation: written}
+        logs = self.store.logs.held
+        for path in [path for path in logs if path.parent == self.folder and int(path.stem) < self.generation]:
+            del logs[path]
+        return int(self.head.bytes)
+
+    def abandon(self) -> None:
+        self._data.clear()

@@ -1,0 +1,139 @@
+"""Sessions stored in stores that are no directories: the logic of stored sessions is the same."""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradwire.v1 import commands_pb2, service_pb2
+from gradwire.v1 import snapshots_pb2 as pb
+from gradwire_server.common.limits import Limits
+from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.registry.session_catalog import Shelf, digest_of
+from gradwire_server.storage.checkpointer import Keeper
+from gradwire_server.storage.orders import Order
+from gradwire_server.worker.frames import KEEP, OPENED
+from gradwire_server.worker.runtime import Host
+from tests.server.harness import Id, command, op, payload
+from tests.server.memory_stores import MemoryLogs, MemorySnapshots
+
+STATE = Path("/nowhere/state")
+
+
+class Stored:
+    """A worker whose sessions are in memory stores, which another worker may have too."""
+
+    def __init__(self, logs: bool, snapshots: MemorySnapshots) -> None:
+        self.host = Host(Limits().resolved(), Ledger(1), keeper=Keeper(logs, snapshots, snapshots.logs))
+        self.ticket = 0
+
+    def do(self, method: str, raw: bytes) -> bytes:
+        """Carry a call out, and wait for the store where its answer does. Raises Refusal."""
+        self.ticket += 1
+        call = self.host.begin(method, 1, raw, self.ticket, None)
+        steps = self.host.execute(call)
+        try:
+            while True:
+                next(steps)
+        except StopIteration as done:
+            answer: bytes = done.value
+        if call.hold is None:
+            return answer
+        told: list[tuple[bytes, Exception | None]] = []
+        is_told = threading.Event()
+        call.hold(lambda result, failure: (told.append((result, failure)), is_told.set()), answer)  # type: ignore[func-returns-value]
+        assert is_told.wait(30)
+        ((result, failure),) = told
+        if failure is not None:
+            raise failure
+        return result
+
+    def compute(self) -> None:
+        """Store x, and make y = 2 x + 1 of it afterwards."""
+        create = commands_pb2.CreateRequest(id=1, payload=payload(np.arange(3.0)))
+        self.do("Create", create.SerializeToString())
+        self.do("Save", Order().pack())
+        batch = command(op("mul", Id(1), 2.0, outputs=[2])), command(op("add_", Id(2), 1.0))
+        self.do("Run", service_pb2.RunRequest(writer=1, first_seq=1, commands=batch).SerializeToString())
+
+    def end(self, how: bytes) -> None:
+        """Let the session and the worker go."""
+        self.do("Drop", how)
+        assert self.host.keeper is not None
+        self.host.keeper.stop(10.0)
+
+
+@pytest.fixture
+def snapshots() -> MemorySnapshots:
+    return MemorySnapshots(MemoryLogs())
+
+
+@pytest.fixture
+def shelf(snapshots: MemorySnapshots) -> Shelf:
+    return Shelf(STATE, 1000.0, 1, 0, store=snapshots)
+
+
+def order_of(shelf: Shelf, session_id: str) -> Order:
+    head = pb.SnapshotHead(session_digest=digest_of(session_id), principal="alice")
+    return Order(home=str(shelf.home(session_id)), home_head=head.SerializeToString())
+
+
+@pytest.mark.parametrize("logs", [False, True])
+def test_a_session_comes_back_from_stores_that_are_no_files(
+    logs: bool, snapshots: MemorySnapshots, shelf: Shelf
+) -> None:
+    worker = Stored(logs, snapshots)
+    order = order_of(shelf, "one")
+    worker.do("Open", OPENED.pack(0, 0) + order.pack())
+    worker.compute()
+    worker.end(KEEP)
+    assert shelf.put("one")
+    found = shelf.find("one", "alice")
+    assert found is not None
+    assert shelf.find("one", "bob") is None
+    order.folder = str(found.folder)
+    again = Stored(logs, snapshots)
+    again.do("Restore", order.pack())
+    session = again.host.sessions[1]
+    np.testing.assert_array_equal(session.tensor(1).array, np.arange(3.0))
+    assert (2 in session.store) is logs  # a snapshot alone knows nothing of what came after it
+    if logs:
+        np.testing.assert_array_equal(session.tensor(2).array, np.arange(3.0) * 2 + 1)
+    again.end(b"")
+    assert not snapshots.held
+    assert not snapshots.logs.held
+    assert not STATE.exists()
+
+
+def test_a_log_that_ends_within_a_record_is_cut_where_the_last_whole_one_ends(
+    snapshots: MemorySnapshots, shelf: Shelf
+) -> None:
+    worker = Stored(True, snapshots)
+    order = order_of(shelf, "one")
+    worker.do("Open", OPENED.pack(0, 0) + order.pack())
+    worker.compute()
+    worker.end(KEEP)
+    (log,) = snapshots.logs.held.values()
+    whole = bytes(log)
+    log.extend(b"half of a record")
+    order.folder = order.home
+    Stored(True, snapshots).do("Restore", order.pack())
+    assert bytes(log) == whole
+
+
+def test_a_named_snapshot_is_listed_and_deleted(snapshots: MemorySnapshots, shelf: Shelf) -> None:
+    worker = Stored(False, snapshots)
+    worker.do("Open", OPENED.pack(0, 0) + order_of(shelf, "one").pack())
+    worker.compute()
+    head = pb.SnapshotHead(principal="alice", name="best").SerializeToString()
+    request = pb.SaveSessionRequest(name="best", tensors=[pb.NamedTensor(name="y", id=2)]).SerializeToString()
+    folder = shelf.named("alice", "best")
+    worker.do("Save", Order(folder=str(folder), head=head, request=request).pack())
+    ((listed, left),) = shelf.listed("alice")
+    assert (listed.name, listed.tensors, left) == ("best", 2, None)
+    assert not shelf.listed("bob")
+    assert shelf.found("alice", "best")[0] == folder
+    assert shelf.delete("alice", "best") > 0
+    assert not shelf.listed("alice")
+    worker.end(b"")
