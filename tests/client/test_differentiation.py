@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 import gradwire
-from gradwire._tensor import backward
+from gradwire._functions import backward
 from tests.client.oracle import agree, refuse, torch, warn
 
 pytestmark = pytest.mark.usefixtures("session")

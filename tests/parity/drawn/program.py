@@ -18,7 +18,8 @@ import torch.utils.checkpoint
 
 import gradwire
 import gradwire.utils.checkpoint
-from gradwire._tensor import backward, tensor
+from gradwire._functions import backward
+from gradwire._tensor import tensor
 from gradwire._tensor.warnings import TOLD
 from tests.parity.drawn import known, words
 from tests.parity.drawn.state import TOLERANCE, differ, differ_plain, look
