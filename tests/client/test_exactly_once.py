@@ -298,7 +298,6 @@ def test_a_producer_faster_than_the_server_holds_bounded_memory(server_address):
     import resource
     import numpy as np
     import gradwire
-    from gradwire import _delivery
 
     values = np.ones((500, 500), np.float32)
     session = gradwire.current_session()

@@ -7,7 +7,7 @@ from tests.client.test_processes import run
 # A call of the package that is struck in its midst, and goes on in `then`.
 PROGRAM = """
     import cProfile, hashlib, os, signal, sys, threading, time
-    from gradwire import _signals
+    from gradwire._base import signals as _signals
 
     _signals.guard()
     handled = []

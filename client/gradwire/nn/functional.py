@@ -266,8 +266,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """The input where above the threshold, elsewhere the value; torch.nn.functional.threshold."""
-    made: Tensor = _call("threshold_", (input, threshold, value))
-    return made if inplace else ops.threshold(input, threshold, value)
+    return threshold_(input, threshold, value) if inplace else ops.threshold(input, threshold, value)
 
 
 def sigmoid(input: Tensor) -> Tensor:
