@@ -1,4 +1,4 @@
-"""Unary calls that follow each other as quickly as they are answered, with and without the turnstile, by one server."""
+"""Unary calls in a row, as quickly as they are answered, with and without the rate limiter, by one server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.measure import Bound, Result, compare
 from benchmarks.processes import hear, process
 from gradwire.v1 import service_pb2, service_pb2_grpc
 
-# A server that takes the turnstile away at SIGUSR1 and puts it back at SIGUSR2. Two processes would differ by more.
+# A server that takes the rate limiter away at SIGUSR1 and puts it back at SIGUSR2. Two processes would differ by more.
 _SERVE = """
 import signal
 from gradwire_server.app.cli import serve
@@ -32,7 +32,7 @@ MANY = 200  # calls of a run
 
 
 def one_after_the_other(turns: int) -> Iterator[Result]:
-    """What the turnstile costs who waits for his answers: a millisecond per hundred calls."""
+    """What the rate limiter costs who waits for his answers: a millisecond per hundred calls."""
     with process("-c", _SERVE, own_threads=True) as started:
         address = json.loads(hear(started))["address"]
         with grpc.insecure_channel(address) as channel:

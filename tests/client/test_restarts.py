@@ -289,7 +289,7 @@ def test_a_clock_that_jumps_ends_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     def kept(jump: float) -> bool:
         root = tmp_path / str(jump)
         monkeypatch.undo()
-        one = session_catalog.Shelf(root, grace=100.0, max_snapshots=1, max_bytes=0)
+        one = session_catalog.SessionCatalog(root, grace=100.0, max_snapshots=1, max_bytes=0)
         one.open()
         folder = one.home("a")
         head = snapshots_pb2.SnapshotHead(

@@ -23,11 +23,11 @@ import numpy as np
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2 as s
 from gradwire_server.common.limits import Limits
-from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending
 from gradwire_server.worker.frames import OPENED
-from gradwire_server.worker.runtime import Host
-from gradwire_server.worker.scheduler import Turns, work
+from gradwire_server.worker.runtime import Runtime
+from gradwire_server.worker.scheduler import Scheduler, work
 from tests.hostile.served import percentile
 from tests.server.harness import Id, command, op, payload
 
@@ -75,8 +75,8 @@ class Beside:
     def __init__(self, sessions: int, seconds: float, steps_a_second: float, floods: bool) -> None:
         self.rng = random.Random(1)
         self.rate = steps_a_second
-        self.host = Host(Limits().resolved(), Ledger(1))
-        self.turns = Turns(self.host, self.answer, lambda call: None)
+        self.runtime = Runtime(Limits().resolved(), SharedCounters(1))
+        self.scheduler = Scheduler(self.runtime, self.answer, lambda call: None)
         self.tickets = itertools.count(1)
         self.due: list[tuple[float, int, int]] = []  # a heap: when, order, session
         self.arrived: dict[int, tuple[int, float]] = {}  # by ticket
@@ -101,9 +101,9 @@ class Beside:
             request = c.CreateRequest(id=tensor, payload=given, requires_grad=tensor == W)
             calls.append(("Create", request.SerializeToString()))
         for method, raw in calls:
-            self.turns.add(self.host.begin(method, number, raw, next(self.tickets), None))
-            while self.turns.runnable:
-                self.turns.slice()
+            self.scheduler.add(self.runtime.begin(method, number, raw, next(self.tickets), None))
+            while self.scheduler.runnable:
+                self.scheduler.slice()
 
     def push(self, at: float, number: int) -> None:
         """A session's next call comes at that time."""
@@ -129,13 +129,13 @@ class Beside:
         """The calls whose time has come."""
         if time.thread_time() > self.ends:
             return None
-        while not self.turns.runnable and self.due[0][0] > time.thread_time():
+        while not self.scheduler.runnable and self.due[0][0] > time.thread_time():
             pass
         found = []
         while self.due and self.due[0][0] <= time.thread_time():
             at, _, number = heapq.heappop(self.due)
             ticket = next(self.tickets)
-            found.append(self.host.begin("Run", number, self._request(number, at), ticket, None))
+            found.append(self.runtime.begin("Run", number, self._request(number, at), ticket, None))
             self.arrived[ticket] = number, at
         return found
 
@@ -155,7 +155,7 @@ class Beside:
 
     def play(self) -> None:
         """Let it all happen, and say how long calls and steps took."""
-        work(self.turns, self, lambda: None)
+        work(self.scheduler, self, lambda: None)
         steps = [each for trainer in self.trainers.values() for each in trainer.times]
         for name, times in (("calls", self.waits), ("steps", steps)):
             shown = "  ".join(

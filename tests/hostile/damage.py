@@ -25,15 +25,15 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_engine.graph.graph import next_seq
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import MIB, Limits
-from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending, Session
 from gradwire_server.storage import snapshot_files
-from gradwire_server.storage.checkpointer import Keeper
+from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.storage.memories import flat
 from gradwire_server.storage.orders import Order
-from gradwire_server.storage.snapshot_encoder import Freezer
+from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
 from gradwire_server.worker.frames import KEEP, NUMBER, OPENED, UPLOAD_BEGUN, Arrival
-from gradwire_server.worker.runtime import Host
+from gradwire_server.worker.runtime import Runtime
 from tests.server.harness import Id, command, op, payload
 
 LIMITS = Limits(max_session_bytes=8 * MIB, max_bytes=64 * MIB).resolved()
@@ -47,28 +47,28 @@ class Bench:
     """A worker without a process: it opens, calls, restores and drops sessions of a folder."""
 
     def __init__(self) -> None:
-        self.host = Host(LIMITS, Ledger(1), keeper=Keeper(logs=True))
+        self.runtime = Runtime(LIMITS, SharedCounters(1), checkpointer=Checkpointer(logs=True))
         self.number = 0
         self.ticket = 0
 
     def stop(self) -> None:
         """End when all is on disk."""
-        assert self.host.keeper is not None
-        self.host.keeper.stop(10)
+        assert self.runtime.checkpointer is not None
+        self.runtime.checkpointer.stop(10)
 
     def do(self, method: str, raw: bytes, begins: bool = False) -> bytes:
         """Carry a call out, and wait for the disk where its answer does. Raises Refusal."""
         self.number += begins
         self.ticket += 1
-        call = self.host.begin(method, self.number, raw, self.ticket, None)
-        steps = self.host.execute(call)
+        call = self.runtime.begin(method, self.number, raw, self.ticket, None)
+        steps = self.runtime.execute(call)
         try:
             while True:
                 next(steps)
                 next_seq()  # as if another session made a node meanwhile
         except StopIteration as done:
             answer: bytes = done.value
-        self.host.let_go(call.session)
+        self.runtime.let_go(call.session)
         return answer if call.hold is None else _held(call, answer)
 
     def open(self, home: Path) -> None:
@@ -80,7 +80,7 @@ class Bench:
         order = self._order(home)
         order.folder = str(home)
         self.do("Restore", order.pack(), begins=True)
-        return self.host.sessions[self.number]
+        return self.runtime.sessions[self.number]
 
     def drop(self) -> None:
         """Let the session go, and its files stay."""
@@ -124,7 +124,7 @@ def store(home: Path) -> None:
     told = bench.do("BeginUpload", service_pb2.UploadStart(total_bytes=len(data)).SerializeToString())
     received, taker = UPLOAD_BEGUN.unpack_from(told)
     transfer_id = told[UPLOAD_BEGUN.size :]
-    with bench.host.receiving(Arrival(bench.number, transfer_id.decode(), taker, received), len(data)) as room:
+    with bench.runtime.receiving(Arrival(bench.number, transfer_id.decode(), taker, received), len(data)) as room:
         room[:] = data
     bench.do("KeepUpload", transfer_id)
     bench.drop()
@@ -153,11 +153,11 @@ def _write(bench: Bench, first_id: int, first_seq: int) -> None:
 
 def shown(session: Session) -> tuple[bytes, list[bytes]]:
     """All that a session is: its state, and its memories' bytes."""
-    freezer = Freezer(session)
-    for _ in freezer.steps():
+    encoder = SnapshotEncoder(session)
+    for _ in encoder.steps():
         pass
-    freezer.state.ClearField("next_node_seq")  # counts on with every session
-    return freezer.state.SerializeToString(deterministic=True), [flat(each).tobytes() for each in freezer.memories]
+    encoder.state.ClearField("next_node_seq")  # counts on with every session
+    return encoder.state.SerializeToString(deterministic=True), [flat(each).tobytes() for each in encoder.memories]
 
 
 def changed(home: Path, seed: int, share: float = 1.0) -> Iterator[tuple[Path, int, bytes]]:
@@ -218,7 +218,7 @@ def _outcome(bench: Bench, place: Path, name: str, where: int, wanted: Any) -> s
         if shown(session) != wanted:
             raise Wrong(f"byte {where} of {name}: it is another session, and nobody was told")
         outcome = "restored as it was"
-    if bench.number in bench.host.sessions:
+    if bench.number in bench.runtime.sessions:
         bench.drop()
     return outcome
 

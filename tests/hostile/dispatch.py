@@ -10,11 +10,11 @@ from typing import Any
 from gradwire.v1 import errors_pb2, service_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import MIB, Limits
-from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.batch import OutOfOrder
 from gradwire_server.session.commands import MESSAGES
 from gradwire_server.worker.frames import OPENED
-from gradwire_server.worker.runtime import Host
+from gradwire_server.worker.runtime import Runtime
 from tests.hostile.messages import Messages
 
 METHODS = ("Run", *sorted(MESSAGES))
@@ -38,7 +38,7 @@ class Dispatch:
     """A host whose one session takes calls; from time to time another one."""
 
     def __init__(self) -> None:
-        self.host = Host(LIMITS.resolved(), Ledger(1))
+        self.runtime = Runtime(LIMITS.resolved(), SharedCounters(1))
         self.number = 0
         self.calls = 0
         self.reasons: dict[str, int] = {}
@@ -47,7 +47,7 @@ class Dispatch:
     def _renew(self) -> None:
         if self.number:
             self._run("Drop", b"")
-            if self.host.ledger.total():
+            if self.runtime.counters.total():
                 raise Wrong(f"a dropped session left {self.host.ledger.total()} bytes")
         self.number += 1
         self._run("Open", OPENED.pack(0, 0))
@@ -67,11 +67,11 @@ class Dispatch:
     @property
     def next_seq(self) -> int:
         """The number of the session's next command."""
-        return self.host.sessions[self.number].writers[1].applied + 1
+        return self.runtime.sessions[self.number].writers[1].applied + 1
 
     def _run(self, method: str, raw: bytes) -> str:
-        call = self.host.begin(method, self.number, raw, 1 << 40, None)
-        steps = self.host.execute(call)
+        call = self.runtime.begin(method, self.number, raw, 1 << 40, None)
+        steps = self.runtime.execute(call)
         try:
             while True:
                 next(steps)

@@ -31,7 +31,7 @@ from gradwire_server.session.session import Session
 from gradwire_server.storage import log_writer
 from gradwire_server.storage.memories import flat
 from gradwire_server.storage.orders import Order
-from gradwire_server.storage.snapshot_encoder import Freezer
+from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
 from tests.hostile.damage import Bench
 from tests.hostile.dispatch import METHODS, Wrong
 from tests.hostile.messages import Messages
@@ -74,10 +74,10 @@ class Shown:
     """What a session is, but for what nobody is told: a list of lines. Arrays are told by what they hold, not where."""
 
     def __init__(self, session: Session) -> None:
-        freezer = Freezer(session)
-        for _ in freezer.steps():
+        encoder = SnapshotEncoder(session)
+        for _ in encoder.steps():
             pass
-        self.state, self.memories = freezer.state, freezer.memories
+        self.state, self.memories = encoder.state, encoder.memories
         self.bytes: dict[int, int] = {}
         self.lines: list[str] = []
         for field, value in self.state.ListFields():
@@ -127,7 +127,7 @@ def follow(seed: int, count: int) -> Counter[str]:
                 found[_one(bench, messages, home)] += 1
                 if messages.rng.random() < _SAVED:
                     _save(bench)
-        wanted = shown(bench.host.sessions[bench.number])
+        wanted = shown(bench.runtime.sessions[bench.number])
         bench.drop()
         if shown(bench.restore(home)) != wanted:
             raise Wrong(f"seed {seed}: after {count} messages the log leads to another session")
@@ -139,7 +139,7 @@ def follow(seed: int, count: int) -> Counter[str]:
 def _one(bench: Bench, messages: Messages, home: Path) -> str:
     """A message; the reason of its refusal, or ""."""
     while True:
-        messages.seq = bench.host.sessions[bench.number].writers[1].applied + 1
+        messages.seq = bench.runtime.sessions[bench.number].writers[1].applied + 1
         method, raw = messages.draw()
         if method in METHODS:
             break
@@ -148,7 +148,7 @@ def _one(bench: Bench, messages: Messages, home: Path) -> str:
     except OutOfOrder:
         return "SEQUENCE_GAP"
     except Refusal as refusal:
-        if bench.host.sessions[bench.number].broken is None:
+        if bench.runtime.sessions[bench.number].broken is None:
             return refusal.reason
     else:
         return ""

@@ -13,11 +13,11 @@ import sys
 from collections import Counter
 
 from gradwire_server.common.errors import Refusal
-from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.batch import OutOfOrder
 from gradwire_server.session.commands import MESSAGES
 from gradwire_server.worker.frames import OPENED
-from gradwire_server.worker.runtime import Host
+from gradwire_server.worker.runtime import Runtime
 from tests.hostile.dispatch import LIMITS, Wrong
 from tests.hostile.following import shown
 from tests.hostile.messages import Messages
@@ -32,22 +32,22 @@ class Bench:
     """A host with one session."""
 
     def __init__(self) -> None:
-        self.host = Host(LIMITS.resolved(), Ledger(1))
+        self.runtime = Runtime(LIMITS.resolved(), SharedCounters(1))
         self.number = self.ticket = 0
 
     def do(self, method: str, raw: bytes) -> str:
         """Carry a call out; the reason of its refusal, or ""."""
         self.ticket += 1
-        call = self.host.begin(method, self.number, raw, self.ticket, None)
+        call = self.runtime.begin(method, self.number, raw, self.ticket, None)
         try:
-            for _ in self.host.execute(call):
+            for _ in self.runtime.execute(call):
                 pass
         except OutOfOrder:
             return "SEQUENCE_GAP"
         except Refusal as refusal:
             return refusal.reason
         finally:
-            self.host.let_go(call.session)
+            self.runtime.let_go(call.session)
         return ""
 
     def renew(self, messages: Messages) -> None:
@@ -70,7 +70,7 @@ def draw(seed: int, count: int) -> Counter[str]:
         method, raw = messages.draw()
         if method not in MESSAGES:
             continue
-        session = bench.host.sessions[bench.number]
+        session = bench.runtime.sessions[bench.number]
         if session.hooks.suspended:  # which is in no description
             bench.renew(messages)
             continue

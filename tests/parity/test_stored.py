@@ -17,10 +17,10 @@ from gradwire_engine.autograd import checkpoints
 from gradwire_engine.graph import graph, hooks
 from gradwire_engine.op import rebase
 from gradwire_server.common.limits import Limits
-from gradwire_server.session.session import Brake, Session
+from gradwire_server.session.session import CancelToken, Session
 from gradwire_server.storage.memories import flat
-from gradwire_server.storage.snapshot_decoder import Thawer, reserve
-from gradwire_server.storage.snapshot_encoder import Freezer
+from gradwire_server.storage.snapshot_decoder import SnapshotDecoder, reserve
+from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
 from tests.parity.harness import FLOAT64, Case, Sample, T, _Call
 from tests.parity.test_ops import CASES
 
@@ -31,7 +31,7 @@ SAMPLES = 2  # of each case; in place the first
 
 @contextmanager
 def session() -> Iterator[Session]:
-    made = Session(1, Limits().resolved(), Brake())
+    made = Session(1, Limits().resolved(), CancelToken())
     made.account.limit = 0
     made.attach(1)
     with activate(made.recording):
@@ -40,14 +40,14 @@ def session() -> Iterator[Session]:
 
 def through_storage(old: Session, new: Session) -> None:
     """All of a session, by way of bytes."""
-    freezer = Freezer(old)
-    for _ in freezer.steps():
+    encoder = SnapshotEncoder(old)
+    for _ in encoder.steps():
         pass
-    state = snapshots_pb2.SessionState.FromString(freezer.state.SerializeToString())
+    state = snapshots_pb2.SessionState.FromString(encoder.state.SerializeToString())
     memories = [reserve(each) for each in state.memories]
-    for source, target in zip(freezer.memories, memories, strict=True):
+    for source, target in zip(encoder.memories, memories, strict=True):
         flat(target)[:] = flat(source)
-    for _ in Thawer(new, state, memories).fill():
+    for _ in SnapshotDecoder(new, state, memories).fill():
         pass
 
 

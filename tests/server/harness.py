@@ -104,7 +104,7 @@ class Running:
 
     def held(self) -> int:
         """The bytes that all sessions hold."""
-        return self.backend.ledger.total()
+        return self.backend.counters.total()
 
     def sweep(self) -> list[int]:
         """Free what has expired by the clock; bytes per session."""

@@ -158,7 +158,7 @@ def test_a_worker_that_one_call_holds_is_started_again() -> None:
         session = server.open()
         session.create([1.0])
         worker = server.backend.workers[0]
-        server.backend.ledger.compute(0, time.monotonic_ns() - 10**9)
+        server.backend.counters.compute(0, time.monotonic_ns() - 10**9)
         server.loop.call_soon_threadsafe(worker.end_if_held, time.monotonic_ns())
         until(lambda: worker.restarts == 1 and worker.alive)
         with pytest.raises(grpc.RpcError, match=r"one call had kept it from all others for 0\.5 seconds"):

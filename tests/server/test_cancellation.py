@@ -15,7 +15,7 @@ from gradwire_server.workers.worker_pool import MOST_HANDED
 from tests.server.harness import WAIT, Id, Remote, Running, command, op, refused, until
 
 
-class Gate:
+class AuthInterceptor:
     """Holds a command back on the compute thread until it is opened."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, which: str) -> None:
@@ -31,9 +31,9 @@ class Gate:
 
 
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[AuthInterceptor]:
     """A gate before every backward."""
-    made = Gate(monkeypatch, "backward")
+    made = AuthInterceptor(monkeypatch, "backward")
     yield made
     made.opened.set()
 
@@ -57,7 +57,7 @@ def error(result: service_pb2.Result) -> str:
 
 
 def test_a_running_backward_is_cancelled_and_changes_nothing(
-    session: Remote, chain: tuple[int, int], gate: Gate
+    session: Remote, chain: tuple[int, int], gate: AuthInterceptor
 ) -> None:
     x, last = chain
     running = session.stub.Backward.future(c.BackwardRequest(session_id=session.id, tensors=[last]))
@@ -70,7 +70,9 @@ def test_a_running_backward_is_cancelled_and_changes_nothing(
     np.testing.assert_array_equal(session.grad(x), [1.0])
 
 
-def test_cancel_reaches_what_waits_and_nothing_later(session: Remote, chain: tuple[int, int], gate: Gate) -> None:
+def test_cancel_reaches_what_waits_and_nothing_later(
+    session: Remote, chain: tuple[int, int], gate: AuthInterceptor
+) -> None:
     x, last = chain
     with ThreadPoolExecutor(1):
         running = session.stub.Backward.future(c.BackwardRequest(session_id=session.id, tensors=[last]))
@@ -89,14 +91,14 @@ def test_cancel_reaches_what_waits_and_nothing_later(session: Remote, chain: tup
 
 
 def test_cancel_reaches_what_the_front_keeps_back(
-    server: Running, session: Remote, chain: tuple[int, int], gate: Gate
+    server: Running, session: Remote, chain: tuple[int, int], gate: AuthInterceptor
 ) -> None:
     x, last = chain
     running = session.stub.Backward.future(c.BackwardRequest(session_id=session.id, tensors=[last]))
     assert gate.reached.wait(WAIT)
     count = 3 * MOST_HANDED
     behind = [session.stub.Describe.future(c.DescribeRequest(session_id=session.id, tensors=[x])) for _ in range(count)]
-    entry = server.backend.directory.entries[session.id]
+    entry = server.backend.registry.entries[session.id]
     until(lambda: len(entry.pending) > count)
     assert entry.kept_back
     assert cancel(session)
@@ -107,7 +109,7 @@ def test_cancel_reaches_what_the_front_keeps_back(
 
 
 def test_cancel_through_a_seq_stops_that_writers_commands_only(
-    session: Remote, chain: tuple[int, int], gate: Gate
+    session: Remote, chain: tuple[int, int], gate: AuthInterceptor
 ) -> None:
     x, last = chain
     request = session.batch(
@@ -134,7 +136,7 @@ def test_cancel_with_nothing_to_do_says_so(session: Remote) -> None:
 
 
 def test_another_sessions_cancel_stops_nothing(
-    server: Running, session: Remote, chain: tuple[int, int], gate: Gate
+    server: Running, session: Remote, chain: tuple[int, int], gate: AuthInterceptor
 ) -> None:
     stranger = server.open()
     running = session.stub.Backward.future(c.BackwardRequest(session_id=session.id, tensors=[chain[1]]))
@@ -149,9 +151,9 @@ def test_a_commands_own_time_limit(session: Remote, chain: tuple[int, int], monk
     real = commands.HANDLERS["backward"]
 
     def slow(held: Any, *rest: Any) -> Any:
-        if held.brake.deadline is not None:
+        if held.cancel_token.deadline is not None:
             late = threading.Event()
-            while not held.brake.stopping():
+            while not held.cancel_token.stopping():
                 late.wait(0.001)
         return real(held, *rest)
 
@@ -179,11 +181,11 @@ def test_a_calls_deadline_stops_it(server: Running, session: Remote, chain: tupl
         server.do(late())
     assert caught.value.reason == "DEADLINE_EXCEEDED"
     assert session.grad(x) is None
-    assert not server.backend.directory.entries[session.id].pending
+    assert not server.backend.registry.entries[session.id].pending
 
 
 def test_light_calls_do_not_wait_for_a_computation(
-    server: Running, session: Remote, chain: tuple[int, int], gate: Gate
+    server: Running, session: Remote, chain: tuple[int, int], gate: AuthInterceptor
 ) -> None:
     running = session.stub.Backward.future(c.BackwardRequest(session_id=session.id, tensors=[chain[1]]))
     assert gate.reached.wait(WAIT)
@@ -197,32 +199,32 @@ def test_light_calls_do_not_wait_for_a_computation(
 
 
 def test_a_computing_session_does_not_expire(
-    server: Running, session: Remote, chain: tuple[int, int], gate: Gate
+    server: Running, session: Remote, chain: tuple[int, int], gate: AuthInterceptor
 ) -> None:
     running = session.stub.Backward.future(c.BackwardRequest(session_id=session.id, tensors=[chain[1]]))
     assert gate.reached.wait(WAIT)
     server.clock.now += 1000
-    assert session.id not in {each.id for each in server.backend.directory.sweep()}
+    assert session.id not in {each.id for each in server.backend.registry.sweep()}
     gate.opened.set()
     running.result(WAIT)
     assert session.describe().tensor_count == 51
 
 
-def test_closing_a_session_cancels_what_it_computes(server: Running, gate: Gate) -> None:
+def test_closing_a_session_cancels_what_it_computes(server: Running, gate: AuthInterceptor) -> None:
     session = server.open()
     x = session.create([1.0], requires_grad=True)
     y = session.op("neg", Id(x)).id
     running = session.stub.Backward.future(c.BackwardRequest(session_id=session.id, tensors=[y]))
     assert gate.reached.wait(WAIT)
     closing = session.stub.CloseSession.future(service_pb2.CloseSessionRequest(session_id=session.id))
-    until(lambda: session.id not in server.backend.directory.entries)
+    until(lambda: session.id not in server.backend.registry.entries)
     assert refused(session.describe)[1] == "SESSION_NOT_FOUND"
     gate.opened.set()
     assert refused(running.result, WAIT)[1] == "CANCELLED"
     assert closing.result(WAIT).freed_bytes == 8
 
 
-def test_a_client_that_hangs_up_has_its_command_applied_once(session: Remote, gate: Gate) -> None:
+def test_a_client_that_hangs_up_has_its_command_applied_once(session: Remote, gate: AuthInterceptor) -> None:
     x = session.create([1.0], requires_grad=True)
     y = session.op("neg", Id(x)).id
     request = session.batch(command(c.BackwardRequest(tensors=[y])))

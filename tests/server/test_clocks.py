@@ -11,7 +11,7 @@ from gradwire.v1 import service_pb2
 from gradwire_server.auth.principals import Principal
 from gradwire_server.auth.tokens import Tokens, make
 from gradwire_server.common.budgets import Budget
-from gradwire_server.registry.session_registry import Directory
+from gradwire_server.registry.session_registry import SessionRegistry
 from tests.server.harness import LIMITS, Id, running
 from tests.server.test_workers import Playing
 
@@ -32,7 +32,7 @@ def jump(monkeypatch: pytest.MonkeyPatch) -> Jump:
 
 @pytest.mark.parametrize("years", [-30, 30])
 def test_a_lease_lasts_as_long_as_it_was_to(jump: Jump, years: int) -> None:
-    directory: Directory[None] = Directory(LIMITS)
+    directory: SessionRegistry[None] = SessionRegistry(LIMITS)
     entry = directory.open(service_pb2.OpenSessionRequest(), lambda: None)
     jump(years * YEAR)
     assert directory.sweep() == []

@@ -17,11 +17,11 @@ from gradwire.v1 import service_pb2 as s
 from gradwire_server.auth.tokens import Tokens
 from gradwire_server.common.budgets import Budget
 from gradwire_server.common.limits import KIB, MIB
-from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending, Session
 from gradwire_server.worker.frames import OPENED
-from gradwire_server.worker.runtime import Host
-from gradwire_server.worker.scheduler import Turns
+from gradwire_server.worker.runtime import Runtime
+from gradwire_server.worker.scheduler import Scheduler
 from tests.server.harness import LIMITS, WAIT, Id, Running, command, op, refusal, refused, running, until
 from tests.server.test_principals import House
 from tests.server.test_programs import descent
@@ -104,8 +104,12 @@ def test_who_has_computed_enough_is_told_when_to_come_back_and_others_go_on(frug
 
 
 def test_a_call_counts_that_came_together_with_the_opening_of_its_session() -> None:
-    host, now, failures = Host(replace(LIMITS, max_principal_compute_seconds=6.0).resolved(), Ledger(1)), Now(), []
-    turns = Turns(host, lambda call, result, failure: failures.append(failure), lambda call: None, clock=now)
+    host, now, failures = (
+        Runtime(replace(LIMITS, max_principal_compute_seconds=6.0).resolved(), SharedCounters(1)),
+        Now(),
+        [],
+    )
+    scheduler = Scheduler(host, lambda call, result, failure: failures.append(failure), lambda call: None, clock=now)
     execute = host.execute
 
     def slowly(call: Pending) -> Any:
@@ -114,11 +118,11 @@ def test_a_call_counts_that_came_together_with_the_opening_of_its_session() -> N
 
     host.execute = slowly  # type: ignore[method-assign]
     zeros = op("zeros", [1]).SerializeToString()
-    turns.add(host.begin("Open", 1, OPENED.pack(1, 0), 1, None))
-    turns.add(host.begin("Op", 1, zeros, 2, None))
-    while turns.runnable:
-        turns.slice()
-    turns.add(host.begin("Op", 1, zeros, 3, None))
+    scheduler.add(host.begin("Open", 1, OPENED.pack(1, 0), 1, None))
+    scheduler.add(host.begin("Op", 1, zeros, 2, None))
+    while scheduler.runnable:
+        scheduler.slice()
+    scheduler.add(host.begin("Op", 1, zeros, 3, None))
     assert failures[:2] == [None, None]
     assert failures[2].reason == "COMPUTE_LIMIT"
 
@@ -133,7 +137,7 @@ def test_a_batch_waits_for_the_quota_and_is_applied_then() -> None:
     with running(0, max_session_compute_seconds=6.0) as server:
         session = server.open()
         session.op("zeros", [1])  # OpenSession answers before the compute thread knows of the session
-        held, began = server.backend.host.sessions[1], time.monotonic()
+        held, began = server.backend.runtime.sessions[1], time.monotonic()
         session.op("zeros", [1])
         computed_more(held, 6.1, since=began)  # a tenth of a second too much: a second's rest
         response = session.run(command(op("zeros", [1], outputs=[7])))
@@ -143,7 +147,7 @@ def test_a_batch_waits_for_the_quota_and_is_applied_then() -> None:
         batch = session.batch(command(op("zeros", [1], outputs=[8])))
         assert refused(session.stub.Run, batch, timeout=WAIT)[:2] == ("RESOURCE_EXHAUSTED", "COMPUTE_LIMIT")
         waiting = session.stub.Run.future(batch)
-        entry = server.backend.directory.entries[session.id]
+        entry = server.backend.registry.entries[session.id]
         until(lambda: entry.pending)
         assert session.stub.Cancel(s.CancelRequest(session_id=session.id)).cancelled
         assert waiting.result(WAIT).results[0].error.message.startswith("cancelled")
@@ -181,7 +185,7 @@ def test_bytes_under_way_are_capped_and_given_back(house: House, whose: str) -> 
         late = s.RunRequest(session_id=session, writer=1, first_seq=2)  # waits for the command before it
         late.commands.add(op=op("zeros", [1], outputs=[2], named={"name": "x" * (200 * KIB)}))
         waiting = server.stub.Run.future(late, metadata=alice)
-        until(lambda: server.backend.directory.entries[session].pending)
+        until(lambda: server.backend.registry.entries[session].pending)
         late.first_seq = 3
         assert refused(server.stub.Run, late, metadata=alice)[:2] == ("RESOURCE_EXHAUSTED", "TRAFFIC_LIMIT")
         first = s.RunRequest(session_id=session, writer=1, first_seq=1)
@@ -189,7 +193,7 @@ def test_bytes_under_way_are_capped_and_given_back(house: House, whose: str) -> 
         server.stub.Run(first, metadata=alice)
         waiting.result(WAIT)
         server.stub.Run(late, metadata=alice)
-        entry = server.backend.directory.entries[session]
+        entry = server.backend.registry.entries[session]
         assert (entry.inflight, entry.traffic.bytes) == (0, 0)
 
 
@@ -214,4 +218,4 @@ def test_a_stream_over_its_bytes_under_way_is_read_on_as_it_is_answered() -> Non
         for response in session.stub.Stream(iter(requests), timeout=WAIT):
             answered += len(response.batch.results)
         assert answered == 40
-        assert server.backend.directory.entries[session.id].inflight == 0
+        assert server.backend.registry.entries[session.id].inflight == 0

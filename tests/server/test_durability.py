@@ -17,7 +17,7 @@ import pytest
 import gradwire
 from gradwire.v1 import service_pb2, snapshots_pb2
 from gradwire_server.common.limits import Limits
-from gradwire_server.registry.session_catalog import Shelf
+from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.registry.thread_backend import InProcessBackend
 from gradwire_server.rpc.server import Server
 from gradwire_server.storage import snapshot_files
@@ -45,23 +45,23 @@ class Storing(Running):
 
     async def _start(self) -> tuple[Any, Server, str]:
         backend = InProcessBackend(self.limits, self.clock)
-        await backend.keep_in(Shelf(self.root, **self.told), self.logs, 0.0)
+        await backend.keep_in(SessionCatalog(self.root, **self.told), self.logs, 0.0)
         server = Server(backend, *self.guards)
         return backend, server, await server.start("127.0.0.1:0")
 
     def put_away(self) -> None:
-        """Lay all sessions on the shelf; the next call of each takes it up again. AssertionError if it cannot."""
+        """Evict all sessions to the disk; the next call of each restores it. Raises AssertionError if one cannot be."""
 
         async def put_away() -> None:
-            directory, keeping = self.backend.directory, self.backend.keeping
+            directory, persistence = self.backend.registry, self.backend.persistence
             ends = time.monotonic() + WAIT
             while entries := list(directory.entries.values()):
                 assert time.monotonic() < ends, "a session was not laid away"
                 self.clock.now += 0.001  # or a call that comes meanwhile would not show
                 for entry in entries:
-                    assert await keeping._save(entry, last=True), "a session cannot be stored"
-                keeping.expired(entries)
-                await asyncio.gather(*keeping._closing)
+                    assert await persistence._save(entry, last=True), "a session cannot be stored"
+                persistence.expired(entries)
+                await asyncio.gather(*persistence._closing)
                 if directory.entries:
                     await asyncio.sleep(0.002)  # its client was heard of meanwhile
 
@@ -306,12 +306,12 @@ def test_a_session_whose_lease_ran_out_comes_back(storing: Callable[..., Storing
     x = gradwire.ones(3)
     session.sync()
     for _ in range(500):  # the client may be heard of in between
-        if not server.backend.directory.entries:
+        if not server.backend.registry.entries:
             break
         server.clock.now += 1000.0
         server.sweep()
         server.do(asyncio.sleep(0.02))
-    assert not server.backend.directory.entries
+    assert not server.backend.registry.entries
     until(lambda: server.held() == 0)
     assert (x + 1).tolist() == [2.0] * 3
     session.close()
@@ -336,9 +336,9 @@ def test_a_session_whose_worker_ends_while_it_is_laid_on_the_shelf_stays_there(
     session = gradwire.connect(server.address)
     x = gradwire.ones(3)
     session.sync()
-    (entry,) = server.backend.directory.entries.values()
-    keeping = server.backend.keeping
-    put, begun, opened = keeping.shelf.put, threading.Event(), threading.Event()
+    (entry,) = server.backend.registry.entries.values()
+    persistence = server.backend.persistence
+    put, begun, opened = persistence.catalog.put, threading.Event(), threading.Event()
 
     def slow(*args: Any, **named: Any) -> bool:
         if threading.current_thread() is not server.thread:
@@ -346,7 +346,7 @@ def test_a_session_whose_worker_ends_while_it_is_laid_on_the_shelf_stays_there(
             assert opened.wait(WAIT)
         return bool(put(*args, **named))
 
-    monkeypatch.setattr(keeping.shelf, "put", slow)
+    monkeypatch.setattr(persistence.catalog, "put", slow)
     server.clock.now += 1000.0
     until(lambda: server.sweep() or begun.is_set())
 
@@ -355,7 +355,7 @@ def test_a_session_whose_worker_ends_while_it_is_laid_on_the_shelf_stays_there(
 
     server.do(lose())
     opened.set()
-    until(lambda: not keeping._closing)
+    until(lambda: not persistence._closing)
     assert (x + 1).tolist() == [2.0] * 3
     session.close()
 
@@ -367,8 +367,8 @@ def test_a_session_is_laid_on_the_shelf_once_however_long_that_takes(
     session = gradwire.connect(server.address)
     x = gradwire.ones(3)
     session.sync()
-    keeping = server.backend.keeping
-    put, calls, opened = keeping.shelf.put, [0], threading.Event()
+    persistence = server.backend.persistence
+    put, calls, opened = persistence.catalog.put, [0], threading.Event()
 
     def slow(*args: Any, **named: Any) -> bool:
         calls[0] += 1
@@ -380,13 +380,13 @@ def test_a_session_is_laid_on_the_shelf_once_however_long_that_takes(
         server.sweep()
         return calls[0]
 
-    monkeypatch.setattr(keeping.shelf, "put", slow)
+    monkeypatch.setattr(persistence.catalog, "put", slow)
     until(overdue)
     for _ in range(5):  # as the server does every second, while the disk is slow
         overdue()
         server.do(asyncio.sleep(0.05))
     opened.set()
-    until(lambda: not keeping._closing)
+    until(lambda: not persistence._closing)
     assert calls == [1]
     assert (x + 1).tolist() == [2.0] * 3
     session.close()
@@ -522,7 +522,7 @@ def test_two_servers_do_not_share_a_state_directory(
     storing()
     monkeypatch.setattr("gradwire_server.registry.session_catalog._LOCK_SECONDS", 0.1)
     with pytest.raises(OSError, match="another server's"):
-        Shelf(tmp_path, 1.0, 1, 0).open()
+        SessionCatalog(tmp_path, 1.0, 1, 0).open()
 
 
 # A client that has more than what is restored.
@@ -560,7 +560,7 @@ def test_files_say_that_they_are_behind_as_soon_as_a_stored_session_goes_on(
     session = gradwire.connect(server.address)
     x = gradwire.zeros(1)
     session.sync()
-    (entry,) = server.backend.directory.entries.values()
+    (entry,) = server.backend.registry.entries.values()
 
     async def store() -> None:
         await entry.worker.ask("Save", entry.number, Order(last=True).pack())

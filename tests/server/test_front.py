@@ -137,7 +137,7 @@ def test_a_grace_that_is_over_cancels_what_runs(monkeypatch: pytest.MonkeyPatch)
     def hold(session: Any, *rest: Any) -> Any:
         reached.set()
         late = threading.Event()
-        while not session.brake.stopping():
+        while not session.cancel_token.stopping():
             late.wait(0.001)
         return real(session, *rest)
 

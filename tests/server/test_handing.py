@@ -22,7 +22,7 @@ class Handed:
         (self.worker,) = self.backend.workers
         self.sent: list[tuple[int, int]] = []
         self.worker._send = self._send  # type: ignore[method-assign]
-        open_session = self.backend.directory.open
+        open_session = self.backend.registry.open
         self.one, self.other = (open_session(service_pb2.OpenSessionRequest(), lambda: self.worker) for _ in range(2))
 
     def _send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:

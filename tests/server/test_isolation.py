@@ -26,9 +26,9 @@ from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import snapshots_pb2 as n
 from gradwire.v1 import types_pb2 as t
 from gradwire_server.app.metrics import Metrics
-from gradwire_server.registry.files import Drawer
+from gradwire_server.registry.files import FileDirectory
 from gradwire_server.registry.process_backend import WorkersBackend
-from gradwire_server.registry.session_catalog import Shelf
+from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.registry.thread_backend import InProcessBackend
 from gradwire_server.rpc.server import Server
 from tests.server.harness import LIMITS, Id, Running, argument, op, refusal, upload_parts
@@ -206,8 +206,8 @@ class Guarded(Running):
             backend: Any = WorkersBackend(self.limits, self.workers, self.clock, counts=True)
         else:
             backend = InProcessBackend(self.limits, self.clock, counts=True)
-        await backend.keep_in(Shelf(self.root / "state", 1000.0, 100, 0), False, 0.0)
-        await backend.files.keep_in(Drawer(self.root / "files"))
+        await backend.keep_in(SessionCatalog(self.root / "state", 1000.0, 100, 0), False, 0.0)
+        await backend.files.keep_in(FileDirectory(self.root / "files"))
         server = Server(backend, *self.guards)
         return backend, server, await server.start("127.0.0.1:0")
 

@@ -12,8 +12,8 @@ import pytest
 
 from gradwire.v1 import commands_pb2, service_pb2, snapshots_pb2
 from gradwire_server.registry import persistence
-from gradwire_server.registry.persistence import Keeping
-from gradwire_server.registry.session_catalog import Shelf, digest_of
+from gradwire_server.registry.persistence import Persistence
+from gradwire_server.registry.session_catalog import SessionCatalog, digest_of
 from gradwire_server.storage import snapshot_files
 from tests.server.harness import refused, running
 from tests.server.test_durability import Storing
@@ -48,7 +48,7 @@ def test_busy_sessions_hold_up_nobody_elses_periodic_snapshots(tmp_path: Path, m
             for number in range(6)
         }
         backend: Any = SimpleNamespace(directory=SimpleNamespace(entries=entries), workers=[worker])
-        keeps = Keeping(backend, Shelf(tmp_path, 10.0, 0, 0), False, 0.01)
+        keeps = Persistence(backend, SessionCatalog(tmp_path, 10.0, 0, 0), False, 0.01)
         await keeps.start()
 
         async def until(done: Any) -> None:
@@ -70,44 +70,44 @@ def test_busy_sessions_hold_up_nobody_elses_periodic_snapshots(tmp_path: Path, m
 # Sessions that nobody uses.
 
 
-def lay(shelf: Shelf, name: str, saved: int = 0, principal: str = "alice", size: int = 100) -> None:
+def lay(catalog: SessionCatalog, name: str, saved: int = 0, principal: str = "alice", size: int = 100) -> None:
     """Store a session of that id, as it was at a time."""
     head = snapshots_pb2.SnapshotHead(
         format=snapshot_files.FORMAT, session_digest=digest_of(name), principal=principal, saved_unix_ms=saved
     )
-    writing = snapshot_files.Writing(shelf.home(name), 1, head, snapshots_pb2.SessionState())
+    writing = snapshot_files.Writing(catalog.home(name), 1, head, snapshots_pb2.SessionState())
     list(writing.data([], None))
     head.bytes = size
     writing.commit()
 
 
 def test_of_too_many_sessions_that_nobody_uses_a_principals_oldest_give_way(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, 1e12, 0, 0, max_sessions=2)
-    shelf.open()
-    lay(shelf, "bobs", principal="bob")
-    assert shelf.put("bobs")
+    catalog = SessionCatalog(tmp_path, 1e12, 0, 0, max_sessions=2)
+    catalog.open()
+    lay(catalog, "bobs", principal="bob")
+    assert catalog.put("bobs")
     for number in range(4):
-        lay(shelf, str(number))
-        assert shelf.put(str(number))
-    assert [name for name in ("0", "1", "2", "3") if shelf.find(name, "alice")] == ["2", "3"]
-    assert shelf.find("bobs", "bob")
-    shelf.close()
+        lay(catalog, str(number))
+        assert catalog.put(str(number))
+    assert [name for name in ("0", "1", "2", "3") if catalog.find(name, "alice")] == ["2", "3"]
+    assert catalog.find("bobs", "bob")
+    catalog.close()
 
 
 @pytest.mark.parametrize("limit", [{"max_sessions": 3}, {"max_bytes": 300}])
 def test_which_is_the_oldest_is_known_after_a_restart(tmp_path: Path, limit: dict[str, int]) -> None:
     now = int(time.time() * 1000)
     for restarted in (False, True):
-        shelf = Shelf(tmp_path, 1e9, 0, **{"max_bytes": 0, **limit})
-        shelf.open()
+        catalog = SessionCatalog(tmp_path, 1e9, 0, **{"max_bytes": 0, **limit})
+        catalog.open()
         if not restarted:
             for number, age in enumerate((5000, 9000, 1000)):
-                lay(shelf, str(number), now - age)
+                lay(catalog, str(number), now - age)
         else:
-            lay(shelf, "new", now)
-            assert shelf.put("new")
-            assert [name for name in ("0", "1", "2", "new") if shelf.find(name, "alice")] == ["0", "2", "new"]
-        shelf.close()
+            lay(catalog, "new", now)
+            assert catalog.put("new")
+            assert [name for name in ("0", "1", "2", "new") if catalog.find(name, "alice")] == ["0", "2", "new"]
+        catalog.close()
 
 
 def test_administrators_list_and_end_sessions_that_are_stored_and_damaged_ones_too(tmp_path: Path) -> None:

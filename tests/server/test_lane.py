@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from gradwire_engine.core.errors import EngineError
-from gradwire_server.session.session import Brake
+from gradwire_server.session.session import CancelToken
 from gradwire_server.worker import lane as lanes
 from gradwire_server.worker.lane import Lane
 from gradwire_server.worker.places import Places
 from tests.server.harness import WAIT, until
 
 
-class Host:
+class Runtime:
     """Of a host, what a lane touches."""
 
     class limits:
@@ -32,16 +32,16 @@ class Session:
     """Of a session, what a lane touches."""
 
     def __init__(self, owner: int = 1) -> None:
-        self.brake = Brake()
+        self.cancel_token = CancelToken()
         self.owner, self.key, self.place, self.reached, self.waited = owner, 1, 0, 0, 0.0
         self.turn_ends = 0.0
 
 
-class Turns:
+class Scheduler:
     """Of turns, what a lane touches."""
 
     def __init__(self) -> None:
-        self.host = Host()
+        self.runtime = Runtime()
         self.slices = 0
         self.running: Any = Session()
 
@@ -72,7 +72,7 @@ def a_lane(monkeypatch: pytest.MonkeyPatch, most: int = 2) -> Any:
     def take_over() -> None:
         lane.baton.stand_by(holds=False) and lane.baton.stand_by()
 
-    lane = Lane(Turns(), take_over, most)  # type: ignore[arg-type]
+    lane = Lane(Scheduler(), take_over, most)  # type: ignore[arg-type]
     return lane
 
 
@@ -145,13 +145,13 @@ def test_a_wait_for_a_place_ends_when_it_is_cancelled() -> None:
 
 def test_many_ops_that_took_long_do_not_keep_later_ones_out(monkeypatch: pytest.MonkeyPatch) -> None:
     lane = a_lane(monkeypatch)
-    session = lane.turns.running
+    session = lane.scheduler.running
     lane.away = lanes._MOST_AWAY
     with pytest.raises(EngineError, match="run or wait already"):
-        lane.aside(session.brake, lambda: 1, "x", True)
+        lane.aside(session.cancel_token, lambda: 1, "x", True)
     lane.away = 0
     lane.baton.threads = 1000
-    assert lane.aside(session.brake, lambda: 1, "x", True) == 1
+    assert lane.aside(session.cancel_token, lambda: 1, "x", True) == 1
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -159,7 +159,7 @@ def test_what_is_computed_aside_is_reserved_meanwhile_and_the_wait_afterwards_is
     monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
     lane = a_lane(monkeypatch)
-    turns, session = lane.turns, lane.turns.running
+    scheduler, session = lane.scheduler, lane.scheduler.running
     held, release = threading.Event(), threading.Event()
 
     def take_over() -> None:
@@ -173,30 +173,30 @@ def test_what_is_computed_aside_is_reserved_meanwhile_and_the_wait_afterwards_is
 
     def compute() -> int:
         held.wait(WAIT)
-        seen.append((turns.host.reserved, lane.away))
+        seen.append((scheduler.runtime.reserved, lane.away))
         return 7
 
     made = []
-    with in_thread(lambda: made.append(lane.aside(session.brake, compute, "x", alone, 100))):
+    with in_thread(lambda: made.append(lane.aside(session.cancel_token, compute, "x", alone, 100))):
         until(lambda: lane.baton.claims)
         threading.Event().wait(0.05)
         release.set()
-    assert (made, seen, turns.host.reserved, lane.away) == ([7], [(100, 1)], 0, 0)
+    assert (made, seen, scheduler.runtime.reserved, lane.away) == ([7], [(100, 1)], 0, 0)
     assert session.waited >= 0.04
 
 
 def test_a_thread_that_computes_aside_puts_no_other_session_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     lane = a_lane(monkeypatch)
-    other = lane.turns.running
+    other = lane.scheduler.running
     mine = Session()
-    assert lane.aside(mine.brake, lambda: lane.away, "x", True) == 0
-    lane.look(mine.brake)
-    assert lane.turns.running is other
+    assert lane.aside(mine.cancel_token, lambda: lane.away, "x", True) == 0
+    lane.look(mine.cancel_token)
+    assert lane.scheduler.running is other
 
 
 def test_where_no_thread_is_to_be_had_an_op_is_computed_in_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     lane = a_lane(monkeypatch)
-    session = lane.turns.running
+    session = lane.scheduler.running
 
     class Thread:
         def __init__(self, **_: Any) -> None:
@@ -207,8 +207,8 @@ def test_where_no_thread_is_to_be_had_an_op_is_computed_in_its_own(monkeypatch: 
 
     monkeypatch.setattr(lanes.threading, "Thread", Thread)
     for alone in (True, False):
-        assert lane.aside(session.brake, lambda: 3, "x", alone) == 3
-    assert (lane.away, lane.turns.running) == (0, session)
+        assert lane.aside(session.cancel_token, lambda: 3, "x", alone) == 3
+    assert (lane.away, lane.scheduler.running) == (0, session)
 
 
 def test_threads_that_are_not_needed_end(monkeypatch: pytest.MonkeyPatch) -> None:

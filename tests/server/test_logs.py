@@ -16,10 +16,10 @@ from gradwire_server.auth import tokens as token_files
 from gradwire_server.auth.tokens import Tokens
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.logging import JsonFormatter
-from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.worker.frames import NAME
 from gradwire_server.worker.main import Control
-from gradwire_server.worker.runtime import Host
+from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.slots import Slots
 from tests.server.harness import Remote, command, running
 
@@ -71,7 +71,7 @@ def test_lines_of_a_session_tell_session_principal_and_seq_but_no_secret(
 
 
 def test_a_worker_process_is_told_whose_its_sessions_are_and_forgets_it() -> None:
-    host = Host(Limits().resolved(), Ledger(1))
+    host = Runtime(Limits().resolved(), SharedCounters(1))
     ours, theirs = socket.socketpair()
     with ours, theirs:
         control = Control(host, ours, Slots(1 << 20, Slots.file(1 << 20)))

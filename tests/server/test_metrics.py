@@ -271,7 +271,7 @@ def test_serve_answers_at_the_port_that_was_asked_for_and_only_then(tmp_path: Pa
         started.terminate()
         assert started.wait(60) == 0
     with running() as server:
-        assert server.backend.host.meter is None
+        assert server.backend.runtime.meter is None
 
 
 @pytest.mark.parametrize("given", ["localhost", ":80", "1.2.3.4:99999", "host:", "x:y"])

@@ -54,19 +54,19 @@ def test_a_long_backward_does_not_keep_another_session_waiting() -> None:
     run(playing, 1, 2, NODES + 2, command(backward), command(c.GradRequest(tensor=X, id=GRAD)))
     for _ in range(10):
         playing.turns.slice()
-    began = passed(playing.host.sessions[1])
+    began = passed(playing.runtime.sessions[1])
     assert 0 < began < 15  # a node or so for each slice of no time
     playing.batch(2, 3, 5)
     while not playing.done:
         playing.turns.slice()
     assert playing.done == [3]
-    assert passed(playing.host.sessions[1]) < 50
+    assert passed(playing.runtime.sessions[1]) < 50
     playing.play()
     assert playing.done == [3, 2]
     value, slope = np.float64(0.5), np.float64(1.0)
     for _ in range(NODES):
         value, slope = np.sin(value), slope * np.cos(value)
-    np.testing.assert_allclose(playing.host.sessions[1].store[GRAD].array, [slope], rtol=1e-12)
+    np.testing.assert_allclose(playing.runtime.sessions[1].store[GRAD].array, [slope], rtol=1e-12)
 
 
 def test_nothing_else_of_a_session_runs_while_its_backward_pauses() -> None:
@@ -81,12 +81,12 @@ def test_nothing_else_of_a_session_runs_while_its_backward_pauses() -> None:
     playing.add("Attach", 2, (2).to_bytes(8, "little"), 5)
     while not playing.done:
         playing.turns.slice()
-        assert not {GRAD, GRAD + 1} & set(playing.host.sessions[1].store)
+        assert not {GRAD, GRAD + 1} & set(playing.runtime.sessions[1].store)
     assert playing.done == [5]
     playing.play()
     assert playing.done == [5, 2, 3, 4]
     assert not any(playing.failures)
-    assert {GRAD, GRAD + 1} <= set(playing.host.sessions[1].store)
+    assert {GRAD, GRAD + 1} <= set(playing.runtime.sessions[1].store)
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -99,10 +99,10 @@ def test_no_node_is_passed_after_a_cancel(alone: bool) -> None:
         run(playing, 1, 2, NODES + 2, command(backward))
     for _ in range(20):
         playing.turns.slice()
-    session = playing.host.sessions[1]
+    session = playing.runtime.sessions[1]
     before = passed(session)
     assert 0 < before < 30
-    playing.host.cancel(1, ticket=2)
+    playing.runtime.cancel(1, ticket=2)
     playing.play()
     assert passed(session) == before
     assert session.store[X].grad is None
@@ -114,7 +114,7 @@ def test_no_node_is_passed_after_a_cancel(alone: bool) -> None:
 
 def test_a_cancel_is_seen_at_once_however_long_the_slice() -> None:
     playing = with_chain()
-    session = playing.host.sessions[1]
+    session = playing.runtime.sessions[1]
     playing.turns.slice_seconds = 3600.0
     stop_at = session.store[LAST].grad_fn
     for _ in range(100):
@@ -124,7 +124,7 @@ def test_a_cancel_is_seen_at_once_however_long_the_slice() -> None:
     def free_and_cancel(node: Node) -> None:
         free(node)
         if node is stop_at:
-            playing.host.cancel(1, ticket=2)
+            playing.runtime.cancel(1, ticket=2)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Node, "free", free_and_cancel)
@@ -144,9 +144,9 @@ def test_surroundings_of_sessions_do_not_mix_in_pauses() -> None:
     run(playing, 2, 3, 1, command(create), *silent)
     playing.play()
     assert not any(playing.failures)
-    slope = playing.host.sessions[1].store[GRAD]
+    slope = playing.runtime.sessions[1].store[GRAD]
     assert slope.requires_grad
-    assert all(not each.requires_grad for key, each in playing.host.sessions[2].store.items() if key > 1)
+    assert all(not each.requires_grad for key, each in playing.runtime.sessions[2].store.items() if key > 1)
     numbers = sorted(node.seq for node in graph_of(slope.grad_fn))
     assert len(numbers) == len(set(numbers))
 
@@ -193,7 +193,7 @@ def test_a_program_that_is_repeated_pauses_and_draws_its_own_random_numbers(plan
             slices += 1
         playing.play()
         assert not any(playing.failures)
-        return playing.host.sessions[1].store[1].array.tolist(), slices
+        return playing.runtime.sessions[1].store[1].array.tolist(), slices
 
     alone, _ = repeated(False)
     beside, slices = repeated(True)

@@ -16,7 +16,7 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.session import interpreter
 from gradwire_server.session.commands import HANDLERS
 from gradwire_server.session.programs import HASH_BYTES
-from gradwire_server.session.session import Brake, Session
+from gradwire_server.session.session import CancelToken, Session
 from tests.steps import Polled, through
 
 Step = programs_pb2.ProgramStep
@@ -128,7 +128,7 @@ class Int(int):
 
 def outcome(builder, outputs, runs, plans, numbers=(), exchange=()):
     """What some runs leave behind: outputs, inputs, gradients, versions; and the session's program."""
-    session = Session(1, Limits().resolved(), Brake())
+    session = Session(1, Limits().resolved(), CancelToken())
     program = programs_pb2.Program()
     program.CopyFrom(builder.program)
     program.outputs.extend(outputs)
@@ -471,7 +471,7 @@ def test_a_plan_stops_between_two_long_calls():
 
 def test_targets_that_are_no_classes_are_refused_with_their_step():
     b, loss = mlp(lambda b, p: b.op("sub_", p, b.grad(p), disabled=True))
-    session = Session(1, Limits().resolved(), Brake())
+    session = Session(1, Limits().resolved(), CancelToken())
     program = b.program
     program.outputs.append(loss)
     raw = program.SerializeToString()

@@ -122,7 +122,7 @@ def test_a_stranger_has_no_message_read(guarded: Running) -> None:
     large = bytes(8 * MIB)  # over the cap, which whoever may call is told
     for method in SERVICE.methods:
         assert refused(calls, guarded.channel, method, large, ())[0] == "UNAUTHENTICATED", method.name
-    assert guarded.backend.directory.entries == {}
+    assert guarded.backend.registry.entries == {}
     assert guarded.server.front.active == 0
 
 

@@ -11,7 +11,7 @@ from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2 as s
 from gradwire_server.auth.tokens import Tokens
 from gradwire_server.common.limits import KIB, MIB, Limits
-from gradwire_server.common.shared_counters import Ledger, Share
+from gradwire_server.common.shared_counters import PrincipalTotals, SharedCounters
 from gradwire_server.registry.principal_places import Places
 from tests.server.harness import Id, Running, op, refused, running, until, upload_parts
 from tests.server.test_principals import House, Metadata
@@ -111,7 +111,7 @@ def test_what_a_closed_session_held_may_be_held_again(shared: Running, house: Ho
         make(shared, session, alice, 100 * KIB, 8)
         shared.stub.CloseSession(s.CloseSessionRequest(session_id=session), metadata=alice)
     place = shared.backend.places.of("alice", lambda _: True)
-    assert shared.backend.ledger.share(place).is_empty
+    assert shared.backend.counters.share(place).is_empty
 
 
 def test_what_a_killed_worker_held_may_be_held_again(house: House) -> None:
@@ -120,7 +120,7 @@ def test_what_a_killed_worker_held_may_be_held_again(house: House) -> None:
         session = opened(server, alice)
         make(server, session, alice, 768 * KIB)
         os.kill(server.backend.workers[0].pid, signal.SIGKILL)
-        until(lambda: not server.backend.directory.entries)
+        until(lambda: not server.backend.registry.entries)
         until(lambda: server.backend.workers[0].alive, "the worker, started again,")
         assert refused(server.stub.KeepAlive, s.KeepAliveRequest(session_id=session), metadata=alice)[0] == "NOT_FOUND"
         make(server, opened(server, alice), alice, 768 * KIB)
@@ -132,14 +132,14 @@ def test_limits_are_told(shared: Running, house: House) -> None:
 
 
 def test_places_are_given_again_when_nothing_is_held_there() -> None:
-    ledger = Ledger(2)
-    places = Places(Limits(max_principal_bytes=1), ledger)
+    counters = SharedCounters(2)
+    places = Places(Limits(max_principal_bytes=1), counters)
     present: set[str] = set()
     first = places.of("p0", present.__contains__)
-    ledger.hold_share(1, first, Share(5, 1, 0, 7))
+    counters.hold_share(1, first, PrincipalTotals(5, 1, 0, 7))
     for number in range(1, 3000):  # more than there are places
         assert places.of(f"p{number}", present.__contains__) != first
     assert places.of("p0", present.__contains__) == first
-    ledger.forget(1)
-    assert ledger.share(first) == Share(computed=7)  # what was computed stays so
+    counters.forget(1)
+    assert counters.share(first) == PrincipalTotals(computed=7)  # what was computed stays so
     assert places.of("", present.__contains__) == 0

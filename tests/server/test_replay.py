@@ -15,7 +15,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.session import batch, commands, retry, tensor_commands
 from gradwire_server.session import prepared_calls as calls
 from gradwire_server.storage import log_writer
-from gradwire_server.storage.write_ahead_log import Journal, beginning, read
+from gradwire_server.storage.write_ahead_log import WriteAheadLog, beginning, read
 from tests.server.harness import Id, Remote, command, op, refusal, refused
 from tests.server.test_durability import Storing, behind
 
@@ -265,13 +265,13 @@ def test_without_a_log_a_call_that_ended_in_its_middle_ends_the_session_clearly(
 def test_an_upload_goes_to_the_log_no_faster_than_it_is_written_and_comes_back(
     crashing: Callable[..., Storing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    most, real = [0], Journal.put
+    most, real = [0], WriteAheadLog.put
 
-    def put(self: Journal, *args: Any, **named: Any) -> None:
+    def put(self: WriteAheadLog, *args: Any, **named: Any) -> None:
         real(self, *args, **named)
         most[0] = max(most[0], self.queued)
 
-    monkeypatch.setattr(Journal, "put", put)
+    monkeypatch.setattr(WriteAheadLog, "put", put)
     monkeypatch.setattr("gradwire_server.storage.write_ahead_log.MOST_QUEUED", 3 << 20)
     server = crashing()
     session = server.open()

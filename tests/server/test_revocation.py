@@ -176,7 +176,7 @@ def test_a_revoked_token_ends_every_call_that_lasts(guarded: Running, house: Hou
         until(lambda: house.known.find(house.tokens["alice"]) is None)
         streams = begin not in (uploads, waits_for_what_is_missing)
         assert ended(call, streams) == ("UNAUTHENTICATED", "UNAUTHENTICATED")
-    until(lambda: not guarded.server.gate._calls and not guarded.server.front.active)  # type: ignore[union-attr]
+    until(lambda: not guarded.server.interceptor._calls and not guarded.server.front.active)  # type: ignore[union-attr]
 
 
 def busy(server: Running, session: str, metadata: Metadata, products: int) -> Any:
@@ -198,7 +198,7 @@ def test_what_is_computed_for_a_revoked_principal_stops(guarded: Running, house:
     call = busy(guarded, session, alice, products=280)
     revoke(house, "alice")
     assert ended(call, streams=False) == ("UNAUTHENTICATED", "UNAUTHENTICATED")
-    until(lambda: not guarded.backend.directory.entries[session].pending)
+    until(lambda: not guarded.backend.registry.entries[session].pending)
     token, house.lines["alice"] = make("alice")
     house.write()
     house.known.reload()
@@ -213,11 +213,11 @@ def test_what_is_computed_for_a_revoked_principal_stops_also_where_no_call_waits
     alice = house.metadata("alice")
     session = opened(guarded, alice).session_id
     call = busy(guarded, session, alice, products=280)
-    until(lambda: guarded.backend.directory.entries[session].pending)
+    until(lambda: guarded.backend.registry.entries[session].pending)
     call.cancel()
     until(lambda: not guarded.server.front.active)
     revoke(house, "alice")
-    until(lambda: not guarded.backend.directory.entries[session].pending)
+    until(lambda: not guarded.backend.registry.entries[session].pending)
     token, house.lines["alice"] = make("alice")
     house.write()
     house.known.reload()
@@ -317,7 +317,7 @@ def test_a_download_that_is_not_read_is_let_go_of_and_its_client_is_told(guarded
     with contextmanager(downloads)(guarded, session, alice) as call:
         time.sleep(0.1)
         revoke(house, "alice")
-        until(lambda: not guarded.server.gate._calls and not guarded.server.front.active)  # type: ignore[union-attr]
+        until(lambda: not guarded.server.interceptor._calls and not guarded.server.front.active)  # type: ignore[union-attr]
         assert ended(call) == ("UNAUTHENTICATED", "UNAUTHENTICATED")
 
 

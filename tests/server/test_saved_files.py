@@ -17,7 +17,7 @@ import gradwire
 from gradwire import nn, optim
 from gradwire.v1 import files_pb2
 from gradwire_server.common.limits import Limits
-from gradwire_server.registry.files import Drawer, Files
+from gradwire_server.registry.files import FileDirectory, Files
 from gradwire_server.storage import tensor_files
 from tests.client.proxy import cutting
 from tests.client.restarting import restarting
@@ -29,7 +29,7 @@ LIMITS = Limits(lease_seconds=60.0, max_session_bytes=8 << 20, max_bytes=1 << 30
 
 
 def keep(server: Running, root: Path, **told: int) -> None:
-    server.do(server.backend.files.keep_in(Drawer(root, **told)))
+    server.do(server.backend.files.keep_in(FileDirectory(root, **told)))
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_a_principals_files_are_written_one_at_a_time_whoever_comes_when(tmp_pat
 
     async def save_all() -> None:
         files = Files(Everybodys())  # type: ignore[arg-type]
-        await files.keep_in(Drawer(tmp_path, max_files=3))
+        await files.keep_in(FileDirectory(tmp_path, max_files=3))
         late: list[asyncio.Future[bytes]] = []
 
         def save(number: int) -> asyncio.Future[bytes]:

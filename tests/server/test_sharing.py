@@ -180,7 +180,7 @@ def is_open(name: str) -> bool:
 def test_rings_are_few_and_go_when_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(max_shared_bytes=rings.RING_BYTES) as server:
         session, other = server.open(), server.open()
-        held = server.backend.host.rings
+        held = server.backend.runtime.rings
         with calling(session, upload=upload_of(DATA.nbytes)) as call:
             call.ring()
             assert Call(other, upload=upload_of(DATA.nbytes)).refusal() == ("UNIMPLEMENTED", "NOT_SUPPORTED")
@@ -232,4 +232,4 @@ def test_a_killed_client_leaves_nothing() -> None:
         assert ended.returncode == -signal.SIGKILL
         assert not [name for name in os.listdir("/dev/shm") if "gradwire" in name]
         server.settle()
-        assert server.backend.host.rings.bytes == 0
+        assert server.backend.runtime.rings.bytes == 0

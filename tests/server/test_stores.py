@@ -9,12 +9,12 @@ import pytest
 from gradwire.v1 import commands_pb2, service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.limits import Limits
-from gradwire_server.common.shared_counters import Ledger
-from gradwire_server.registry.session_catalog import Shelf, digest_of
-from gradwire_server.storage.checkpointer import Keeper
+from gradwire_server.common.shared_counters import SharedCounters
+from gradwire_server.registry.session_catalog import SessionCatalog, digest_of
+from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.storage.orders import Order
 from gradwire_server.worker.frames import KEEP, OPENED
-from gradwire_server.worker.runtime import Host
+from gradwire_server.worker.runtime import Runtime
 from tests.server.harness import Id, command, op, payload
 from tests.server.memory_stores import MemoryLogs, MemorySnapshots
 
@@ -25,14 +25,16 @@ class Stored:
     """A worker whose sessions are in memory stores, which another worker may have too."""
 
     def __init__(self, logs: bool, snapshots: MemorySnapshots) -> None:
-        self.host = Host(Limits().resolved(), Ledger(1), keeper=Keeper(logs, snapshots, snapshots.logs))
+        self.runtime = Runtime(
+            Limits().resolved(), SharedCounters(1), checkpointer=Checkpointer(logs, snapshots, snapshots.logs)
+        )
         self.ticket = 0
 
     def do(self, method: str, raw: bytes) -> bytes:
         """Carry a call out, and wait for the store where its answer does. Raises Refusal."""
         self.ticket += 1
-        call = self.host.begin(method, 1, raw, self.ticket, None)
-        steps = self.host.execute(call)
+        call = self.runtime.begin(method, 1, raw, self.ticket, None)
+        steps = self.runtime.execute(call)
         try:
             while True:
                 next(steps)
@@ -60,8 +62,8 @@ class Stored:
     def end(self, how: bytes) -> None:
         """Let the session and the worker go."""
         self.do("Drop", how)
-        assert self.host.keeper is not None
-        self.host.keeper.stop(10.0)
+        assert self.runtime.checkpointer is not None
+        self.runtime.checkpointer.stop(10.0)
 
 
 @pytest.fixture
@@ -70,32 +72,32 @@ def snapshots() -> MemorySnapshots:
 
 
 @pytest.fixture
-def shelf(snapshots: MemorySnapshots) -> Shelf:
-    return Shelf(STATE, 1000.0, 1, 0, store=snapshots)
+def catalog(snapshots: MemorySnapshots) -> SessionCatalog:
+    return SessionCatalog(STATE, 1000.0, 1, 0, store=snapshots)
 
 
-def order_of(shelf: Shelf, session_id: str) -> Order:
+def order_of(catalog: SessionCatalog, session_id: str) -> Order:
     head = pb.SnapshotHead(session_digest=digest_of(session_id), principal="alice")
-    return Order(home=str(shelf.home(session_id)), home_head=head.SerializeToString())
+    return Order(home=str(catalog.home(session_id)), home_head=head.SerializeToString())
 
 
 @pytest.mark.parametrize("logs", [False, True])
 def test_a_session_comes_back_from_stores_that_are_no_files(
-    logs: bool, snapshots: MemorySnapshots, shelf: Shelf
+    logs: bool, snapshots: MemorySnapshots, catalog: SessionCatalog
 ) -> None:
     worker = Stored(logs, snapshots)
-    order = order_of(shelf, "one")
+    order = order_of(catalog, "one")
     worker.do("Open", OPENED.pack(0, 0) + order.pack())
     worker.compute()
     worker.end(KEEP)
-    assert shelf.put("one")
-    found = shelf.find("one", "alice")
+    assert catalog.put("one")
+    found = catalog.find("one", "alice")
     assert found is not None
-    assert shelf.find("one", "bob") is None
+    assert catalog.find("one", "bob") is None
     order.folder = str(found.folder)
     again = Stored(logs, snapshots)
     again.do("Restore", order.pack())
-    session = again.host.sessions[1]
+    session = again.runtime.sessions[1]
     np.testing.assert_array_equal(session.tensor(1).array, np.arange(3.0))
     assert (2 in session.store) is logs  # a snapshot alone knows nothing of what came after it
     if logs:
@@ -107,10 +109,10 @@ def test_a_session_comes_back_from_stores_that_are_no_files(
 
 
 def test_a_log_that_ends_within_a_record_is_cut_where_the_last_whole_one_ends(
-    snapshots: MemorySnapshots, shelf: Shelf
+    snapshots: MemorySnapshots, catalog: SessionCatalog
 ) -> None:
     worker = Stored(True, snapshots)
-    order = order_of(shelf, "one")
+    order = order_of(catalog, "one")
     worker.do("Open", OPENED.pack(0, 0) + order.pack())
     worker.compute()
     worker.end(KEEP)
@@ -122,18 +124,18 @@ def test_a_log_that_ends_within_a_record_is_cut_where_the_last_whole_one_ends(
     assert bytes(log) == whole
 
 
-def test_a_named_snapshot_is_listed_and_deleted(snapshots: MemorySnapshots, shelf: Shelf) -> None:
+def test_a_named_snapshot_is_listed_and_deleted(snapshots: MemorySnapshots, catalog: SessionCatalog) -> None:
     worker = Stored(False, snapshots)
-    worker.do("Open", OPENED.pack(0, 0) + order_of(shelf, "one").pack())
+    worker.do("Open", OPENED.pack(0, 0) + order_of(catalog, "one").pack())
     worker.compute()
     head = pb.SnapshotHead(principal="alice", name="best").SerializeToString()
     request = pb.SaveSessionRequest(name="best", tensors=[pb.NamedTensor(name="y", id=2)]).SerializeToString()
-    folder = shelf.named("alice", "best")
+    folder = catalog.named("alice", "best")
     worker.do("Save", Order(folder=str(folder), head=head, request=request).pack())
-    ((listed, left),) = shelf.listed("alice")
+    ((listed, left),) = catalog.listed("alice")
     assert (listed.name, listed.tensors, left) == ("best", 2, None)
-    assert not shelf.listed("bob")
-    assert shelf.found("alice", "best")[0] == folder
-    assert shelf.delete("alice", "best") > 0
-    assert not shelf.listed("alice")
+    assert not catalog.listed("bob")
+    assert catalog.found("alice", "best")[0] == folder
+    assert catalog.delete("alice", "best") > 0
+    assert not catalog.listed("alice")
     worker.end(b"")

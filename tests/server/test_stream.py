@@ -341,8 +341,8 @@ def test_a_client_that_does_not_read_holds_bounded_answers(in_process: None, ses
     count = 1000
     for seq in range(2, count + 2):
         stream.run(seq, read(1))
-    number = server.backend.directory.entries[session.id].number
-    writer = server.backend.host.sessions[number].writers[1]
+    number = server.backend.registry.entries[session.id].number
+    writer = server.backend.runtime.sessions[number].writers[1]
     until(lambda: writer.applied > 10)
     for _ in range(10):
         threading.Event().wait(0.05)

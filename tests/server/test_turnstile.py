@@ -1,4 +1,4 @@
-"""The turnstile: who has thousands of calls open waits by himself, and every call is begun in the end.
+"""The rate limiter: who has thousands of calls open waits by himself, and every call is begun in the end.
 
 Who has few open hardly ever waits, however quickly he calls; and users of one connection are told apart.
 """
@@ -13,18 +13,18 @@ import pytest
 
 from gradwire.v1 import service_pb2
 from gradwire_server.rpc import rate_limiter as module
-from gradwire_server.rpc.rate_limiter import BURST, FEW, TRUSTED, Turnstile
+from gradwire_server.rpc.rate_limiter import BURST, FEW, TRUSTED, RateLimiter
 from tests.server.harness import Running, running
 from tests.server.test_principals import House
 
 COUNT = 500
 
 
-async def waits(turnstile: Turnstile, caller: str, calls: int) -> int:
+async def waits(rate_limiter: RateLimiter, caller: str, calls: int) -> int:
     """How many of so many calls, each begun when the one before was, had to wait."""
     count = 0
     for _ in range(calls):
-        turn = turnstile.enter(caller)
+        turn = rate_limiter.enter(caller)
         if turn is not None:
             count += 1
             await asyncio.wait_for(turn, 60)
@@ -35,9 +35,9 @@ def test_who_has_few_calls_open_hardly_ever_waits_however_many_there_were(monkey
     monkeypatch.setattr(module, "RATE", 1.0)  # all that follows is beyond it
 
     async def play() -> None:
-        turnstile = Turnstile()
-        assert await waits(turnstile, "one", 50 * TRUSTED) <= 51
-        few = await asyncio.gather(*(waits(turnstile, "few", 5 * TRUSTED) for _ in range(FEW - 1)))
+        rate_limiter = RateLimiter()
+        assert await waits(rate_limiter, "one", 50 * TRUSTED) <= 51
+        few = await asyncio.gather(*(waits(rate_limiter, "few", 5 * TRUSTED) for _ in range(FEW - 1)))
         assert sum(few) <= 5 * FEW * FEW
 
     asyncio.run(play())
@@ -47,14 +47,14 @@ def test_who_has_many_open_is_trusted_no_more_and_again_when_he_is_done(monkeypa
     monkeypatch.setattr(module, "RATE", 1.0)
 
     async def play() -> None:
-        turnstile = Turnstile()
-        await waits(turnstile, "one", 2 * BURST)
-        flood = [turn for turn in (turnstile.enter("one") for _ in range(COUNT)) if turn is not None]
+        rate_limiter = RateLimiter()
+        await waits(rate_limiter, "one", 2 * BURST)
+        flood = [turn for turn in (rate_limiter.enter("one") for _ in range(COUNT)) if turn is not None]
         assert len(flood) >= COUNT - TRUSTED
         await asyncio.wait_for(flood[0], 60)
-        assert "one" not in turnstile._trusted
+        assert "one" not in rate_limiter._trusted
         await asyncio.wait_for(asyncio.gather(*flood), 60)
-        assert await waits(turnstile, "one", TRUSTED) <= 2
+        assert await waits(rate_limiter, "one", TRUSTED) <= 2
 
     asyncio.run(play())
 
@@ -62,14 +62,14 @@ def test_who_has_many_open_is_trusted_no_more_and_again_when_he_is_done(monkeypa
 def entered(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[bool]]:
     """By caller, whether each call was to wait."""
     told: dict[str, list[bool]] = defaultdict(list)
-    enter = Turnstile.enter
+    enter = RateLimiter.enter
 
-    def noting(self: Turnstile, caller: str) -> Any:
+    def noting(self: RateLimiter, caller: str) -> Any:
         turn = enter(self, caller)
         told[caller].append(turn is not None)
         return turn
 
-    monkeypatch.setattr(Turnstile, "enter", noting)
+    monkeypatch.setattr(RateLimiter, "enter", noting)
     return told
 
 
@@ -106,27 +106,27 @@ def test_two_principals_on_one_connection_do_not_delay_each_other(
 
 def test_a_connections_calls_beyond_some_wait_and_no_others() -> None:
     async def play() -> None:
-        turnstile = Turnstile()
-        flood = [turnstile.enter("one") for _ in range(COUNT)]
+        rate_limiter = RateLimiter()
+        flood = [rate_limiter.enter("one") for _ in range(COUNT)]
         assert flood[: BURST - 1] == [None] * (BURST - 1)
         waiting = [turn for turn in flood if turn is not None]
         assert len(waiting) >= COUNT - 2 * BURST
-        assert turnstile.enter("other") is None
-        second = [turn for turn in (turnstile.enter("two") for _ in range(3 * BURST)) if turn is not None]
+        assert rate_limiter.enter("other") is None
+        second = [turn for turn in (rate_limiter.enter("two") for _ in range(3 * BURST)) if turn is not None]
         await second[-1]
         # From each in turn: the second did not wait for all of the first.
         assert sum(turn.done() for turn in waiting) < len(waiting) // 2
         await asyncio.wait_for(asyncio.gather(*waiting), 60)
         assert all(turn.done() for turn in second)
-        assert not turnstile._waiting
+        assert not rate_limiter._waiting
 
     asyncio.run(play())
 
 
 def test_who_waits_goes_first_and_who_has_gone_takes_no_turn() -> None:
     async def play() -> None:
-        turnstile = Turnstile()
-        turns = [turn for turn in (turnstile.enter("one") for _ in range(10 * BURST)) if turn is not None]
+        rate_limiter = RateLimiter()
+        turns = [turn for turn in (rate_limiter.enter("one") for _ in range(10 * BURST)) if turn is not None]
         for turn in turns[::2]:
             turn.cancel()
         left, order = turns[1::2], list[int]()
@@ -140,12 +140,12 @@ def test_who_waits_goes_first_and_who_has_gone_takes_no_turn() -> None:
 
 def test_connections_that_are_gone_are_forgotten() -> None:
     async def play() -> None:
-        turnstile = Turnstile()
+        rate_limiter = RateLimiter()
         for number in range(3 * module._MOST_KNOWN):
-            assert turnstile.enter(str(number)) is None
+            assert rate_limiter.enter(str(number)) is None
             if number % module._MOST_KNOWN == 0:
                 await asyncio.sleep(2 / module.RATE)
-        assert len(turnstile._begun) <= module._MOST_KNOWN + 1
+        assert len(rate_limiter._begun) <= module._MOST_KNOWN + 1
 
     asyncio.run(play())
 

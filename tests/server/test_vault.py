@@ -11,10 +11,10 @@ import pytest
 
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
-from gradwire_server.registry.session_catalog import Shelf
+from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.storage import snapshot_files
 from gradwire_server.storage import write_ahead_log as journals
-from gradwire_server.storage.write_ahead_log import START, Journal, Log, beginning, packed, read
+from gradwire_server.storage.write_ahead_log import START, Log, WriteAheadLog, beginning, packed, read
 from tests.server.harness import WAIT
 
 
@@ -23,7 +23,7 @@ def _wait(event: threading.Event) -> None:
 
 
 def test_what_came_before_a_log_was_closed_is_written_before_it_is_acknowledged(tmp_path: Path) -> None:
-    journal, target, told = Journal(), Log(tmp_path / "1.log"), []
+    journal, target, told = WriteAheadLog(), Log(tmp_path / "1.log"), []
     holding = threading.Event()
     journal.put(Log(tmp_path / "2.log"), (), lambda failure: _wait(holding))  # both wait in the queue
     journal.put(target, packed(pb.LogRecord(writer=7)), told.append)
@@ -35,7 +35,7 @@ def test_what_came_before_a_log_was_closed_is_written_before_it_is_acknowledged(
 
 
 def test_no_memory_for_a_record_is_told_and_ends_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal, target, told = Journal(), Log(tmp_path / "1.log"), []
+    journal, target, told = WriteAheadLog(), Log(tmp_path / "1.log"), []
     written = journal.store.append
 
     def scarce(*_: Any) -> None:
@@ -60,7 +60,7 @@ def test_no_memory_for_a_record_is_told_and_ends_no_thread(tmp_path: Path, monke
 
 def _written(path: Path, writers: range, flushed: int = 0) -> list[int]:
     """Write a log of as many records, as of a crash before more than `flushed` of them were told; where each ends."""
-    journal, target = Journal(), Log(path)
+    journal, target = WriteAheadLog(), Log(path)
     for writer in writers:
         journal.put(target, packed(pb.LogRecord(writer=writer)), None)
     journal.stop(WAIT)
@@ -99,7 +99,7 @@ def test_a_byte_that_changed_in_what_was_acknowledged_is_told_and_ends_no_log_un
 
 
 def test_a_record_that_this_version_does_not_know_is_told(tmp_path: Path) -> None:
-    journal, target = Journal(), Log(tmp_path / "1.log")
+    journal, target = WriteAheadLog(), Log(tmp_path / "1.log")
     later = b"\x9a\x06\x01x"  # a field 99
     journal.put(target, packed(pb.LogRecord.FromString(later)), None)
     journal.stop(WAIT)
@@ -110,7 +110,7 @@ def test_a_record_that_this_version_does_not_know_is_told(tmp_path: Path) -> Non
 def test_a_log_writes_again_what_a_full_disk_refused_but_no_part_of_an_upload(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal, target, told = Journal(), Log(tmp_path / "1.log"), []
+    journal, target, told = WriteAheadLog(), Log(tmp_path / "1.log"), []
     failing = threading.Event()
     failing.set()
     real = os.pwritev
@@ -141,7 +141,7 @@ def test_a_log_writes_again_what_a_full_disk_refused_but_no_part_of_an_upload(
 
 
 def test_whoever_has_bytes_that_can_wait_waits_for_room_in_the_logs_queue(tmp_path: Path) -> None:
-    journal, holding = Journal(), threading.Event()
+    journal, holding = WriteAheadLog(), threading.Event()
     assert journal.has_room(journals.MOST_QUEUED * 2, 0.0)  # what is larger than the queue goes alone
     journal.put(Log(tmp_path / "1.log"), (), lambda failure: _wait(holding))
     target = Log(tmp_path / "2.log")
@@ -187,8 +187,8 @@ def test_a_data_file_that_claims_a_huge_head_is_damaged(tmp_path: Path, claimed:
 def test_what_is_no_sessions_folder_is_left_alone_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "sessions" / "lost+found").mkdir(parents=True)
     (tmp_path / "sessions" / "notes.txt").write_text("mine")
-    shelf = Shelf(tmp_path, 10.0, 0, 0)
-    shelf.open()
-    shelf.close()
+    catalog = SessionCatalog(tmp_path, 10.0, 0, 0)
+    catalog.open()
+    catalog.close()
     assert (tmp_path / "sessions" / "lost+found").is_dir()
     assert (tmp_path / "sessions" / "notes.txt").read_text() == "mine"

@@ -16,12 +16,12 @@ import pytest
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, service_pb2, types_pb2
 from gradwire_server.common.errors import Refusal
-from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending
 from gradwire_server.worker.frames import METHODS, NUMBER, OPENED, packed, unpacked
 from gradwire_server.worker.pipe import HEAD, Inbox, head
-from gradwire_server.worker.runtime import Host
-from gradwire_server.worker.scheduler import Turns
+from gradwire_server.worker.runtime import Runtime
+from gradwire_server.worker.scheduler import Scheduler
 from gradwire_server.worker.slots import Keys, Slots
 from gradwire_server.workers import process_worker as workers
 from tests.server.harness import LIMITS, WAIT, Id, Remote, Running, command, op, payload, refused, running, until
@@ -32,7 +32,7 @@ BACKENDS = [2]
 
 def worker_of(server: Running, session: Remote) -> psutil.Process:
     """The process that holds a session."""
-    return psutil.Process(server.backend.directory.entries[session.id].worker.pid)
+    return psutil.Process(server.backend.registry.entries[session.id].worker.pid)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_killed_worker_is_missed_though_another_process_holds_its_pipes(monkey
     with running(1) as server:
         session = server.open()
         worker_of(server, session).kill()
-        until(lambda: session.id not in server.backend.directory.entries)
+        until(lambda: session.id not in server.backend.registry.entries)
         wait_for(server)
         server.open().close()
         for each in kept:
@@ -82,9 +82,9 @@ def test_a_killed_worker_takes_its_own_sessions_and_is_started_again(
     lost, kept = pair
     x, y = lost.create([1.0]), kept.create([2.0])
     worker = worker_of(server, lost)
-    entry = server.backend.directory.entries[lost.id]
+    entry = server.backend.registry.entries[lost.id]
     worker.kill()
-    until(lambda: lost.id not in server.backend.directory.entries)
+    until(lambda: lost.id not in server.backend.registry.entries)
     assert not entry.pending
     code, reason, _ = refused(lost.read, x)
     assert (code, reason) == ("NOT_FOUND", "SESSION_NOT_FOUND")
@@ -106,7 +106,7 @@ def test_what_waits_for_a_killed_worker_is_told(server: Running, session: Remote
     worker.suspend()
     waiting = session.stub.Op.future(op("neg", Id(x), session_id=session.id))
     transfer = ThreadPoolExecutor(1).submit(refused, session.upload, bytes(1 << 20))
-    until(lambda: len(server.backend.directory.entries[session.id].pending) == 2)
+    until(lambda: len(server.backend.registry.entries[session.id].pending) == 2)
     worker.kill()
     assert refused(waiting.result, WAIT)[1] == "SESSION_NOT_FOUND"
     assert transfer.result(WAIT)[1] == "SESSION_NOT_FOUND"
@@ -161,7 +161,7 @@ def test_all_workers_together_hold_as_many_bytes_as_allowed() -> None:
 def test_a_broken_upload_leaves_nothing_behind(server: Running, session: Remote) -> None:
     assert refused(session.upload, bytes(200_000), total=1000)[1] == "PAYLOAD_SIZE"
     assert refused(session.upload, bytes(200_000), start=64 * 1024, total=1 << 18)[1] == "ARGUMENT_VALUE"
-    worker = server.backend.directory.entries[session.id].worker
+    worker = server.backend.registry.entries[session.id].worker
     until(lambda: not worker._asked)
     data = np.arange(50_000, dtype=np.int64)
     transfer = c.Transfer(transfer_id=session.upload(data.tobytes()), dtype=payload(data).dtype, shape=data.shape)
@@ -208,16 +208,16 @@ class Playing:
     """A host whose turns a test plays; `done` has the answered tickets in order."""
 
     def __init__(self) -> None:
-        self.host = Host(LIMITS.resolved(), Ledger(1))
+        self.runtime = Runtime(LIMITS.resolved(), SharedCounters(1))
         self.done: list[int] = []
         self.parked: list[Pending] = []
         self.failures: list[Exception | None] = []
         self.now = 0.0
         self.cost = Counter[int]()
-        self.turns = Turns(
-            self.host, self._answer, self.parked.append, seconds=1.0, slice_seconds=0.0, clock=lambda: self.now
+        self.scheduler = Scheduler(
+            self.runtime, self._answer, self.parked.append, seconds=1.0, slice_seconds=0.0, clock=lambda: self.now
         )
-        execute = self.host.execute
+        execute = self.runtime.execute
 
         def execute_at_cost(call: Pending) -> Any:
             """Every step of a session takes a second, or what its cost is."""
@@ -230,7 +230,7 @@ class Playing:
                     return done.value
                 yield
 
-        self.host.execute = execute_at_cost  # type: ignore[method-assign]
+        self.runtime.execute = execute_at_cost  # type: ignore[method-assign]
         for number in (1, 2):
             self.open(number, 0)
         self.play()
@@ -241,7 +241,7 @@ class Playing:
         self.failures.append(failure)
 
     def add(self, method: str, number: int, raw: bytes, ticket: int) -> None:
-        self.turns.add(self.host.begin(method, number, raw, ticket, None))
+        self.scheduler.add(self.runtime.begin(method, number, raw, ticket, None))
 
     def open(self, number: int, ticket: int, owner: int = 0) -> None:
         self.add("Open", number, OPENED.pack(0, owner), ticket)
@@ -252,29 +252,29 @@ class Playing:
         self.add("Run", number, request.SerializeToString(), ticket)
 
     def play(self) -> None:
-        while self.turns.runnable:
-            self.turns.slice()
+        while self.scheduler.runnable:
+            self.scheduler.slice()
 
 
 def test_a_huge_batch_does_not_starve_another_session() -> None:
     playing = Playing()
     playing.batch(1, ticket=1, commands=500)
-    playing.turns.slice()
+    playing.scheduler.slice()
     playing.batch(2, ticket=2, commands=3)
     for _ in range(20):
-        playing.turns.slice()
+        playing.scheduler.slice()
     assert playing.done == [2]
     playing.play()
     assert playing.done == [2, 1]
     assert not any(playing.failures)
-    assert len(playing.host.sessions[1].store) == 500
+    assert len(playing.runtime.sessions[1].store) == 500
 
 
 def test_an_answer_does_not_wait_for_the_release_that_ends_its_batch() -> None:
     playing = Playing()
-    store = playing.host.sessions[1].store
+    store = playing.runtime.sessions[1].store
     held: list[list[int]] = []
-    playing.turns.answer = lambda call, result, failure: held.append(list(store))
+    playing.scheduler.answer = lambda call, result, failure: held.append(list(store))
 
     def run(first: int, *commands: service_pb2.Command) -> None:
         request = service_pb2.RunRequest(writer=1, first_seq=first, commands=commands)
@@ -285,7 +285,7 @@ def test_an_answer_does_not_wait_for_the_release_that_ends_its_batch() -> None:
     run(1, command(op("zeros", [4], outputs=[1])), release)
     assert held == [[1]]
     assert not store
-    assert playing.host.ledger.total() == 0
+    assert playing.runtime.counters.total() == 0
     run(3, command(op("zeros", [4], outputs=[1])), release, command(op("zeros", [4], outputs=[2])))
     assert held == [[1], [2]]
     run(6, service_pb2.Command(release=c.ReleaseRequest(tensors=[2]), quiet=True))
@@ -303,16 +303,16 @@ def test_a_sessions_calls_keep_their_order_over_turns() -> None:
 
 def test_a_session_that_computes_little_comes_between_two_slices_of_a_long_turn() -> None:
     playing = Playing()
-    playing.turns.seconds = 1000.0
+    playing.scheduler.seconds = 1000.0
     for number in (1, 2):
-        playing.host.sessions[number].used = 1000.0
+        playing.runtime.sessions[number].used = 1000.0
     playing.batch(1, ticket=1, commands=50)
     playing.batch(2, ticket=2, commands=2)
-    playing.turns.slice()
-    playing.host.sessions[2].used = 0.0
+    playing.scheduler.slice()
+    playing.runtime.sessions[2].used = 0.0
     playing.open(3, 3)
     for _ in range(8):
-        playing.turns.slice()
+        playing.scheduler.slice()
     assert playing.done == [3]
     playing.play()
     assert playing.done == [3, 1, 2]
@@ -320,16 +320,16 @@ def test_a_session_that_computes_little_comes_between_two_slices_of_a_long_turn(
 
 def test_light_sessions_that_come_together_do_not_wait_for_as_many_slices_of_a_heavy_one() -> None:
     playing = Playing()
-    playing.turns.seconds = 1000.0
-    playing.host.sessions[1].used = 1000.0
+    playing.scheduler.seconds = 1000.0
+    playing.runtime.sessions[1].used = 1000.0
     playing.batch(1, ticket=1, commands=50)
-    playing.turns.slice()
+    playing.scheduler.slice()
     for number in range(10, 30):
         playing.open(number, number)
-    playing.turns.slice_seconds = 1.0  # and each of them takes a second
+    playing.scheduler.slice_seconds = 1.0  # and each of them takes a second
     slices = 0
-    while playing.turns.light:
-        playing.turns.slice()
+    while playing.scheduler.light:
+        playing.scheduler.slice()
         slices += 1
     assert [ticket for ticket in playing.done if ticket != 1] == list(range(10, 30))
     assert slices <= 20 + 20 // 5
@@ -338,31 +338,31 @@ def test_light_sessions_that_come_together_do_not_wait_for_as_many_slices_of_a_h
 def test_a_step_of_several_calls_waits_for_a_slice_before_each_and_for_no_turn() -> None:
     """Each call comes when the one before is answered, as a training loop's do: the session stays light."""
     playing = Playing()
-    playing.turns.seconds = 1000.0
-    playing.host.sessions[1].used = 1000.0
+    playing.scheduler.seconds = 1000.0
+    playing.runtime.sessions[1].used = 1000.0
     playing.batch(1, ticket=1, commands=500)
     playing.cost[2] = 0.001  # type: ignore[assignment]
     for ticket in range(2, 12):
-        playing.turns.slice()
+        playing.scheduler.slice()
         playing.batch(2, ticket=ticket, commands=1, first=ticket - 1)
         for _ in range(3):
-            playing.turns.slice()
+            playing.scheduler.slice()
         assert playing.done[-1:] == [ticket]
     playing.cost[2] = 1
     playing.batch(2, ticket=12, commands=50, first=11)
     for _ in range(200):
-        playing.turns.slice()
+        playing.scheduler.slice()
     assert 12 not in playing.done  # who computes as much as others takes turns with them
 
 
 def test_light_sessions_do_not_starve_a_heavy_one() -> None:
     playing = Playing()
-    playing.host.sessions[1].used = 1000.0
+    playing.runtime.sessions[1].used = 1000.0
     playing.batch(1, ticket=1, commands=5)
     for ticket in range(2, 30):
-        playing.host.sessions[2].used = 0.0
+        playing.runtime.sessions[2].used = 0.0
         playing.add("Attach", 2, NUMBER.pack(ticket), ticket)
-        playing.turns.slice()
+        playing.scheduler.slice()
         if 1 in playing.done:
             break
     assert playing.done[-1] == 1
@@ -374,9 +374,9 @@ def shares(playing: Playing, sessions: int, slices: int) -> Counter[int]:
     spent: Counter[int] = Counter()
     for _ in range(slices):
         before = playing.now
-        applied = {number: each.writers[1].applied for number, each in playing.host.sessions.items()}
-        playing.turns.slice()
-        for number, each in playing.host.sessions.items():
+        applied = {number: each.writers[1].applied for number, each in playing.runtime.sessions.items()}
+        playing.scheduler.slice()
+        for number, each in playing.runtime.sessions.items():
             if each.writers[1].applied != applied[number]:
                 spent[number] += round(playing.now - before)
     return spent
@@ -408,7 +408,7 @@ def test_who_computed_alone_owes_nobody_anything() -> None:
     playing.cost[1] = 1000
     playing.batch(1, ticket=1, commands=50)
     for _ in range(20):
-        playing.turns.slice()
+        playing.scheduler.slice()
     playing.cost[1] = 1
     playing.batch(2, ticket=2, commands=100)
     spent = shares(playing, 2, 40)
@@ -419,28 +419,28 @@ def test_a_session_closed_between_turns_answers_all_it_was_asked() -> None:
     playing = Playing()
     playing.batch(1, ticket=1, commands=10)
     playing.batch(1, ticket=2, commands=1, first=11)
-    playing.turns.slice()
+    playing.scheduler.slice()
     playing.batch(1, ticket=3, commands=1, first=20)
-    playing.host.close(1, ticket=3)
+    playing.runtime.close(1, ticket=3)
     playing.add("Drop", 1, b"", 4)
     playing.play()
     assert playing.done == [1, 2, 3, 4]
-    assert playing.host.sessions.keys() == {2}
-    assert playing.host.ledger.total() == 0
+    assert playing.runtime.sessions.keys() == {2}
+    assert playing.runtime.counters.total() == 0
 
 
 def test_a_cancel_that_comes_before_its_session_is_opened_counts() -> None:
     playing = Playing()
-    playing.host.cancel(3, ticket=7)
+    playing.runtime.cancel(3, ticket=7)
     playing.open(3, 6)
     playing.batch(3, ticket=7, commands=1)
     playing.batch(3, ticket=8, commands=1, first=2)
     playing.play()
-    assert playing.host.sessions[3].store.keys() == {2}
+    assert playing.runtime.sessions[3].store.keys() == {2}
     playing.add("Drop", 3, b"", 9)
     playing.play()
-    playing.host.cancel(3, ticket=10)
-    assert 3 not in playing.host._brakes
+    playing.runtime.cancel(3, ticket=10)
+    assert 3 not in playing.runtime._cancel_tokens
 
 
 @pytest.mark.parametrize("step", [1, 7, 31, 100_000, 1 << 20])

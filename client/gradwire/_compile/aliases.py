@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gradwire._compile.recorder import Trace
 
 
-class Kin:
+class TensorAliases:
     """Made before the call, of the tensors from outside; settled after it, with its results."""
 
     def __init__(self, outside: Iterable[Handle]) -> None:
@@ -24,7 +24,7 @@ class Kin:
         self._families: list[tuple[int | None, Family, list[tuple[int, Any]]]] = []
         self._captures: list[Handle] = []
 
-    def settle(self, trace: Trace, results: Sequence[Handle]) -> Kin:
+    def settle(self, trace: Trace, results: Sequence[Handle]) -> TensorAliases:
         """Note what replays are to repeat. `results` are the handles of the trace's results."""
         self._captures, self._feeds = trace.captures, len(trace.feeds)
         inputs = [*trace.feeds, *trace.captures]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire._base.call_site import describe_place
 from gradwire._base.errors import GradwireError, make_error, two_sessions
-from gradwire._compile.aliases import Kin
+from gradwire._compile.aliases import TensorAliases
 from gradwire._compile.answers import Place, find_obstacle, map_tensors, tensors_of
 from gradwire._compile.calls import Call, attributes_of, surroundings
 from gradwire._compile.guards import Guard
@@ -48,7 +48,7 @@ class Noted:
         ambient, contents = surroundings(), [list(_items(each)) for each in call.containers]
         known = {handle._id: handle for handle in (*session.watched.values(), *before.handles.values(), *feeds)}
         self._had = {tensor_id: grad_state(handle) for tensor_id, handle in known.items()}
-        self.kin = Kin(known.values())
+        self.kin = TensorAliases(known.values())
         specs, attributes = [feed._spec for feed in feeds], [attributes_of(feed) for feed in feeds]
         grads = Gradients(session, before.handles)
         try:

@@ -29,7 +29,7 @@ class Origin:
         self.offset = offset
 
 
-class LateErrors:
+class DeferredErrors:
     """The refusals of one session. `_roots` remembers those told, for commands that still depend on them.
 
     `_sent` remembers where the newest commands came from: a refusal of a backward names those that made its nodes.

@@ -1,7 +1,7 @@
 """A session: commands out in batches, answers back in order, and who waits for what.
 
 A command enters `buffer` (appending is atomic, so that is all the common path does) and leaves in a batch, which
-`Delivery` brings to the server, once only. A few batches are under way at most, of as many bytes as the server
+`Retransmission` brings to the server, once only. A few batches are under way at most, of as many bytes as the server
 grants; who has more to send waits, which is the backpressure. A waiting command has a `Ticket`, whose owner flushes and
 receives until the answer is in. A command that does not wait has the memo's `Entry`; if it is refused all the same,
 the refusal is kept and raised at the next wait, naming the line it came from.
@@ -27,13 +27,20 @@ from gradwire._base.signals import Interrupted, deliver, guard, holding, interru
 from gradwire._base.timeouts import PATIENCE, Alarm
 from gradwire._proxy.handle import UNKNOWN
 from gradwire._proxy.memo import MEMO_LIMIT, Entry
-from gradwire._session.deferred_errors import LateErrors, Origin
+from gradwire._session.deferred_errors import DeferredErrors, Origin
 from gradwire._session.entered import enter, leave
 from gradwire._session.saving import Snapshot, restore_on, restored_tensors, save_session
 from gradwire._transport import wire
 from gradwire._transport.bulk import Bulk
-from gradwire._transport.finalizer import ORPHANS, Ending
-from gradwire._transport.retransmission import MOST_FLIGHTS, PATIENCE_SECONDS, Delivery, Flight, Timed, WaitOver
+from gradwire._transport.finalizer import ORPHANS, Finalizer
+from gradwire._transport.retransmission import (
+    MOST_FLIGHTS,
+    PATIENCE_SECONDS,
+    InFlightBatch,
+    Retransmission,
+    Timed,
+    WaitOver,
+)
 from gradwire._transport.tracing import traceparent
 from gradwire._transport.transport import LAST_WORD_SECONDS, LONGEST_NAP, PROTOCOL, Transport, client_name
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
@@ -126,7 +133,7 @@ class Session:
         self._cancelled = 0  # commands through this seq were meant to be stopped
         self._send_lock = threading.RLock()
         self._receive_lock = threading.RLock()
-        self._late = LateErrors(answer.writer)
+        self._late = DeferredErrors(answer.writer)
         #: Leaves that require grad and tensors that retain theirs, by id.
         self.watched: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         #: What backward may ask this client to run, by number, until the server says that nothing asks any more.
@@ -140,8 +147,8 @@ class Session:
         self._unusable: GradwireError | None = None
         transport.hear_of_local(answer.local_stream)
         transport.patience = patience
-        self._delivery = Delivery(transport, answer, self._why_dead, patience)
-        self._ending = Ending(transport, self.session_id, embedded)
+        self._delivery = Retransmission(transport, answer, self._why_dead, patience)
+        self._ending = Finalizer(transport, self.session_id, embedded)
         self._finalizer = weakref.finalize(self, ORPHANS.put, self._ending)
         self._finalizer.atexit = False
         self._restored = restored
@@ -247,7 +254,7 @@ class Session:
             least = 8 * min(len(self.released), _MOST_RELEASES)
         return self._delivery.has_room(least + 2 * _BATCH_HEAD)
 
-    def _take_batch(self) -> Flight:
+    def _take_batch(self) -> InFlightBatch:
         # A release must come after every use of its id. All that were buffered before the ids were counted go with
         # them, if they fit; else the releases go with a later batch.
         releases = len(self.released)
@@ -290,7 +297,7 @@ class Session:
             bool(timed),
             traceparent() if "opentelemetry" in modules else "",
         )
-        return Flight(first, records, request, size, timed)
+        return InFlightBatch(first, records, request, size, timed)
 
     # Waiting.
 
@@ -501,7 +508,7 @@ class Session:
                 raise WaitOver
         return True
 
-    def _hand_out(self, flight: Flight, response: service_pb2.RunResponse) -> None:
+    def _hand_out(self, flight: InFlightBatch, response: service_pb2.RunResponse) -> None:
         self._late.remember(flight.first, [each.origin if type(each) is Ticket else each for each in flight.records])
         for result in response.results:
             place = result.seq - flight.first

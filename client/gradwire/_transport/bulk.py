@@ -164,7 +164,7 @@ class Bulk:
     def download(self, transfer_id: str, into: memoryview) -> None:
         """Fetch a transfer's bytes. Raises GradwireError."""
         patience = Patience(self._transport)
-        landing = Landing(into)
+        landing = Destination(into)
         if self._shares and landing.total >= SHARED_FROM:
             with self._falling_back():
                 self._share_down(transfer_id, landing)
@@ -181,7 +181,7 @@ class Bulk:
                 if landing.received != landing.total:
                     raise _disagreement(f"the server sent {landing.received} of {landing.total} bytes")
 
-    def _receive(self, transfer_id: str, landing: Landing) -> None:
+    def _receive(self, transfer_id: str, landing: Destination) -> None:
         """Fetch what is missing."""
         callback = _CALLBACK.get()
         request = service_pb2.DownloadRequest(
@@ -232,7 +232,7 @@ class Bulk:
             exchange.cancel()  # without effect on one that has ended
         return exchange.transfer_id
 
-    def _share_down(self, transfer_id: str, landing: Landing) -> None:
+    def _share_down(self, transfer_id: str, landing: Destination) -> None:
         callback = _CALLBACK.get()
         request = service_pb2.DownloadRequest(transfer_id=transfer_id)
         exchange = Exchange(self._transport, self._share(download=request), self._rings)
@@ -254,7 +254,7 @@ class Bulk:
         return service_pb2.ShareRequest(session_id=self._session_id, **transfer)
 
 
-class Landing:
+class Destination:
     """Where a download's bytes go, in order."""
 
     def __init__(self, into: memoryview) -> None:

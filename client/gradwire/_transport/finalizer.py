@@ -23,7 +23,7 @@ _PATIENCE_SECONDS = 5.0
 _WAITS = (0.02, 0.1, 0.3)  # a connection may break; a server that is gone is not waited for
 
 
-class Ending:
+class Finalizer:
     """What ends a session, whether or not its object is still there."""
 
     __slots__ = ("_embedded", "_session_id", "_transport")
@@ -59,11 +59,11 @@ class Orphans:
     def forget(self) -> None:
         """Start empty; also in a forked child, for those before are the parent's."""
         # Of all queues these allow a put that interrupts another, as a finalizer's may.
-        self._endings: queue.SimpleQueue[Ending] = queue.SimpleQueue()
+        self._endings: queue.SimpleQueue[Finalizer] = queue.SimpleQueue()
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._lock = threading.Lock()
 
-    def put(self, ending: Ending) -> None:
+    def put(self, ending: Finalizer) -> None:
         """Leave an ending to whoever comes first."""
         self._endings.put(ending)
         self._bell.put(None)

@@ -51,7 +51,7 @@ class Timed(Protocol):
         """Another batch was answered."""
 
 
-class Flight:
+class InFlightBatch:
     """A batch under way: its first command's seq, who wants which answer, its bytes, and who wants its times."""
 
     __slots__ = ("first", "records", "request", "size", "timed")
@@ -71,7 +71,7 @@ class Flight:
         return self.first + len(self.records) - 1
 
 
-class Delivery:
+class Retransmission:
     """The batches of one writer. One thread at a time sends, and one receives."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Delivery:
         self._writer = opened.writer
         self._epoch = opened.epoch
         self._why_dead = why_dead
-        self.flights: deque[Flight] = deque()
+        self.flights: deque[InFlightBatch] = deque()
         #: The last command whose answer is here, and the last of which the server was told so.
         self.acknowledged = 0
         self._told = 0
@@ -121,7 +121,7 @@ class Delivery:
         """How many bytes the next batch may have, up to `most`."""
         return min(most, self._credit)
 
-    def send(self, flight: Flight) -> None:
+    def send(self, flight: InFlightBatch) -> None:
         """Send a batch; while there is no link it waits for the next."""
         with self._lock:
             if not self.flights:
@@ -149,7 +149,7 @@ class Delivery:
                 self.drop()
                 raise
 
-    def receive(self, until: float | None = None) -> tuple[list[Flight], service_pb2.RunResponse]:
+    def receive(self, until: float | None = None) -> tuple[list[InFlightBatch], service_pb2.RunResponse]:
         """Wait for the oldest batch's answer, or that of the oldest few, which tells of the last of them alone.
 
         To be followed by `settle`. Raises GradwireError when all is lost.
@@ -180,7 +180,7 @@ class Delivery:
                 self._credit += message.credit_bytes
             return answered, response
 
-    def settle(self, answered: Sequence[Flight]) -> None:
+    def settle(self, answered: Sequence[InFlightBatch]) -> None:
         """The answers of these batches, the oldest, have been handed out."""
         for flight in answered:
             self.flights.popleft()

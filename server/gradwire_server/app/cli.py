@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gradwire_server.app.metrics import Metrics
     from gradwire_server.auth.tls import Tls
     from gradwire_server.registry.backend import Backend
-    from gradwire_server.registry.session_catalog import Shelf
+    from gradwire_server.registry.session_catalog import SessionCatalog
     from gradwire_server.rpc.server import Server
     from gradwire_server.rpc.traces import Traces
 
@@ -147,10 +147,10 @@ def _tls(settings: Settings) -> "Tls | None":
     return Tls(Path(settings.tls_cert), Path(settings.tls_key), authorities)
 
 
-def _shelf(settings: Settings) -> "Shelf":
-    from gradwire_server.registry.session_catalog import Shelf
+def _catalog(settings: Settings) -> "SessionCatalog":
+    from gradwire_server.registry.session_catalog import SessionCatalog
 
-    return Shelf(
+    return SessionCatalog(
         Path(settings.state_dir),
         settings.state_grace,
         settings.max_principal_snapshots,
@@ -230,16 +230,18 @@ async def _serve(settings: Settings) -> int:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     backend, traces = _backend(settings), _traces(settings)
     if settings.state_dir:
-        await backend.keep_in(_shelf(settings), settings.durability == "log", settings.snapshot_every)
+        await backend.keep_in(_catalog(settings), settings.durability == "log", settings.snapshot_every)
     folder = settings.files_dir or (str(Path(settings.state_dir, "files")) if settings.state_dir else "")
     if folder:
-        from gradwire_server.registry.files import Drawer
+        from gradwire_server.registry.files import FileDirectory
 
-        drawer = Drawer(Path(folder), settings.max_principal_files, settings.max_principal_file_bytes)
-        await backend.files.keep_in(drawer)
+        directory_of_files = FileDirectory(
+            Path(folder), settings.max_principal_files, settings.max_principal_file_bytes
+        )
+        await backend.files.keep_in(directory_of_files)
     server = Server(backend, tokens, tls, traces, settings.local_streams)
     address = await server.start(address_of(settings.host, settings.port))
-    if server.gate is None:
+    if server.interceptor is None:
         server.front.owner = Owner(address)
     try:
         metrics = _metrics(server, backend, settings) if settings.metrics else None

@@ -146,15 +146,17 @@ def _counter(name: str, what: str, value: float) -> CounterMetricFamily:
 
 def _front(server: "Server", backend: "Backend") -> _Families:
     """What the front knows without asking."""
-    front, directory, workers = server.front, backend.directory, backend.workers
+    front, directory, workers = server.front, backend.registry, backend.workers
     info = GaugeMetricFamily("gradwire_build_info", "The server's version; always 1.", labels=["version"])
     info.add_metric([__version__], 1)
     yield info
     yield _gauge("draining", "1 while the server ends and takes no new work.", front.draining)
     yield _gauge("sessions", "Sessions that are open.", len(directory.entries))
-    stored = 0 if backend.keeping is None else len(backend.keeping.shelf.kept)
+    stored = 0 if backend.persistence is None else len(backend.persistence.catalog.kept)
     yield _gauge("stored_sessions", "Sessions that are stored and that nobody uses.", stored)
-    unstored, failures = (0, 0) if backend.keeping is None else (backend.keeping.unstored, backend.keeping.failures)
+    unstored, failures = (
+        (0, 0) if backend.persistence is None else (backend.persistence.unstored, backend.persistence.failures)
+    )
     yield _gauge("unstored_sessions", "Sessions that could not be stored when that was tried last.", unstored)
     yield _counter("failed_saves", "Times that a session could not be stored.", failures)
     yield _counter("sessions_opened", "Sessions that were opened.", directory.opened)
@@ -168,7 +170,7 @@ def _front(server: "Server", backend: "Backend") -> _Families:
     for (method, reason), count in front.refusals.copy().items():
         refused.add_metric([method, CODES[reason].name, reason], count)
     yield refused
-    strangers = 0 if server.gate is None else server.gate.kept_out
+    strangers = 0 if server.interceptor is None else server.interceptor.kept_out
     yield _counter("auth_failures", "Calls without a valid credential.", strangers)
     stale = server.tokens is not None and bool(server.tokens.trouble)
     yield _gauge("token_file_unusable", "1 while the token file cannot be used, and what it said before holds.", stale)

@@ -1,4 +1,4 @@
-"""The gate: who calls is found out before anything of a call is read.
+"""The auth interceptor: identifies the caller before anything of a call is read.
 
 A call without a valid credential is answered by a handler that takes no message, so that a stranger has nothing
 parsed or kept, whatever he sends. The only thing he learns is whether the server is well: a health check without a
@@ -38,7 +38,7 @@ Check: TypeAlias = Callable[[health_pb2.HealthCheckRequest, Context], Awaitable[
 log = logging.getLogger("gradwire.server")
 
 
-class Gate(grpc.aio.ServerInterceptor):
+class AuthInterceptor(grpc.aio.ServerInterceptor):
     """Lets calls of principals in: by token, or, where connections need a client's certificate, by that.
 
     `stop_work` is called with the name of a principal who may no longer call, to end what is computed for it.

@@ -14,7 +14,7 @@ _SIZE = 8
 PLACES = 1024  # of principals, the first for those without a quota
 
 
-class Share(NamedTuple):
+class PrincipalTotals(NamedTuple):
     """What a principal's sessions hold, and the microseconds that they have computed ever since the server started."""
 
     bytes: int = 0
@@ -28,10 +28,10 @@ class Share(NamedTuple):
         return not (self.bytes or self.tensors or self.programs)
 
 
-_KINDS = len(Share._fields)
+_KINDS = len(PrincipalTotals._fields)
 
 
-class Ledger:
+class SharedCounters:
     """Numbers for so many workers, of this process alone or, given the file's descriptor, of several."""
 
     def __init__(self, workers: int, descriptor: int | None = None) -> None:
@@ -43,7 +43,7 @@ class Ledger:
 
     @staticmethod
     def file(workers: int) -> int:
-        """A file for the ledger of so many workers, without a name: its descriptor."""
+        """A file for the shared counters of so many workers, without a name: its descriptor."""
         with tempfile.TemporaryFile() as file:
             file.truncate(_numbers(workers) * _SIZE)
             return os.dup(file.fileno())
@@ -77,22 +77,22 @@ class Ledger:
         """The bytes that all sessions hold."""
         return sum(self._numbers[1 : 1 + self.workers])
 
-    def hold_share(self, worker: int, place: int, share: Share) -> None:
+    def hold_share(self, worker: int, place: int, share: PrincipalTotals) -> None:
         """Say what a worker's sessions of the principal at a place hold."""
         start = self._start(place) + worker
         for kind, number in enumerate(share):
             self._numbers[start + kind * self.workers] = number
 
-    def share(self, place: int) -> Share:
+    def share(self, place: int) -> PrincipalTotals:
         """What the sessions of the principal at a place hold."""
         start, count = self._start(place), self.workers
-        return Share(
+        return PrincipalTotals(
             *(sum(self._numbers[first : first + count]) for first in range(start, start + _KINDS * count, count))
         )
 
     def computed(self, place: int, worker: int = -1) -> int:
         """The microseconds that the sessions of the principal at a place have computed, in one worker or in all."""
-        start = self._start(place) + Share._fields.index("computed") * self.workers
+        start = self._start(place) + PrincipalTotals._fields.index("computed") * self.workers
         return self._numbers[start + worker] if worker >= 0 else sum(self._numbers[start : start + self.workers])
 
     def forget(self, worker: int) -> None:
@@ -100,7 +100,7 @@ class Ledger:
         self.hold(worker, 0)
         self.compute(worker, 0)
         for place in range(PLACES):
-            self.hold_share(worker, place, Share(computed=self.computed(place, worker)))
+            self.hold_share(worker, place, PrincipalTotals(computed=self.computed(place, worker)))
 
     def _start(self, place: int) -> int:
         return 1 + self.workers + place * _KINDS * self.workers

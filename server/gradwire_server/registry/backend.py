@@ -13,15 +13,15 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.protobuf_peek import peek_run
 from gradwire_server.common.protocol import PROTOCOL
-from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.files import Files
-from gradwire_server.registry.persistence import Keeping
+from gradwire_server.registry.persistence import Persistence
 from gradwire_server.registry.principal_places import Places
-from gradwire_server.registry.session_catalog import Shelf
-from gradwire_server.registry.session_registry import Directory
+from gradwire_server.registry.session_catalog import SessionCatalog
+from gradwire_server.registry.session_registry import SessionRegistry
 from gradwire_server.worker.frames import KEEP, NUMBER, OPENED
 from gradwire_server.worker.rings import machine
-from gradwire_server.workers.worker_pool import Entry, Events, Lent, Load, Sending, Worker
+from gradwire_server.workers.worker_pool import Entry, Events, LentRing, Load, Sending, Worker
 
 _SWEEP_SECONDS = 1.0
 _NUMBERS_SECONDS = 2.0  # for a worker to tell what it holds
@@ -33,46 +33,50 @@ class Backend:
     """Sessions with workers. Leases, writers' numbers and the table of who is where are kept here."""
 
     def __init__(
-        self, limits: Limits, workers: Sequence[Worker], ledger: Ledger, clock: Callable[[], float] = time.monotonic
+        self,
+        limits: Limits,
+        workers: Sequence[Worker],
+        counters: SharedCounters,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = limits
         self.workers = workers
-        self.ledger = ledger
-        self.places = Places(limits, ledger)
-        self.load = Load(ledger)
-        self.keeping: Keeping | None = None
+        self.counters = counters
+        self.places = Places(limits, counters)
+        self.load = Load(counters)
+        self.persistence: Persistence | None = None
         self.local_stream = ""  # the name of the socket where clients of this machine may have their streams
-        self.directory: Directory[Worker] = Directory(limits, clock)
-        self.files = Files(self.directory)
+        self.registry: SessionRegistry[Worker] = SessionRegistry(limits, clock)
+        self.files = Files(self.registry)
         self._about: service_pb2.ServerInfoResponse
         self._sweeper: asyncio.Task[None]
         self._ops = b""
-        events = Events(self.directory.begin, self.directory.finish, self.take_back, self.lost)
+        events = Events(self.registry.begin, self.registry.finish, self.take_back, self.lost)
         for worker in workers:
             worker.load, worker.events = self.load, events
-        self.directory.entered = lambda entry: entry.worker.name(entry)
+        self.registry.entered = lambda entry: entry.worker.name(entry)
 
-    async def keep_in(self, shelf: Shelf, logs: bool, every: float) -> None:
+    async def keep_in(self, catalog: SessionCatalog, logs: bool, every: float) -> None:
         """Before `start`: let sessions be stored in a directory. Raises OSError if it is not to be had."""
-        await asyncio.get_running_loop().run_in_executor(None, shelf.open)
-        self.keeping = Keeping(self, shelf, logs, every)
+        await asyncio.get_running_loop().run_in_executor(None, catalog.open)
+        self.persistence = Persistence(self, catalog, logs, every)
         for worker in self.workers:
-            worker.keep(shelf.lock, logs)
+            worker.keep(catalog.lock, logs)
 
     async def start(self) -> None:
         """Start the workers and the sweep of leases."""
         self._about = (await asyncio.gather(*(worker.start() for worker in self.workers)))[0]
         self._sweeper = asyncio.create_task(self._sweep())
-        if self.keeping is not None:
-            await self.keeping.start()
+        if self.persistence is not None:
+            await self.persistence.start()
 
     async def waiting(self) -> frozenset[str]:
         """Sessions that are to be stored, and of which a backward waits for its client: that goes into no snapshot."""
-        if self.keeping is None or self.keeping.logs:
+        if self.persistence is None or self.persistence.logs:
             return frozenset()
         told = await self.numbers(0, 1 << 62)
         counts = {number: held[-1] for worker in told.values() for number, held in worker["sessions"].items()}
-        entries = self.directory.entries.values()
+        entries = self.registry.entries.values()
         # Of a worker that does not tell, being busy, all may be.
         return frozenset(entry.id for entry in entries if counts.get(entry.number, entry.worker.slot not in told))
 
@@ -81,13 +85,13 @@ class Backend:
         self._sweeper.cancel()
         with suppress(asyncio.CancelledError):
             await self._sweeper
-        lost = 0 if self.keeping is None else await self.keeping.stop(grace)
-        for entry in self.directory.empty():
+        lost = 0 if self.persistence is None else await self.persistence.stop(grace)
+        for entry in self.registry.empty():
             if entry.worker.alive:
-                self.drop(entry, KEEP if self.keeping is not None else b"")
+                self.drop(entry, KEEP if self.persistence is not None else b"")
         await asyncio.gather(*(worker.stop(grace) for worker in self.workers))
-        if self.keeping is not None:
-            self.keeping.shelf.close()
+        if self.persistence is not None:
+            self.persistence.catalog.close()
         return lost
 
     async def open_session(self, request: service_pb2.OpenSessionRequest) -> service_pb2.OpenSessionResponse:
@@ -101,36 +105,36 @@ class Backend:
                 max_protocol=PROTOCOL,
             )
         if request.session_id:
-            found = self.directory.find(request.session_id)
+            found = self.registry.find(request.session_id)
             if found.restoring is not None:
                 await asyncio.wait((found.restoring,))
-            entry = self.directory.attach(request.session_id)
-            if self.keeping is None:
+            entry = self.registry.attach(request.session_id)
+            if self.persistence is None:
                 entry.worker.tell("Attach", entry.number, NUMBER.pack(entry.writers))
             else:
-                await self.keeping.attached(entry)
+                await self.persistence.attached(entry)
         else:
-            place = self.places.of(CALLER.get().name, self.directory.has_sessions)
-            entry = self.directory.open(request, self.place_session)
+            place = self.places.of(CALLER.get().name, self.registry.has_sessions)
+            entry = self.registry.open(request, self.place_session)
             entry.worker.sessions += 1
             entry.worker.active += 1
-            if self.keeping is None:
+            if self.persistence is None:
                 entry.worker.tell("Open", entry.number, OPENED.pack(place, entry.owner_number))
             else:
-                await self._open_kept(self.keeping, entry, place)
+                await self._open_kept(self.persistence, entry, place)
         return self.opened(entry)
 
-    async def _open_kept(self, keeping: Keeping, entry: Entry, place: int) -> None:
+    async def _open_kept(self, persistence: Persistence, entry: Entry, place: int) -> None:
         try:
-            await keeping.opened(entry, place)
+            await persistence.opened(entry, place)
         except BaseException as error:
             self.not_opened(entry, error)
             raise
 
     def not_opened(self, entry: Entry, error: BaseException) -> None:
         """Take a session out of which nobody was told. Raises Refusal: UNAVAILABLE, where its worker ended."""
-        if self.directory.entries.get(entry.id) is entry:
-            self.directory.remove(entry)
+        if self.registry.entries.get(entry.id) is entry:
+            self.registry.remove(entry)
             self.drop(entry)
         elif isinstance(error, Refusal) and error.reason == "SESSION_NOT_FOUND":
             why = "the worker process that was to hold the session ended; try again"
@@ -155,25 +159,25 @@ class Backend:
         alive = [worker for worker in self.workers if worker.alive]
         if not alive:
             raise Refusal("UNAVAILABLE", "the server's worker processes are being started; try again")
-        return min(alive, key=lambda each: (each.active, each.sessions, self.ledger.bytes(each.slot)))
+        return min(alive, key=lambda each: (each.active, each.sessions, self.counters.bytes(each.slot)))
 
     async def close_session(self, session_id: str) -> int:
         """End a session; bytes freed. What it computes is cancelled."""
-        entry = self.directory.close(session_id)
-        if entry is None and self.keeping is not None:
-            await self.keeping.close(session_id)
+        entry = self.registry.close(session_id)
+        if entry is None and self.persistence is not None:
+            await self.persistence.close(session_id)
         return 0 if entry is None else await self.drop(entry)
 
     async def keep_alive(self, session_id: str) -> service_pb2.KeepAliveResponse:
         """Renew a lease."""
-        entry = self.directory.find(session_id)
+        entry = self.registry.find(session_id)
         return service_pb2.KeepAliveResponse(
             lease_ms=int(entry.lease * 1000), epoch=entry.epoch, expires_unix_ms=_unix_ms(entry.lease)
         )
 
     async def cancel(self, request: service_pb2.CancelRequest) -> service_pb2.CancelResponse:
         """Stop what a session computes; tells whether that was anything."""
-        entry = self.directory.find(request.session_id)
+        entry = self.registry.find(request.session_id)
         if not request.through_seq:
             entry.worker.cancel(entry)
             return service_pb2.CancelResponse(cancelled=bool(entry.pending))
@@ -193,35 +197,35 @@ class Backend:
 
     def stop_work(self, principal: str) -> None:
         """Stop what is computed for a principal's sessions."""
-        for entry in self.directory.entries.values():
+        for entry in self.registry.entries.values():
             if entry.owner == principal and entry.pending:
                 entry.worker.cancel(entry)
 
     def call(self, method: str, session_id: str, raw: bytes, deadline: float | None) -> "asyncio.Future[bytes]":
         """Hand a command or a batch over."""
-        entry = self.directory.find(session_id)
+        entry = self.registry.find(session_id)
         return entry.worker.call(entry, method, raw, deadline)
 
     def when_answered(self, then: Callable[[], None]) -> None:
         """Call this whenever a request was answered."""
-        self.directory.answered = then
+        self.registry.answered = then
 
     def check_traffic(self, session_id: str, size: int) -> None:
         """Whether another request may be handed over. Raises Refusal: TRAFFIC_LIMIT."""
-        self.directory.check_traffic(session_id, size)
+        self.registry.check_traffic(session_id, size)
 
     def is_full(self, session_id: str) -> bool:
         """Whether a session's stream is not to be read for now."""
-        return self.directory.is_full(session_id)
+        return self.registry.is_full(session_id)
 
     async def begin_upload(self, session_id: str, start: service_pb2.UploadStart) -> Sending:
         """Begin an upload or go on with one."""
-        entry = self.directory.find(session_id)
+        entry = self.registry.find(session_id)
         return await entry.worker.begin_upload(entry, start)
 
     async def append(self, arrival: Sending, data: memoryview) -> None:
         """Take an upload's next bytes. Raises Refusal: ARGUMENT_VALUE, PAYLOAD_SIZE, MESSAGE_TOO_LARGE."""
-        self.directory.find(arrival.entry.id)
+        self.registry.find(arrival.entry.id)
         if data.nbytes > self.limits.chunk_bytes:
             limit = self.limits.chunk_bytes
             raise Refusal("MESSAGE_TOO_LARGE", f"a chunk has at most {limit} bytes, not {data.nbytes}", limit=limit)
@@ -235,7 +239,7 @@ class Backend:
 
     async def keep_upload(self, arrival: Sending) -> None:
         """Have the bytes of an upload that is whole stored, where all that is acknowledged is."""
-        if self.keeping is not None and self.keeping.logs:
+        if self.persistence is not None and self.persistence.logs:
             await arrival.entry.worker.call(arrival.entry, "KeepUpload", arrival.transfer_id.encode())
 
     def leave_upload(self, arrival: Sending) -> None:
@@ -244,35 +248,37 @@ class Backend:
 
     async def chunks(self, session_id: str, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
         """A download's parts. The session is asked for at each, so a transfer keeps it and does not outlive it."""
-        entry = self.directory.find(session_id)
+        entry = self.registry.find(session_id)
         async with aclosing(entry.worker.chunks(entry, transfer_id, offset)) as parts:
             async for message in parts:
-                self.directory.find(session_id)
+                self.registry.find(session_id)
                 yield message
 
     async def finish_download(self, session_id: str, transfer_id: str, received: bool = False) -> None:
         """A download was sent to its end."""
-        entry = self.directory.entries.get(session_id)
+        entry = self.registry.entries.get(session_id)
         if entry is not None:
             await entry.worker.call(entry, "FinishDownload", bytes((received,)) + transfer_id.encode())
 
-    async def lend_ring(self, session_id: str, nonce: str) -> "Lent":
+    async def lend_ring(self, session_id: str, nonce: str) -> "LentRing":
         """Shared memory for one call."""
-        entry = self.directory.find(session_id)
+        entry = self.registry.find(session_id)
         return await entry.worker.lend_ring(entry, nonce)
 
-    async def return_ring(self, session_id: str, ring: "Lent", clean: bool) -> None:
+    async def return_ring(self, session_id: str, ring: "LentRing", clean: bool) -> None:
         """The call has ended."""
         ring.entry.worker.return_ring(ring, clean)
 
-    async def take(self, arrival: Sending, ring: "Lent", place: int, size: int) -> None:
+    async def take(self, arrival: Sending, ring: "LentRing", place: int, size: int) -> None:
         """Take an upload's next bytes out of a ring."""
-        self.directory.find(arrival.entry.id)
+        self.registry.find(arrival.entry.id)
         await arrival.entry.worker.take(arrival, ring, place, size)
 
-    async def give(self, session_id: str, transfer_id: str, offset: int, ring: "Lent", place: int) -> tuple[int, int]:
+    async def give(
+        self, session_id: str, transfer_id: str, offset: int, ring: "LentRing", place: int
+    ) -> tuple[int, int]:
         """Put a download's next piece into a ring."""
-        entry = self.directory.find(session_id)
+        entry = self.registry.find(session_id)
         return await entry.worker.give(entry, transfer_id, offset, ring, place)
 
     async def server_info(self) -> service_pb2.ServerInfoResponse:
@@ -281,8 +287,8 @@ class Backend:
         info.CopyFrom(self._about)
         info.min_protocol = info.max_protocol = PROTOCOL
         info.limits.CopyFrom(self.limits.message())
-        info.sessions = len(self.directory.entries)
-        info.bytes = self.ledger.total()
+        info.sessions = len(self.registry.entries)
+        info.bytes = self.counters.total()
         return info
 
     async def list_ops(self, prefix: str) -> bytes:
@@ -302,8 +308,8 @@ class Backend:
         most = min(request.page_size or _MOST_LISTED, _MOST_LISTED)
         if request.stored:
             return _page(self.stores().stored(int(after), request.principal, most + 1), most)
-        found = self.directory.listed(int(after), request.principal, most + 1)
-        now = self.directory.clock()
+        found = self.registry.listed(int(after), request.principal, most + 1)
+        now = self.registry.clock()
         held: dict[int, list[Any]] = {}
         for told in (await self.numbers(found[0].number, found[-1].number) if found else {}).values():
             held.update(told["sessions"])
@@ -325,7 +331,7 @@ class Backend:
         return _page(page, most)
 
     async def numbers(self, first: int, last: int) -> dict[int, dict[str, Any]]:
-        """By worker what Host.numbers tells of sessions with numbers from first to last; without those that do not."""
+        """By worker what Runtime.numbers tells of sessions numbered from first to last; without failed workers."""
 
         async def ask(worker: Worker) -> dict[str, Any] | None:
             try:
@@ -344,14 +350,14 @@ class Backend:
         """
         if stored:
             return await self.stores().end(number)
-        return await self.drop(self.directory.end(number))
+        return await self.drop(self.registry.end(number))
 
     def sweep(self) -> "list[asyncio.Future[int]]":
         """Free the sessions whose lease ran out; one result per session: the bytes freed."""
-        if self.keeping is not None:
-            self.keeping.expired(self.directory.overdue())
+        if self.persistence is not None:
+            self.persistence.expired(self.registry.overdue())
             return []
-        return [self.drop(entry) for entry in self.directory.sweep()]
+        return [self.drop(entry) for entry in self.registry.sweep()]
 
     def drop(self, entry: Entry, how: bytes = b"") -> "asyncio.Future[int]":
         """Free what a session that was taken out holds; how many bytes that was."""
@@ -361,27 +367,27 @@ class Backend:
 
     def lost(self, worker: Worker, why: str) -> tuple[int, Refusal]:
         """A worker has ended: how many sessions it took with it, and what to say to those who wait for it."""
-        lost = self.directory.lost(worker, why)
-        if self.keeping is not None:
-            gone = self.keeping.lost(lost, why)
+        lost = self.registry.lost(worker, why)
+        if self.persistence is not None:
+            gone = self.persistence.lost(lost, why)
             if len(gone) < len(lost):
                 return len(gone), Refusal("UNAVAILABLE", f"{why}; its stored sessions come back, try again")
         return len(lost), Refusal("SESSION_NOT_FOUND", f"the session is gone: {why}")
 
     def take_back(self, entry: Entry) -> None:
         """What a session has in memory cannot be gone on with, but its files have all that was answered."""
-        if self.keeping is not None:
-            self.keeping.take_back(entry)
+        if self.persistence is not None:
+            self.persistence.take_back(entry)
 
-    def stores(self) -> "Keeping":
+    def stores(self) -> "Persistence":
         """Where sessions are stored. Raises Refusal: NOT_SUPPORTED."""
-        if self.keeping is None:
+        if self.persistence is None:
             raise Refusal("NOT_SUPPORTED", "the server keeps no sessions: it has no --state-dir")
-        return self.keeping
+        return self.persistence
 
     async def save_session(self, request: snapshots_pb2.SaveSessionRequest, raw: bytes) -> bytes:
         """Store a session, under a name or for itself."""
-        entry = self.directory.find(request.session_id)
+        entry = self.registry.find(request.session_id)
         return await self.stores().save(entry, request, raw)
 
     async def restore_session(
@@ -410,7 +416,7 @@ class Backend:
             now = time.monotonic_ns()
             for worker in self.workers:
                 worker.end_if_held(now)
-            active = Counter(self.directory.active())
+            active = Counter(self.registry.active())
             for worker in self.workers:
                 worker.active = active[worker]
             self.tidy()

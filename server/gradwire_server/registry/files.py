@@ -25,14 +25,14 @@ from gradwire_server.storage import snapshot_files
 from gradwire_server.storage.orders import FileOrder
 
 if TYPE_CHECKING:
-    from gradwire_server.registry.session_registry import Directory
+    from gradwire_server.registry.session_registry import SessionRegistry
 
 _ENDING, _UNFINISHED = ".safetensors", ".new"
 _UNFINISHED_SECONDS = 86_400.0  # after which nobody goes on writing a file
 T = TypeVar("T")
 
 
-class Drawer:
+class FileDirectory:
     """The directory of files. Its methods wait for the disk: they are for a thread of their own."""
 
     def __init__(self, root: Path, max_files: int = 0, max_bytes: int = 0) -> None:
@@ -103,17 +103,17 @@ class Drawer:
 class Files:
     """The front's side: it finds the session and the path, and lets the worker do the rest."""
 
-    def __init__(self, directory: Directory[Any]) -> None:
-        self.directory = directory
-        self._drawer: Drawer | None = None
+    def __init__(self, directory: SessionRegistry[Any]) -> None:
+        self.registry = directory
+        self._drawer: FileDirectory | None = None
         self._saving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by owner
 
-    async def keep_in(self, drawer: Drawer) -> None:
+    async def keep_in(self, directory_of_files: FileDirectory) -> None:
         """Let there be files. Raises OSError if the directory is not to be had."""
-        await self._away(drawer.open)
-        self._drawer = drawer
+        await self._away(directory_of_files.open)
+        self._drawer = directory_of_files
 
-    def drawer(self) -> Drawer:
+    def directory_of_files(self) -> FileDirectory:
         """Where files are. Raises Refusal: NOT_SUPPORTED."""
         if self._drawer is None:
             raise Refusal("NOT_SUPPORTED", "the server keeps no files: it has neither --files-dir nor --state-dir")
@@ -125,28 +125,28 @@ class Files:
 
     async def save(self, session_id: str, name: str, raw: bytes) -> bytes:
         """Answer SaveFile. A principal's are written one at a time, so that quotas see those before."""
-        entry = self.directory.find(session_id)
-        drawer = self.drawer()
-        path = drawer.path(entry.owner, name)
+        entry = self.registry.find(session_id)
+        directory_of_files = self.directory_of_files()
+        path = directory_of_files.path(entry.owner, name)
         lock = self._saving.setdefault(entry.owner, asyncio.Lock())  # lives as long as anybody has or awaits it
         async with lock:
-            room = await self._away(drawer.room, entry.owner, name)
+            room = await self._away(directory_of_files.room, entry.owner, name)
             order = FileOrder(str(path), name, room).pack(raw)
             return bytes(await entry.worker.call(entry, "SaveFile", order))
 
     async def load(self, session_id: str, name: str, raw: bytes) -> bytes:
         """Answer LoadFile."""
-        entry = self.directory.find(session_id)
-        path = self.drawer().path(entry.owner, name)
+        entry = self.registry.find(session_id)
+        path = self.directory_of_files().path(entry.owner, name)
         return bytes(await entry.worker.call(entry, "LoadFile", FileOrder(str(path), name).pack(raw)))
 
     async def listed(self) -> pb.ListFilesResponse:
         """Answer ListFiles."""
-        return pb.ListFilesResponse(files=await self._away(self.drawer().listed, CALLER.get().name))
+        return pb.ListFilesResponse(files=await self._away(self.directory_of_files().listed, CALLER.get().name))
 
     async def delete(self, name: str) -> int:
         """Answer DeleteFile; bytes freed."""
-        return await self._away(self.drawer().delete, CALLER.get().name, name)
+        return await self._away(self.directory_of_files().delete, CALLER.get().name, name)
 
 
 def _unreadable(error: OSError) -> Refusal:

@@ -1,4 +1,4 @@
-"""The seam between the front and where sessions live: `SessionBackend`.
+"""The interface between the front and where sessions live: `SessionBackend`.
 
 The front hands over serialized requests and gets serialized responses. A backend keeps the calls of a session in
 order and raises `Refusal` for what is refused, nothing else.

@@ -1,7 +1,7 @@
-"""Keeping: what the front does so that sessions outlive their lease, their worker and the server.
+"""Persistence: what the front does so that sessions outlive their lease, their worker and the server.
 
-A session that is not in memory but on the shelf is found as any other: it gets a number and a worker, which is told to
-restore it before the call that asked for it. So a client that comes back notices nothing.
+An evicted session is found as any other: it gets a number and a worker, which restores it before the call that asked
+for it. So a client that comes back notices nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gradwire.v1 import service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.auth.principals import CALLER
 from gradwire_server.common.errors import Refusal, refusal_of
-from gradwire_server.registry.session_catalog import Shelf, digest_of
+from gradwire_server.registry.session_catalog import SessionCatalog, digest_of
 from gradwire_server.storage.orders import LATER, Order
 from gradwire_server.worker.frames import KEEP, NUMBER, OPENED
 from gradwire_server.workers.entry import ID_SHOWN
@@ -35,12 +35,12 @@ T = TypeVar("T")
 log = logging.getLogger("gradwire.server")
 
 
-class Keeping:
+class Persistence:
     """The front's side of stored sessions. `logs`: whether workers write what they answer; `every`: seconds."""
 
-    def __init__(self, backend: Backend, shelf: Shelf, logs: bool, every: float) -> None:
+    def __init__(self, backend: Backend, catalog: SessionCatalog, logs: bool, every: float) -> None:
         self.backend = backend
-        self.shelf = shelf
+        self.catalog = catalog
         self.logs = logs
         self.every = every
         self.failures = 0  # sessions that could not be stored, once for each time
@@ -48,10 +48,10 @@ class Keeping:
         self._saving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by principal
         self._closing: set[asyncio.Task[None]] = set()
         self._storing: dict[str, asyncio.Task[bool]] = {}  # periodic snapshots under way, by session
-        backend.directory.revive = self.revive
+        backend.registry.revive = self.revive
 
     async def start(self) -> None:
-        """Take periodic snapshots and sweep the shelf from now on."""
+        """Take periodic snapshots and sweep the session catalog from now on."""
         self._tasks = [asyncio.create_task(self._sweep())]
         if self.every:
             self._tasks.append(asyncio.create_task(self._snapshots()))
@@ -63,7 +63,7 @@ class Keeping:
             task.cancel()
         if ending:
             await asyncio.wait(ending)
-        entries = {entry.id: entry for entry in self.backend.directory.entries.values()}
+        entries = {entry.id: entry for entry in self.backend.registry.entries.values()}
         saving = {each: asyncio.ensure_future(self._save(entry, last=True)) for each, entry in entries.items()}
         if saving:
             await asyncio.wait(saving.values(), timeout=grace)
@@ -73,7 +73,7 @@ class Keeping:
             if not task.cancel() and not task.cancelled() and task.exception() is None and task.result():
                 continue
             # One that could not be restored has its files still, and one with a log all that was answered.
-            if self.logs or self.backend.directory.entries.get(session_id) is not entry:
+            if self.logs or self.backend.registry.entries.get(session_id) is not entry:
                 continue
             lost += 1
             why = entry.unstored or f"it was not written within {grace:.0f} seconds"
@@ -102,7 +102,7 @@ class Keeping:
     @property
     def unstored(self) -> int:
         """Sessions that could not be stored when that was tried last."""
-        return sum(bool(entry.unstored) for entry in self.backend.directory.entries.values())
+        return sum(bool(entry.unstored) for entry in self.backend.registry.entries.values())
 
     # Opening.
 
@@ -112,7 +112,7 @@ class Keeping:
             session_digest=digest_of(session_id), principal=CALLER.get().name, client=client,
             lease_ms=int(lease * 1000),
         )  # fmt: skip
-        return Order(home=str(self.shelf.home(session_id)), home_head=head.SerializeToString(), **told)
+        return Order(home=str(self.catalog.home(session_id)), home_head=head.SerializeToString(), **told)
 
     async def opened(self, entry: Entry, place: int) -> None:
         """Tell a worker of a new session; with a log it is stored before its client is told."""
@@ -129,15 +129,15 @@ class Keeping:
         await entry.worker.ask("Attach", entry.number, NUMBER.pack(entry.writers))
 
     def revive(self, session_id: str) -> Entry | None:
-        """The caller's session, if it lies on the shelf: its worker is told to restore it. Raises Refusal."""
-        kept = self.shelf.find(session_id, CALLER.get().name)
+        """The caller's session, if it is in the session catalog: its worker is told to restore it. Raises Refusal."""
+        kept = self.catalog.find(session_id, CALLER.get().name)
         if kept is None:
             return None
         backend = self.backend
         head = kept.head
-        place = backend.places.of(kept.head.principal, backend.directory.has_sessions)
-        entry = backend.directory.adopt(session_id, backend.place_session, head.lease_ms / 1000, head.client)
-        self.shelf.take(session_id)
+        place = backend.places.of(kept.head.principal, backend.registry.has_sessions)
+        entry = backend.registry.adopt(session_id, backend.place_session, head.lease_ms / 1000, head.client)
+        self.catalog.take(session_id)
         entry.worker.sessions += 1
         entry.worker.active += 1
         entry.writers, entry.stored = backend.limits.writers, True
@@ -158,14 +158,14 @@ class Keeping:
             entry.writers, entry.epoch = answer.session.writer, answer.session.epoch
             return
         log.error("session cannot be restored", extra={"session": entry.shown, "error": str(failure)})
-        if self.backend.directory.entries.get(entry.id) is not entry:
+        if self.backend.registry.entries.get(entry.id) is not entry:
             return
         why = failure if isinstance(failure, Refusal) and failure.reason in _LASTING else None
         reason, message = (failure.reason, failure.message) if isinstance(failure, Refusal) else ("INTERNAL", "")
-        self.backend.directory.bury(entry, reason, message)
+        self.backend.registry.bury(entry, reason, message)
         self._drop(entry)
-        if self.shelf.put(entry.id, makes_room=False, why=why) and why is None:
-            self.backend.directory.tombstones.pop(entry.id, None)
+        if self.catalog.put(entry.id, makes_room=False, why=why) and why is None:
+            self.backend.registry.tombstones.pop(entry.id, None)
 
     def _drop(self, entry: Entry) -> None:
         """Let a session's memory go and its files stay."""
@@ -193,15 +193,15 @@ class Keeping:
     async def _lay_away(self, entry: Entry) -> None:
         expires = entry.expires
         stored = await self._save(entry, last=True) or self.logs
-        directory = self.backend.directory
+        directory = self.backend.registry
         if directory.entries.get(entry.id) is not entry or entry.expires != expires or entry.pending:
             return  # its client has come back, or it was ended
         if stored:
-            stored = await asyncio.get_running_loop().run_in_executor(None, self.shelf.put, entry.id)
+            stored = await asyncio.get_running_loop().run_in_executor(None, self.catalog.put, entry.id)
             if not entry.saving:
                 return  # its worker ended meanwhile: `lost` has laid it there
             if entry.expires != expires or entry.pending or directory.entries.get(entry.id) is not entry:
-                self.shelf.take(entry.id)
+                self.catalog.take(entry.id)
                 return
             directory.remove(entry)
             self._drop(entry)
@@ -215,21 +215,21 @@ class Keeping:
         gone = []
         for entry in entries:
             entry.saving = False
-            if entry.stored and self.shelf.put(entry.id):
-                self.backend.directory.tombstones.pop(entry.id, None)
+            if entry.stored and self.catalog.put(entry.id):
+                self.backend.registry.tombstones.pop(entry.id, None)
             else:
                 gone.append(entry)
         return gone
 
     def take_back(self, entry: Entry) -> None:
         """Let a session's memory go; whoever asks for it next has it restored."""
-        if self.backend.directory.entries.get(entry.id) is entry and self.shelf.put(entry.id, makes_room=False):
-            self.backend.directory.remove(entry)
+        if self.backend.registry.entries.get(entry.id) is entry and self.catalog.put(entry.id, makes_room=False):
+            self.backend.registry.remove(entry)
             self._drop(entry)
 
     async def close(self, session_id: str) -> bool:
-        """Delete the caller's session that lies on the shelf."""
-        return await self._away(self.shelf.discard, session_id, CALLER.get().name)
+        """Delete the caller's session that is in the session catalog."""
+        return await self._away(self.catalog.discard, session_id, CALLER.get().name)
 
     # What administrators ask for.
 
@@ -245,13 +245,13 @@ class Keeping:
                     damage="" if kept.why is None else kept.why.message,
                 ),
             )
-            for kept in self.shelf.numbered(after, principal, most)
+            for kept in self.catalog.numbered(after, principal, most)
         ]  # fmt: skip
 
     async def end(self, number: int) -> int:
-        """Delete anybody's session that lies on the shelf; bytes freed. Raises Refusal: SESSION_NOT_FOUND."""
-        kept = self.shelf.give_up(number)  # at once, so that nobody takes it up meanwhile
-        await self._away(self.shelf.store.remove, kept.folder)
+        """Delete anybody's session that is in the session catalog; bytes freed. Raises Refusal: SESSION_NOT_FOUND."""
+        kept = self.catalog.give_up(number)  # at once, so that nobody takes it up meanwhile
+        await self._away(self.catalog.store.remove, kept.folder)
         shown = kept.folder.name[:ID_SHOWN]
         log.info(
             "stored session ended", extra={"file": shown, "principal": kept.head.principal, "by": CALLER.get().name}
@@ -268,7 +268,7 @@ class Keeping:
     async def _round(self, worker: Worker) -> None:
         """Store a worker's sessions, one after the other. One that is busy keeps the others waiting for a moment only:
         it is stored when it comes to it, and until then not asked again."""
-        entries = self.backend.directory.entries
+        entries = self.backend.registry.entries
         for entry in [each for each in entries.values() if each.worker is worker]:
             if worker.alive and entries.get(entry.id) is entry and not entry.saving and entry.id not in self._storing:
                 self._storing[entry.id] = task = asyncio.create_task(self._save(entry))
@@ -284,7 +284,7 @@ class Keeping:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             try:
-                await self._away(self.shelf.sweep)
+                await self._away(self.catalog.sweep)
             except Exception:
                 log.exception("the state directory was not swept")
 
@@ -308,23 +308,23 @@ class Keeping:
     async def _save_named(self, entry: Entry, request: pb.SaveSessionRequest, raw: bytes) -> bytes:
         """One at a time under a name, so that quotas see those before."""
         order = Order(request=raw)
-        order.room = await self._away(self.shelf.room, entry.owner, request.name)
-        most = int(self.shelf.max_ttl * 1000)
+        order.room = await self._away(self.catalog.room, entry.owner, request.name)
+        most = int(self.catalog.max_ttl * 1000)
         ttl = min(request.ttl_ms or most, most) if most else request.ttl_ms
         head = pb.SnapshotHead(principal=entry.owner, client=entry.client, name=request.name, ttl_ms=ttl)
-        order.folder, order.head = str(self.shelf.named(entry.owner, request.name)), head.SerializeToString()
+        order.folder, order.head = str(self.catalog.named(entry.owner, request.name)), head.SerializeToString()
         return await entry.worker.call(entry, "Save", order.pack())
 
     async def restore(self, request: pb.RestoreSessionRequest, raw: bytes) -> service_pb2.RestoreSessionResponse:
         """Answer RestoreSession: a new session that begins as a snapshot."""
         owner, backend = CALLER.get().name, self.backend
-        folder, _ = await self._away(self.shelf.found, owner, request.name)
+        folder, _ = await self._away(self.catalog.found, owner, request.name)
         opening = service_pb2.OpenSessionRequest(lease_ms=request.lease_ms, client=request.client)
-        entry = backend.directory.open(opening, backend.place_session)
+        entry = backend.registry.open(opening, backend.place_session)
         entry.worker.sessions += 1
         entry.worker.active += 1
         try:
-            place = backend.places.of(owner, backend.directory.has_sessions)
+            place = backend.places.of(owner, backend.registry.has_sessions)
             order = self.order(entry.id, entry.client, entry.lease, folder=str(folder), place=place, request=raw)
             order.owner = entry.owner_number
             answer = await entry.worker.call(entry, "Restore", order.pack())
@@ -341,7 +341,7 @@ class Keeping:
 
     async def listed(self) -> pb.ListSnapshotsResponse:
         """Answer ListSnapshots."""
-        found = await self._away(self.shelf.listed, CALLER.get().name)
+        found = await self._away(self.catalog.listed, CALLER.get().name)
         return pb.ListSnapshotsResponse(
             snapshots=[
                 pb.SnapshotSummary(
@@ -354,7 +354,7 @@ class Keeping:
 
     async def delete(self, name: str) -> int:
         """Answer DeleteSnapshot."""
-        return await self._away(self.shelf.delete, CALLER.get().name, name)
+        return await self._away(self.catalog.delete, CALLER.get().name, name)
 
 
 def _looked_at(done: asyncio.Future[Any]) -> None:

@@ -1,17 +1,17 @@
-"""Which place in the ledger each principal has, while it has sessions; its workers count there what those hold."""
+"""Each principal's place in the shared counters, while it has sessions; workers count there what those hold."""
 
 from collections.abc import Callable
 
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
-from gradwire_server.common.shared_counters import PLACES, Ledger
+from gradwire_server.common.shared_counters import PLACES, SharedCounters
 
 
 class Places:
     """The places of principals, given by the front. 0 is for who has no quota."""
 
-    def __init__(self, limits: Limits, ledger: Ledger) -> None:
-        self.ledger = ledger
+    def __init__(self, limits: Limits, counters: SharedCounters) -> None:
+        self.counters = counters
         self._wanted = bool(
             limits.max_principal_bytes
             or limits.max_principal_tensors
@@ -41,5 +41,5 @@ class Places:
     def _reclaim(self, present: Callable[[str], bool]) -> None:
         """Take the places of those that hold nothing any more."""
         for principal, place in list(self._of.items()):
-            if not present(principal) and self.ledger.share(place).is_empty:
+            if not present(principal) and self.counters.share(place).is_empty:
                 self._free.append(self._of.pop(principal))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gradwire.v1 import service_pb2
 from gradwire_server.common import blas
 from gradwire_server.common.limits import Limits
-from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.backend import Backend
 from gradwire_server.worker.frames import Plan
 from gradwire_server.worker.rings import RING_BYTES
@@ -29,25 +29,25 @@ class WorkersBackend(Backend):
     ) -> None:
         """With `counts` the workers count what the metrics tell."""
         resolved = limits.resolved()
-        descriptor = Ledger.file(workers)
+        descriptor = SharedCounters.file(workers)
         cores = blas.cores() if blas.shared() else 0
 
         # A worker's share of what may be shared, but a ring at least.
         rings = max(min(resolved.max_shared_bytes, RING_BYTES), resolved.max_shared_bytes // workers)
         theirs = replace(resolved, max_shared_bytes=rings)
 
-        def plan(slot: int, calls: int, control: int, ledger: int, slots: int) -> Plan:
-            return Plan(slot, workers, calls, control, ledger, slots, cores, log_format, log_level, counts, theirs)
+        def plan(slot: int, calls: int, control: int, counters: int, slots: int) -> Plan:
+            return Plan(slot, workers, calls, control, counters, slots, cores, log_format, log_level, counts, theirs)
 
         visible = gpus()
         environments = [{VISIBLE: visible[slot % len(visible)]} if visible else {} for slot in range(workers)]
         processes = [ProcessWorker(slot, plan, descriptor, resolved, environments[slot]) for slot in range(workers)]
-        super().__init__(resolved, processes, Ledger(workers, descriptor), clock)
+        super().__init__(resolved, processes, SharedCounters(workers, descriptor), clock)
         self.cores = cores
         self._descriptor = descriptor
 
     async def stop(self, grace: float) -> int:
-        """End the workers, and let go of the ledger's file; how many sessions were not stored."""
+        """End the workers, and let go of the shared counters's file; how many sessions were not stored."""
         lost = await super().stop(grace)
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -59,5 +59,5 @@ class WorkersBackend(Backend):
         info = await super().server_info()
         info.build["workers"] = str(len(self.workers))
         if self.cores:
-            info.build["blas_threads"] = str(max(1, self.cores // max(1, self.ledger.runnable)))
+            info.build["blas_threads"] = str(max(1, self.cores // max(1, self.counters.runnable)))
         return info

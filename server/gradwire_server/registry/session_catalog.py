@@ -1,4 +1,4 @@
-"""The shelf: which sessions and snapshots lie on disk, as the front sees them. It reads heads of files, no tensors.
+"""The session catalog: which sessions and snapshots are on disk, as the front sees them. It reads heads of files only.
 
     DIR/lock                         held by the server and its workers: a state directory is one server's
     DIR/sessions/<hash of the id>/   a session's own state; the id itself, which is a secret, is stored nowhere
@@ -64,7 +64,7 @@ def check_name(name: str, what: str) -> None:
         )
 
 
-class Shelf:
+class SessionCatalog:
     """Stored sessions by digest, and named snapshots."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The directory: which sessions there are, where each lives, and until when. The front's side of a session.
+"""The session registry: which sessions there are, where each lives, and until when. The front's side of a session.
 
 It knows no tensor. Whose a session is, is looked at here and nowhere else. A lease is renewed, a writer numbered and a
 session looked up here, on the event loop and past whatever is computing. `clock` counts seconds.
@@ -27,7 +27,7 @@ W = TypeVar("W")
 Refused: TypeAlias = tuple[str, str]  # the reason, and what to say
 
 
-class Directory(Generic[W]):
+class SessionRegistry(Generic[W]):
     """Sessions by id, and the ids of those that are gone with the reason."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from gradwire_server.common.limits import Limits
-from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.backend import Backend
 from gradwire_server.workers.thread_worker import ThreadWorker
 
@@ -21,7 +21,7 @@ class InProcessBackend(Backend):
     ) -> None:
         """With `counts` the worker counts what the metrics tell."""
         resolved = limits.resolved()
-        ledger = Ledger(1)
-        worker = ThreadWorker(resolved, ledger, owns_process, counts)
-        self.host = worker.host
-        super().__init__(resolved, [worker], ledger, clock)
+        counters = SharedCounters(1)
+        worker = ThreadWorker(resolved, counters, owns_process, counts)
+        self.runtime = worker.runtime
+        super().__init__(resolved, [worker], counters, clock)

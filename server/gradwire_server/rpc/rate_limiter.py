@@ -1,4 +1,4 @@
-"""The turnstile: calls of somebody who sends very many wait here, not in gRPC's queue before everybody else's.
+"""The rate limiter: calls of somebody who sends very many wait here, not in gRPC's queue before everybody else's.
 
 gRPC hands calls over one by one in the order in which they came, from all connections, which is what takes longest:
 with a thousand calls open on one, the next one of anybody stood behind a thousand. A caller may have some hundred
@@ -26,7 +26,7 @@ _MOST_KNOWN = 10_000  # callers, before those are forgotten that have made up fo
 _MOST_LOOKS = 20  # before some calls are begun all the same
 
 
-class Turnstile:
+class RateLimiter:
     """What callers have begun lately. Of the event loop alone."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from gradwire_server.auth.interceptor import Gate
+from gradwire_server.auth.interceptor import AuthInterceptor
 from gradwire_server.auth.tls import Tls
 from gradwire_server.auth.tokens import Tokens
 from gradwire_server.common.allocator import keep_freed
@@ -59,7 +59,7 @@ class Server:
         self.tokens = tokens
         self.front = Front(backend, traces)
         self.health = health.aio.HealthServicer()
-        self.gate: Gate | None = None
+        self.interceptor: AuthInterceptor | None = None
         self.local = LocalStreams(self.front) if local and tokens is None and tls is None else None
         self._server: grpc.aio.Server
 
@@ -70,9 +70,9 @@ class Server:
         await self.backend.start()
         certificates = self.tls is not None and self.tls.client_ca is not None
         if self.tokens or certificates:
-            self.gate = Gate(self.tokens, certificates, self.health.Check, self.backend.stop_work)
-            self.gate.watch()
-        gates = [] if self.gate is None else [self.gate]
+            self.interceptor = AuthInterceptor(self.tokens, certificates, self.health.Check, self.backend.stop_work)
+            self.interceptor.watch()
+        gates = [] if self.interceptor is None else [self.interceptor]
         self._server = grpc.aio.server(
             interceptors=gates,
             options=_options(self.backend.limits),
@@ -87,8 +87,8 @@ class Server:
             else:
                 port = self._server.add_secure_port(address, self.tls.credentials())
         except RuntimeError as error:
-            if self.gate is not None:
-                await self.gate.stop()
+            if self.interceptor is not None:
+                await self.interceptor.stop()
             await self.backend.stop(0)
             raise OSError(f"cannot listen at {address}") from error
         await self._server.start()
@@ -111,8 +111,8 @@ class Server:
             await asyncio.wait_for(self._finished(), grace)
         self.front.finishing = frozenset()
         lost = await self.backend.stop(grace)
-        if self.gate is not None:
-            await self.gate.stop()
+        if self.interceptor is not None:
+            await self.interceptor.stop()
         self.front.streams.end(Refusal("UNAVAILABLE", "the server is shutting down"))
         ends = [self._server.stop(min(grace, 1.0))]
         if self.local is not None:

@@ -24,7 +24,7 @@ from gradwire_server.common.pipelined_writer import Sending
 from gradwire_server.common.protobuf_peek import peek_data, peek_session
 from gradwire_server.common.timings import ASK
 from gradwire_server.registry.interface import SessionBackend
-from gradwire_server.rpc.rate_limiter import Turnstile
+from gradwire_server.rpc.rate_limiter import RateLimiter
 from gradwire_server.rpc.shared_memory import share
 from gradwire_server.rpc.stream import Stream, Streams, Wire
 from gradwire_server.workers.entry import ID_SHOWN
@@ -64,7 +64,7 @@ class Front:
         self.idle = asyncio.Event()
         self.idle.set()
         self.streams = Streams()
-        self.turnstile = Turnstile()
+        self.rate_limiter = RateLimiter()
         backend.when_answered(self.streams.wake_held_back)
         self._most_waiting = _MOST_WAITING * backend.limits.max_message_bytes
 
@@ -97,19 +97,19 @@ class Front:
         table["Upload"] = grpc.stream_unary_rpc_method_handler(self._upload)
         table["Download"] = grpc.unary_stream_rpc_method_handler(self._download)
         table["Stream"] = grpc.stream_stream_rpc_method_handler(self._stream)
-        table["Share"] = grpc.stream_stream_rpc_method_handler(self._share)
+        table["PrincipalTotals"] = grpc.stream_stream_rpc_method_handler(self._share)
         return grpc.method_handlers_generic_handler(SERVICE, table)
 
     def _answering(self, method: str, answer: Answer) -> Answer:
         """Count the call, check the message's size, and turn refusals into statuses."""
         cap = self.backend.limits.max_message_bytes
 
-        turnstile = self.turnstile
+        rate_limiter = self.rate_limiter
 
         async def handle(raw: bytes, context: Context) -> bytes:
             size = len(raw)
             self.begin(size)
-            turn = turnstile.enter(CALLER.get().name or context.peer())
+            turn = rate_limiter.enter(CALLER.get().name or context.peer())
             try:
                 if turn is not None:
                     await turn
@@ -342,17 +342,17 @@ class Front:
     async def _share(self, requests: AsyncIterator[bytes], context: Context) -> None:
         self.begin()
         try:
-            self.admit_some("Share")
+            self.admit_some("PrincipalTotals")
             parts = (_small(service_pb2.ShareRequest, raw) async for raw in requests)
             async with Sending[bytes](context.write) as answers:
                 await share(
                     self.backend,
                     parts,
                     lambda response: answers.send(response.SerializeToString()),
-                    lambda session_id: self.admit("Share", session_id),
+                    lambda session_id: self.admit("PrincipalTotals", session_id),
                 )
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
-            await self._abort(context, error, "Share")
+            await self._abort(context, error, "PrincipalTotals")
         finally:
             self.end()
 

@@ -54,7 +54,7 @@ def run_unary(call: Pending) -> Generator[None, None, bytes]:
     answer = response_type()
     session.alone += 1
     session.inline_left = session.limits.max_inline_bytes
-    session.brake.begin(call.ticket, call.deadline)
+    session.cancel_token.begin(call.ticket, call.deadline)
     session.command.number = 0
     session.torn = True
 
@@ -66,8 +66,8 @@ def run_unary(call: Pending) -> Generator[None, None, bytes]:
     steps = refusal = None
     with _surroundings(session):
         try:
-            if session.brake.stopping():
-                raise session.brake.refusal()
+            if session.cancel_token.stopping():
+                raise session.cancel_token.refusal()
             steps = execute()
         except Exception as error:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
             refusal = settle(session, call.method, error, execute)
@@ -197,10 +197,10 @@ def _run_commands(
 ) -> Iterator[None]:
     """Apply the commands but for the first `repeated`, which were applied before.
 
-    Between turns only other sessions compute: what this one's brake and counters hold stays, its surroundings do not.
+    Between turns only other sessions compute: this one's cancel token and counters stay, its surroundings do not.
     """
     session.inline_left = min(RESPONSE_BYTES, session.limits.max_message_bytes) * 3 // 4
-    session.brake.begin(call.ticket, writer=writer.number)
+    session.cancel_token.begin(call.ticket, writer=writer.number)
     steps = _steps(session, writer, commands, repeated, response.results)
     pause: object = None
     while True:
@@ -214,7 +214,7 @@ def _run_commands(
 
 
 def _steps(session: Session, writer: Writer, commands: Any, repeated: int, results: Any) -> Iterator[object]:
-    brake, clock = session.brake, time.monotonic
+    cancel_token, clock = session.cancel_token, time.monotonic
     final = len(commands) - 1
     for number, command in enumerate(commands):
         if repeated:
@@ -226,7 +226,7 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
             yield None
         timeout = command.timeout_ms
         if timeout:
-            brake.limit(timeout)
+            cancel_token.limit(timeout)
         if command.HasField("calls"):
             yield from run_calls(session, writer, command.calls, repeated, results)
             repeated = 0
@@ -240,7 +240,7 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
                 for _ in steps:
                     yield _INSIDE
         if timeout:
-            brake.limit(0)
+            cancel_token.limit(0)
 
 
 def _settle_downloads(session: Session, which: str | None) -> None:
@@ -252,8 +252,8 @@ def _settle_downloads(session: Session, which: str | None) -> None:
 def _run_command(session: Session, writer: Writer, command: service_pb2.Command, results: Any) -> Iterator[None] | None:
     """Apply a command. One that takes long is applied when the steps are through that it gives."""
     seq = writer.applied + 1
-    brake = session.brake
-    brake.seq = seq
+    cancel_token = session.cancel_token
+    cancel_token.seq = seq
     session.command.number = writer.command_number(seq)
     answer = result = request = refusal = steps = None
     which = command.WhichOneof("command")
@@ -269,9 +269,11 @@ def _run_command(session: Session, writer: Writer, command: service_pb2.Command,
         return HANDLERS[which](session, request, answer)
 
     try:
-        stopped = brake.cancel_ticket >= brake.ticket or (brake.through and brake.cancelled())
+        stopped = cancel_token.cancel_ticket >= cancel_token.ticket or (
+            cancel_token.through and cancel_token.cancelled()
+        )
         if stopped and which not in _NEVER_STOPPED:
-            raise brake.refusal()
+            raise cancel_token.refusal()
         if which is None:
             raise Refusal("MALFORMED", "the command is none that this server knows")
         request = getattr(command, which)

@@ -270,14 +270,14 @@ class _Run:
                 raise self._failed(error, plan.failed_step, repetition) from None
         self.program.stepwise_runs += 1
         scope = Scope(self.session, dict(enumerate(bound, 1)), numbers, plan)
-        brake = self.session.brake
+        cancel_token = self.session.cancel_token
         done = 0
         try:
             for step in self.program.steps:
-                if monotonic() >= brake.at:
-                    if not brake.stopping():
+                if monotonic() >= cancel_token.at:
+                    if not cancel_token.stopping():
                         yield
-                    if brake.stopping():
+                    if cancel_token.stopping():
                         raise self._stopped()
                 if plan is not None:
                     plan.step = done
@@ -332,7 +332,7 @@ class _Run:
             self.collected[place][repetition] = output.array
 
     def _stopped(self) -> Refusal:
-        refusal = self.session.brake.refusal()
+        refusal = self.session.cancel_token.refusal()
         return Refusal(refusal.reason, refusal.message.replace("; no tensor has changed", ""))
 
     def _failed(self, error: Exception, step: int | None, repetition: int) -> Refusal:

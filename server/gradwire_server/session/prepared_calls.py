@@ -59,16 +59,16 @@ def run_calls(
         return
     if session.meter is not None:
         session.meter.called([prepared.call.name for prepared, _ in plan[repeated:]])
-    brake, running, clock = session.brake, session.command, time.monotonic
+    cancel_token, running, clock = session.cancel_token, session.command, time.monotonic
     origin = writer.command_number(0)
     for seq, (prepared, at) in enumerate(plan[repeated:], writer.applied + 1):
         if clock() >= session.turn_ends:
             yield
-        brake.seq = seq
+        cancel_token.seq = seq
         running.number = origin | seq
         try:
-            if brake.cancel_ticket >= brake.ticket or (brake.through and brake.cancelled()):
-                raise brake.refusal()
+            if cancel_token.cancel_ticket >= cancel_token.ticket or (cancel_token.through and cancel_token.cancelled()):
+                raise cancel_token.refusal()
             _run(session, prepared, ids, numbers, at)
         except Exception as error:  # noqa: BLE001 - becomes this call's refusal; the unforeseen is logged
             again = partial(_run, session, prepared, ids, numbers, at)

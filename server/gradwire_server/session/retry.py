@@ -32,7 +32,7 @@ def settling(
         _forget(error)  # what was computed up to there is room, too
     if _scarce(error) and _make_room(session):
         if session.notes is not None:
-            session.notes.resumed(session.brake.seq - 1, session.recording.generator.get_state())
+            session.notes.resumed(session.cancel_token.seq - 1, session.recording.generator.get_state())
         try:
             yield from again() or ()
             failed = None
@@ -43,7 +43,7 @@ def settling(
     if failed is None:
         return None
     if isinstance(failed, EngineError) and failed.reason is Reason.CANCELLED:
-        refusal = session.brake.refusal()
+        refusal = session.cancel_token.refusal()
     else:
         refusal = refusal_of(failed, method)
     failed = None  # or its traceback and this frame would hold each other

@@ -1,6 +1,6 @@
 """A session: the tensors its ids name, what failed, what each writer has applied, and the engine's surroundings.
 
-Everything here is touched by the compute thread alone, but for the brake, whose few plain attributes are written
+Everything here is touched by the compute thread alone, but for the cancel token, whose few plain attributes are written
 whole by the control thread and only grow, and transfers' bytes. Leases and writers' numbers are the front's.
 """
 
@@ -25,7 +25,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.payload import dtype_of
 from gradwire_server.common.protocol import EPOCH
-from gradwire_server.common.shared_counters import Share
+from gradwire_server.common.shared_counters import PrincipalTotals
 from gradwire_server.session.graphs import Snapshots
 from gradwire_server.session.hook_table import HookTable
 from gradwire_server.session.meter import Meter
@@ -96,14 +96,16 @@ class DroppedHooks:
 class Aside(Protocol):
     """What a session needs of its worker so that others compute while one of its ops takes long (lane.py)."""
 
-    def look(self, brake: "Brake", /) -> None:
+    def look(self, cancel_token: "CancelToken", /) -> None:
         """Between two ops of one command. Raises EngineError: CANCELLED."""
 
-    def aside(self, brake: "Brake", compute: Callable[[], Any], name: str, alone: bool, room: int, /) -> Any:
+    def aside(
+        self, cancel_token: "CancelToken", compute: Callable[[], Any], name: str, alone: bool, room: int, /
+    ) -> Any:
         """The result of `compute`. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
 
 
-class Brake(Interrupt):
+class CancelToken(Interrupt):
     """What runs and whether it should stop: asked by the engine between nodes, pulled by the control thread.
 
     `ticket` is the running call's; for a batch `writer` and `seq` are the running command's. It is to be asked when a
@@ -219,7 +221,7 @@ class Noted(Protocol):
 class Session:
     """The state behind a session id. Ids map to engine tensors; several ids may name one tensor."""
 
-    def __init__(self, key: int, limits: Limits, brake: Brake) -> None:
+    def __init__(self, key: int, limits: Limits, cancel_token: CancelToken) -> None:
         self.key = key
         self.limits = limits
         self.epoch = EPOCH
@@ -246,7 +248,7 @@ class Session:
         self.poison: OrderedDict[int, Failure] = OrderedDict()
         self.next_id = CLIENT_IDS
         operations = limits.max_op_operations or math.inf
-        self.account = brake.account = Account(limit=limits.max_session_bytes, operations=operations)
+        self.account = cancel_token.account = Account(limit=limits.max_session_bytes, operations=operations)
         self.transfers = Transfers(self.account)
         self.snapshots = Snapshots()
         self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the one that ran last is the last
@@ -255,17 +257,17 @@ class Session:
         self.torn = False  # something of a call was applied that is neither answered nor logged
         self.kept: Stored | None = None  # where it is stored, if it is
         self.notes: Noted | None = None  # what its log is to tell of refusals and nodes, if it has one
-        self.place = 0  # of its principal in the ledger; 0 for one without a quota
-        self.told = Share()  # what it holds, as the ledger has it
+        self.place = 0  # of its principal in the shared counters; 0 for one without a quota
+        self.told = PrincipalTotals()  # what it holds, as the shared counters has it
         self.owner = 0  # tells sessions of one principal from those of others; 0 for nobody's
-        self.brake = brake
+        self.cancel_token = cancel_token
         self.meter: Meter | None = None  # of the worker, if it counts
         self.alone = 0  # commands that came by unary calls
         self.computed = 0.0  # seconds
         self.inline_left = 0  # bytes of values that the response being made may still hold
         self.command = Doing(key)
         self.recording = Context(
-            account=self.account, generator=RandomGenerator(), interrupt=self.brake, command=self.command
+            account=self.account, generator=RandomGenerator(), interrupt=self.cancel_token, command=self.command
         )
         self.not_recording = replace(self.recording, grad_enabled=False)
         self.inferring = replace(self.not_recording, inference=True)

@@ -1,8 +1,8 @@
-"""The keeper: what a worker does to store its sessions and to take them up again.
+"""The checkpointer: what a worker does to store its sessions and to take them up again.
 
 Saving is a call in the session's line. The compute thread describes the session and hands its tensors' bytes to the
 system, a piece per slice, so that other sessions compute in between; the session itself then goes on, while a thread of
-the keeper's waits for the disk. The answer is sent when the snapshot would survive a crash. With a log, so is every
+the checkpointer waits for the disk. The answer is sent when the snapshot would survive a crash. With a log, so is every
 other answer of the session.
 """
 
@@ -29,11 +29,11 @@ from gradwire_server.session.specs import fill_spec
 from gradwire_server.storage import snapshot_files
 from gradwire_server.storage.kept import Kept, kept_of
 from gradwire_server.storage.log_files import LogFiles
-from gradwire_server.storage.log_writer import Scribe
+from gradwire_server.storage.log_writer import LogWriter
 from gradwire_server.storage.orders import Order
 from gradwire_server.storage.replay import Replay
-from gradwire_server.storage.snapshot_decoder import Thawer, reserve
-from gradwire_server.storage.snapshot_encoder import Freezer
+from gradwire_server.storage.snapshot_decoder import SnapshotDecoder, reserve
+from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
 from gradwire_server.storage.snapshot_files import SnapshotFiles
 from gradwire_server.storage.stores import LogStore, SnapshotStore, Writing
 from gradwire_server.storage.write_ahead_log import START, Log, log_path
@@ -46,7 +46,7 @@ Steps = Generator[None, None, bytes]
 log = logging.getLogger("gradwire.server")
 
 
-class Keeper:
+class Checkpointer:
     """Stores and restores sessions of one worker. `logs`: whether what is answered is written first."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Keeper:
         self.logs = logs
         self.snapshots = snapshots or SnapshotFiles()
         self.log_store = log_store or LogFiles()
-        self.scribe = Scribe(self.log_store) if logs else None
+        self.log_writer = LogWriter(self.log_store) if logs else None
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="gradwire-keeper", daemon=True)
         self._thread.start()
@@ -65,8 +65,8 @@ class Keeper:
         """End when all that was begun is on disk."""
         self._tasks.put(None)
         self._thread.join(timeout)
-        if self.scribe is not None:
-            self.scribe.journal.stop(timeout)
+        if self.log_writer is not None:
+            self.log_writer.journal.stop(timeout)
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
@@ -86,8 +86,8 @@ class Keeper:
         kept, session.kept, session.notes = kept_of(session), None, None
         if kept is None:
             return
-        if kept.log is not None and self.scribe is not None:
-            self.scribe.journal.close(kept.log, written=keep)
+        if kept.log is not None and self.log_writer is not None:
+            self.log_writer.journal.close(kept.log, written=keep)
         if not keep:
             self._tasks.put(lambda: self.snapshots.remove(kept.folder))
 
@@ -125,7 +125,7 @@ class Keeper:
 
     @staticmethod
     def _unchanged(kept: Kept, tensors: int, uses: int | None) -> bytes:
-        """On the keeper's thread, after the snapshots before: nothing was to be stored anew."""
+        """On the checkpointer's thread, after the snapshots before: nothing was to be stored anew."""
         if kept.mark is None:
             raise Refusal("STORAGE", "the server cannot write its state directory")
         if uses is not None:
@@ -148,15 +148,15 @@ class Keeper:
         head = pb.SnapshotHead.FromString(raw_head)
         if kept is not None and kept.log is not None:
             kept.bytes = max(kept.bytes, kept.log.taken)  # should this fail, it is tried again when the log has grown
-        freezer = Freezer(session)
-        yield from freezer.steps()
-        self._fill(session, head, freezer, request)
+        encoder = SnapshotEncoder(session)
+        yield from encoder.steps()
+        self._fill(session, head, encoder, request)
         base = folder.parent if kept is not None else folder.parent.parent
         writing: Writing | None = None
         try:
             generation = 1 + max((0 if kept is None else kept.generation, *self.snapshots.list(folder)))
-            writing = self.snapshots.begin(folder, generation, head, freezer.state, base)
-            yield from writing.data(freezer.memories, order.room)
+            writing = self.snapshots.begin(folder, generation, head, encoder.state, base)
+            yield from writing.data(encoder.memories, order.room)
         except OSError as error:
             if writing is not None:
                 writing.abandon()
@@ -176,25 +176,25 @@ class Keeper:
         self._hold(call, lambda: self._commit(session, kept, writing, mark, told, begun))
         return b""
 
-    def _fill(self, session: Session, head: pb.SnapshotHead, freezer: Freezer, request: Any) -> None:
+    def _fill(self, session: Session, head: pb.SnapshotHead, encoder: SnapshotEncoder, request: Any) -> None:
         head.format, head.version = snapshot_files.FORMAT, __version__
         head.saved_unix_ms = int(time.time() * 1000)
-        head.tensors, head.client_nodes = len(session.store), freezer.client_nodes
+        head.tensors, head.client_nodes = len(session.store), encoder.client_nodes
         head.memory_bytes = session.account.bytes
         if request is not None:
             for named in request.tensors:
                 session.tensor(named.id)
-            freezer.state.named.extend(request.tensors)
+            encoder.state.named.extend(request.tensors)
 
     def _rotate(self, session: Session, kept: Kept) -> Future[Refusal | None]:
         """What comes from now on is in the next generation's log; done when there is one, or cannot be."""
-        assert self.scribe is not None
+        assert self.log_writer is not None
         begun: Future[Refusal | None] = Future()
         old = kept.log
         path = log_path(kept.folder, kept.generation)
         kept.log = Log(path, exists=self.log_store.exists(path))
         kept.log.before = old
-        self.scribe.journal.put(kept.log, (), begun.set_result)
+        self.log_writer.journal.put(kept.log, (), begun.set_result)
         session.notes, session.transfers.logs = kept.notes, True
         return begun
 
@@ -207,7 +207,7 @@ class Keeper:
         uses: int | None,
         begun: Future[Refusal | None] | None,
     ) -> bytes:
-        """On the keeper's thread: bring a snapshot to the disk; `uses` where nothing but a log is to follow it.
+        """On the checkpointer's thread: bring a snapshot to the disk; `uses` where nothing but a log is to follow it.
 
         That is there first, if it is to be there: `begun`.
         """
@@ -237,7 +237,7 @@ class Keeper:
         return _summary(writing.head.SerializeToString(), size, writing.head.tensors).SerializeToString()
 
     def _hold(self, call: Pending, task: Callable[[], bytes | None]) -> None:
-        """Answer a call when a task of the keeper's thread is done."""
+        """Answer a call when a task of the checkpointer's thread is done."""
 
         def hold(answer: Callable[[bytes, Exception | None], None], result: bytes) -> None:
             def run() -> None:
@@ -293,7 +293,7 @@ class Keeper:
                 except (Refusal, FileNotFoundError):
                     if self.snapshots.list(source)[-1:] == [generation]:
                         raise  # else another has taken its place meanwhile
-            yield from Thawer(session, state, memories).fill()
+            yield from SnapshotDecoder(session, state, memories).fill()
             answer = self._restored(session, state, head, request)
             if request is None:
                 yield from self._take_up(session, generation, head.logged)

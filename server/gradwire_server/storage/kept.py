@@ -1,4 +1,4 @@
-"""Where a session is stored, and how far: `Kept`, which the session's keeper and its log's writer share."""
+"""Where a session is stored, and how far: `Kept`, which the session's checkpointer and its log's writer share."""
 
 from __future__ import annotations
 

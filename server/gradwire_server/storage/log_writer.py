@@ -1,4 +1,4 @@
-"""The scribe: what a worker writes to the logs of its sessions, and which answers wait for that.
+"""The log writer: what a worker writes to the logs of its sessions, and which answers wait for that.
 
 A call is applied and then written; its answer is sent when that would survive a crash. Where memory is so short that
 what was applied cannot be written, the session goes back to what is written (`give_up`). Bytes of uploads and files,
@@ -20,7 +20,7 @@ from gradwire_server.session.session import Answered, Pending, Session
 from gradwire_server.session.transfers import Upload
 from gradwire_server.storage.kept import kept_of
 from gradwire_server.storage.stores import LogStore
-from gradwire_server.storage.write_ahead_log import LOADED, Journal, Log, Parts, packed
+from gradwire_server.storage.write_ahead_log import LOADED, Log, Parts, WriteAheadLog, packed
 
 if TYPE_CHECKING:
     from gradwire_server.storage.tensor_files import Loaded
@@ -31,11 +31,11 @@ _INLINE = 1 << 10  # bytes that any server takes within a message
 _UNLOGGED = ("Tidy", "BeginUpload", "Describe")  # they change nothing that outlives the server
 
 
-class Scribe:
+class LogWriter:
     """Writes what is applied to sessions that have a log."""
 
     def __init__(self, store: LogStore) -> None:
-        self.journal = Journal(store)
+        self.journal = WriteAheadLog(store)
 
     def check(self, session: Session) -> None:
         """Before a call: whether what it does can be logged. Raises Refusal: UNAVAILABLE."""
@@ -141,7 +141,7 @@ class Scribe:
         held = session.transfers.held.get(transfer_id)
         if kept is None or kept.log is None or not isinstance(held, Upload) or held.received != held.total:
             return
-        session.brake.begin(call.ticket, call.deadline)
+        session.cancel_token.begin(call.ticket, call.deadline)
         failed: list[Refusal] = []
         data = memoryview(held.buffer.data)
         yield from self._put_bytes(session, kept.log, transfer_id, held.request_id, data, failed)
@@ -204,8 +204,8 @@ class Scribe:
 
         for start in range(0, max(1, len(data)), _UPLOAD_PART):
             while not self.journal.has_room(_UPLOAD_PART, _WAIT_SECONDS):
-                if session.brake.stopping():
-                    raise session.brake.refusal()
+                if session.cancel_token.stopping():
+                    raise session.cancel_token.refusal()
                 yield
             if failed:
                 return
@@ -227,8 +227,8 @@ class Scribe:
 
         self.journal.put(target, (), done)
         while not written.wait(_WAIT_SECONDS):
-            if session.brake.stopping():
-                raise session.brake.refusal()
+            if session.cancel_token.stopping():
+                raise session.cancel_token.refusal()
             yield
         if failed:
             raise failed[0]

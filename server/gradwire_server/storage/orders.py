@@ -20,7 +20,7 @@ class Order:
     room: int | None = None  # bytes that the principal has left
     request: bytes = b""  # the client's
     last: bool = False  # whether the session ends here
-    place: int = 0  # of the principal in the ledger
+    place: int = 0  # of the principal in the shared counters
     owner: int = 0  # a number that stands for the principal
     home: str = ""  # the session's own folder, and its head
     home_head: bytes = b""

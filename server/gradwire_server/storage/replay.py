@@ -17,7 +17,7 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_engine.graph.graph import go_on_from, next_seq
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.batch import OutOfOrder, run_batch, run_unary
-from gradwire_server.session.session import Brake, Pending
+from gradwire_server.session.session import CancelToken, Pending
 from gradwire_server.session.transfers import Upload
 from gradwire_server.storage.stores import LogStore
 from gradwire_server.storage.write_ahead_log import LOADED, START, Notes, outcome, read
@@ -29,7 +29,7 @@ _UNLIMITED = 1 << 62
 _SCARCE = ("MEMORY_LIMIT", "TENSOR_LIMIT", "PROGRAM_LIMIT")
 
 
-class ReplayBrake(Brake):
+class ReplayCancelToken(CancelToken):
     """Stops the commands that were refused the first time, and gives nodes the numbers that they had."""
 
     __slots__ = ("_refusals", "_resumptions", "_seq", "_session")
@@ -94,7 +94,7 @@ class Replay:
     def __init__(self, session: Session, store: LogStore) -> None:
         self.session = session
         self.store = store
-        self.brake = ReplayBrake(session)
+        self.cancel_token = ReplayCancelToken(session)
         self.notes = Notes()
 
     def run(self, path: Path) -> Generator[None, None, int]:
@@ -102,13 +102,13 @@ class Replay:
 
         Raises Refusal: SNAPSHOT_DAMAGED; MEMORY_LIMIT and its kin where there is no room for what was there then.
         """
-        session, real = self.session, self.session.brake
+        session, real = self.session, self.session.cancel_token
         real.ticket = 1 << 62  # what is cancelled meanwhile is not what was done before
         end = START
         try:
             for record, ends in read(path, self.store):
                 floor = next_seq()
-                session.brake, session.notes = self.brake, self.notes
+                session.cancel_token, session.notes = self.cancel_token, self.notes
                 session.turn_ends = float("inf")
                 real.slice(session.turn_ends)
                 session.account.limit, session.account.operations = 0, math.inf
@@ -118,7 +118,7 @@ class Replay:
                     self._compare(path, record, end)
                     session.let_go()
                 finally:
-                    session.brake, session.notes = real, None
+                    session.cancel_token, session.notes = real, None
                     self.notes.clear()
                     go_on_from(max(floor, next_seq()) + 1)
                 end = ends
@@ -135,7 +135,7 @@ class Replay:
     def _apply(self, record: pb.LogRecord) -> None:
         session = self.session
         which = record.WhichOneof("record")
-        self.brake.follow(record if which == "batch" else pb.LogRecord())
+        self.cancel_token.follow(record if which == "batch" else pb.LogRecord())
         if which == "batch":
             try:
                 for _ in run_batch(Pending("Run", session, record.batch, 1)):
@@ -157,7 +157,7 @@ class Replay:
         """A unary call; one that was refused left only what it used up."""
         session, refused = self.session, record.refusals[0] if record.refusals else None
         for told in record.resumptions:
-            self.brake.resume(told)
+            self.cancel_token.resume(told)
         if refused is None or refused.applied:
             try:
                 for _ in run_unary(Pending(record.call.method, session, record.call.request, 1)):

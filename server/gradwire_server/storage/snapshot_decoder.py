@@ -1,4 +1,4 @@
-"""Data as a session: `Thawer` fills an empty session from a SessionState and the memories that go with it.
+"""Data as a session: `SnapshotDecoder` fills an empty session from a SessionState and the memories that go with it.
 
 All objects are made first, empty, and then told of each other, so that order does not matter. What a node's formulas
 are called is compared with what this server's registry says: a graph of ops that have changed is refused, by name.
@@ -48,7 +48,7 @@ def reserve(memory: pb.StoredMemory) -> Any:
     return np.empty(memory.bytes, np.uint8)
 
 
-class Thawer:
+class SnapshotDecoder:
     """Fills `session` from `state`; `memories` are those that `reserve` made, with their bytes."""
 
     def __init__(self, session: Session, state: pb.SessionState, memories: Sequence[Any]) -> None:

@@ -1,4 +1,4 @@
-"""A session as data: `Freezer` turns what a session holds into a SessionState and a list of memories.
+"""A session as data: `SnapshotEncoder` turns what a session holds into a SessionState and a list of memories.
 
 Objects that others refer to get a number when they are first met and wait in a queue to be described, so that a graph
 of any depth takes no recursion. The bytes of tensors are not copied: whoever writes them does so before the session's
@@ -58,7 +58,7 @@ class Numbers:
         return self._known.get(id(thing), 0)
 
 
-class Freezer:
+class SnapshotEncoder:
     """Describes a session. `state` is the result, `memories` the bytes that go with it, in the order of state's."""
 
     def __init__(self, session: Session) -> None:

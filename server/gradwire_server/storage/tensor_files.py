@@ -42,7 +42,7 @@ _SPARE = 1 << 20  # bytes that a disk should have left
 log = logging.getLogger("gradwire.server")
 
 
-class Filer:
+class TensorFiles:
     """Writes and reads files for the sessions of one worker."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Filer:
         session = call.session
         order, raw = FileOrder.unpack(call.raw)
         request = pb.SaveFileRequest.FromString(raw)
-        session.brake.begin(call.ticket, call.deadline)
+        session.cancel_token.begin(call.ticket, call.deadline)
         arrays = _named(session, request)
         head, order_of_bytes = head_of(
             {name: (array.dtype, array.shape) for name, array in arrays.items()}, dict(request.metadata)
@@ -73,8 +73,8 @@ class Filer:
             writing.begin(head)
             for name in order_of_bytes:
                 for piece in _pieces(session, arrays[name]):
-                    if session.brake.stopping():
-                        raise session.brake.refusal()
+                    if session.cancel_token.stopping():
+                        raise session.cancel_token.refusal()
                     writing.add(piece)
                     yield
         except OSError as error:
@@ -114,7 +114,7 @@ class Filer:
             held = session.memory.find(request.request_id, call.method, raw)
             if held is not None:
                 return held
-        session.brake.begin(call.ticket, call.deadline)
+        session.cancel_token.begin(call.ticket, call.deadline)
         device = canonical(request.device or None)
         context = session.context(request.grad_mode)
         try:
@@ -303,8 +303,8 @@ def _fill(session: Session, file: Any, name: str, arrays: list[Any], crc: int, w
     for array in arrays:
         view = _flat(array)
         for start in range(0, len(view), snapshot_files.PIECE):
-            if session.brake.stopping():
-                raise session.brake.refusal()
+            if session.cancel_token.stopping():
+                raise session.cancel_token.refusal()
             piece = view[start : start + snapshot_files.PIECE]
             if file.readinto(piece) != len(piece):
                 raise damaged(name, "it is cut short")

@@ -102,7 +102,7 @@ def _flushed(size: int) -> bytes:
     return _FLUSHED.pack(size, zlib.crc32(raw))
 
 
-class Journal:
+class WriteAheadLog:
     """Writes logs, in a thread of its own. `queued` counts the bytes that wait for it."""
 
     def __init__(self, store: LogStore | None = None) -> None:

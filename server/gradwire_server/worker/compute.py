@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 
 from gradwire_server.session.session import Pending
-from gradwire_server.worker.runtime import Host
-from gradwire_server.worker.scheduler import Answer, Turns, work
+from gradwire_server.worker.runtime import Runtime
+from gradwire_server.worker.scheduler import Answer, Scheduler, work
 
 _YOUNG_LIMIT = 50_000  # new objects that containers keep, before the young ones are looked through
 _YOUNG_PER_FULL = 20
@@ -35,13 +35,17 @@ class Collector:
 class ComputeThread:
     """Applies calls to a host. With `collects` it takes garbage collection over for the process."""
 
-    def __init__(self, host: Host, answer: Answer, parked: Callable[[Pending], None], collects: bool = False) -> None:
-        self._host = host
+    def __init__(
+        self, host: Runtime, answer: Answer, parked: Callable[[Pending], None], collects: bool = False
+    ) -> None:
+        self._runtime = host
         self._calls: queue.SimpleQueue[tuple[str, int, bytes, int, float | None, float] | None] = queue.SimpleQueue()
         self._ended = False
-        turns = Turns(host, answer, parked)
+        scheduler = Scheduler(host, answer, parked)
         between = Collector() if collects else _nothing
-        self._thread = threading.Thread(target=work, args=(turns, self, between), name="gradwire-compute", daemon=True)
+        self._thread = threading.Thread(
+            target=work, args=(scheduler, self, between), name="gradwire-compute", daemon=True
+        )
         self._thread.start()
 
     def submit(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:
@@ -60,7 +64,7 @@ class ComputeThread:
                 if call is None:
                     self._ended = True
                     break
-                found.append(self._host.begin(*call))
+                found.append(self._runtime.begin(*call))
         except queue.Empty:
             pass
         return found

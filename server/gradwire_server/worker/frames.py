@@ -20,7 +20,9 @@ METHODS = (
     "Restore", "SaveFile", "LoadFile",
 )  # fmt: skip
 NUMBER = struct.Struct("<Q")
-OPENED = struct.Struct("<QQ")  # its principal's place in the ledger, and a number that stands for its principal
+OPENED = struct.Struct(
+    "<QQ"
+)  # its principal's place in the shared counters, and a number that stands for its principal
 KEEP = b"keep"  # what is dropped is stored, and stays so
 GOES_BACK = "goes_back"  # of a refusal: what is in memory is to be dropped, and what is stored taken up
 UPLOAD_BEGUN = struct.Struct("<QQ")  # received, taker; the transfer's id follows
@@ -51,7 +53,7 @@ class Plan:
     workers: int
     calls: int
     control: int
-    ledger: int
+    counters: int
     slots: int
     cores: int  # to share among the workers that have work; 0 leaves BLAS's threads as they are
     log_format: str

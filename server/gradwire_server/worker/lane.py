@@ -18,8 +18,8 @@ from gradwire_server.worker.apart import Child
 from gradwire_server.worker.places import Places
 
 if TYPE_CHECKING:
-    from gradwire_server.session.session import Brake, Session
-    from gradwire_server.worker.scheduler import Turns
+    from gradwire_server.session.session import CancelToken, Session
+    from gradwire_server.worker.scheduler import Scheduler
 
 PRESS_SECONDS = 0.05  # that a session computes before it is asked to look up between two ops
 _OTHERS_SECONDS = 0.01  # that others compute then
@@ -100,9 +100,9 @@ class Baton:
 class Lane:
     """What computes aside, for the sessions of one worker. Its methods are called by whoever holds the baton."""
 
-    def __init__(self, turns: "Turns", run: Callable[[], None], most: int, forks: bool = True) -> None:
+    def __init__(self, scheduler: "Scheduler", run: Callable[[], None], most: int, forks: bool = True) -> None:
         """`run` is what a thread does that takes over; so many ops are computed apart at once."""
-        self.turns = turns
+        self.scheduler = scheduler
         self.baton = Baton()
         self.away = 0  # sessions that left the turns for now
         self._run = run
@@ -111,16 +111,18 @@ class Lane:
         self._waiting = threading.Event()
         threading.Thread(target=self._watch, name="gradwire-watch", daemon=True).start()
 
-    # What the engine asks for, by way of a session's brake.
+    # What the engine asks for, by way of a session's cancel token.
 
-    def aside(self, brake: "Brake", compute: Callable[[], Any], name: str, alone: bool, room: int = 0) -> Any:
+    def aside(
+        self, cancel_token: "CancelToken", compute: Callable[[], Any], name: str, alone: bool, room: int = 0
+    ) -> Any:
         """What `compute` makes, while other sessions compute. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
-        session = self.turns.running
-        if session is None or session.brake is not brake:  # of a thread that is aside already
+        session = self.scheduler.running
+        if session is None or session.cancel_token is not cancel_token:  # of a thread that is aside already
             return compute()
         if self.away >= _MOST_AWAY:
             raise EngineError(Reason.COMPUTE_LIMIT, f"{_MOST_AWAY} ops that take long run or wait already")
-        host = self.turns.host
+        host = self.scheduler.runtime
         host.reserve(room)
         try:
             if not alone or not self._forks:
@@ -129,14 +131,14 @@ class Lane:
         finally:
             host.reserve(-room)
 
-    def look(self, brake: "Brake") -> None:
+    def look(self, cancel_token: "CancelToken") -> None:
         """Between two ops of a command that takes long. Raises EngineError: CANCELLED."""
-        if brake.stopping() or brake.closed:
+        if cancel_token.stopping() or cancel_token.closed:
             raise EngineError(Reason.CANCELLED, "the command was cancelled")
-        session = self.turns.running
-        if session is None or session.brake is not brake:  # of a thread that is aside already
+        session = self.scheduler.running
+        if session is None or session.cancel_token is not cancel_token:  # of a thread that is aside already
             return
-        if time.monotonic() < session.turn_ends or not self.turns.others_wait():
+        if time.monotonic() < session.turn_ends or not self.scheduler.others_wait():
             return
         with self._gone(session):
             time.sleep(_OTHERS_SECONDS)
@@ -147,7 +149,7 @@ class Lane:
             if not gone:
                 return compute()
             with self._timed(session):
-                self._places.enter(_Check(session.brake))
+                self._places.enter(_Check(session.cancel_token))
             try:
                 return compute()
             finally:
@@ -158,7 +160,7 @@ class Lane:
         self._take_place(session, owner)
         try:
             try:
-                child = Child(lambda: _alone(session.brake, compute), name)
+                child = Child(lambda: _alone(session.cancel_token, compute), name)
             finally:
                 self._places.forked()
         except OSError:  # there is no process to be had
@@ -169,7 +171,7 @@ class Lane:
             raise
         with self._gone(session):
             try:
-                return child.result(_Check(session.brake, self._most_seconds(session), name))
+                return child.result(_Check(session.cancel_token, self._most_seconds(session), name))
             finally:
                 self._places.give_back(owner)
 
@@ -179,11 +181,11 @@ class Lane:
         with self._gone(session) as gone, self._timed(session):
             if not gone:
                 raise EngineError(Reason.COMPUTE_LIMIT, "no thread is to be had; other ops take long already")
-            self._places.take(owner, _Check(session.brake))
+            self._places.take(owner, _Check(session.cancel_token))
 
     def _most_seconds(self, session: "Session") -> float:
         """What one command may compute: all that a quota gives within a minute."""
-        limits = self.turns.host.limits
+        limits = self.scheduler.runtime.limits
         principals = limits.max_principal_compute_seconds if session.place else 0.0
         return min(each or float("inf") for each in (limits.max_session_compute_seconds, principals))
 
@@ -193,13 +195,13 @@ class Lane:
 
         Nodes that others make meanwhile do not count.
         """
-        turns = self.turns
+        scheduler = self.scheduler
         if not self.baton.ready(self._run):
             yield False
             return
         number = next_seq()
         go_on_from(max(number, session.reached))
-        turns.leave(session)
+        scheduler.leave(session)
         self.away += 1
         self.baton.give()
         try:
@@ -208,7 +210,7 @@ class Lane:
             with self._timed(session):
                 self.baton.claim()
             self.away -= 1
-            turns.come_back(session)
+            scheduler.come_back(session)
             session.reached = max(session.reached, next_seq())
             go_on_from(number)
 
@@ -233,8 +235,8 @@ class Lane:
         while True:
             self._waiting.wait()
             time.sleep(PRESS_SECONDS)
-            turns = self.turns
-            session, slices = turns.running, turns.slices
+            scheduler = self.scheduler
+            session, slices = scheduler.running, scheduler.slices
             if session is not None and slices == seen:
                 session.account.pressed = True
             idle = idle + 1 if slices == seen and session is None else 0
@@ -244,24 +246,24 @@ class Lane:
                 self._waiting.clear()
 
 
-def _alone(brake: "Brake", compute: Callable[[], Any]) -> Any:
+def _alone(cancel_token: "CancelToken", compute: Callable[[], Any]) -> Any:
     """In a child: there are no others to let go on, and no threads."""
-    brake.lane = None
-    if brake.account is not None:
-        brake.account.pressed = False
+    cancel_token.lane = None
+    if cancel_token.account is not None:
+        cancel_token.account.pressed = False
     return compute()
 
 
 class _Check:
     """Whether an op that is computed aside is to be ended. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
 
-    def __init__(self, brake: "Brake", most: float = float("inf"), name: str = "") -> None:
-        self.brake = brake
+    def __init__(self, cancel_token: "CancelToken", most: float = float("inf"), name: str = "") -> None:
+        self.cancel_token = cancel_token
         self.most = most
         self.name = name
 
     def __call__(self, seconds: float = 0.0) -> None:
-        if self.brake.stopping() or self.brake.closed:
+        if self.cancel_token.stopping() or self.cancel_token.closed:
             raise EngineError(Reason.CANCELLED, "the command was cancelled")
         if seconds > self.most:
             raise EngineError(

@@ -1,7 +1,7 @@
 """A worker process: `python -m gradwire_server.worker.main`, started by the front and ended by it, or by its end.
 
-It inherits two sockets and the ledger's file. Its main thread computes: it blocks on the one socket for calls, so a
-call costs no change of threads. The control thread has the other, where what must get past a computation comes:
+It inherits two sockets and the shared counters' file. Its main thread computes: it blocks on the one socket for calls, so
+a call costs no change of threads. The control thread has the other, where what must get past a computation comes:
 cancellation, and what is said of uploads and downloads. When the front is gone, both sockets end, and so does this.
 """
 
@@ -21,9 +21,9 @@ from gradwire_server.common import blas
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import cap_process
 from gradwire_server.common.logging import configure
-from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending
-from gradwire_server.storage.checkpointer import Keeper
+from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.worker.compute import Collector
 from gradwire_server.worker.frames import (
     APPEND,
@@ -54,8 +54,8 @@ from gradwire_server.worker.frames import (
 )
 from gradwire_server.worker.pipe import HEAD, BlockingPipe, head
 from gradwire_server.worker.rings import Ring
-from gradwire_server.worker.runtime import Host
-from gradwire_server.worker.scheduler import Turns, work
+from gradwire_server.worker.runtime import Runtime
+from gradwire_server.worker.scheduler import Scheduler, work
 from gradwire_server.worker.slots import Slots
 
 _LAST_SECONDS = 1.0
@@ -72,8 +72,8 @@ def main(arguments: list[str]) -> None:
     sys.setswitchinterval(0.001)
     if cupy() is None:
         cap_process(plan.limits.max_bytes)
-    keeper = Keeper(plan.logs) if plan.stores else None
-    host = Host(plan.limits, Ledger(plan.workers, plan.ledger), plan.slot, plan.counts, keeper)
+    checkpointer = Checkpointer(plan.logs) if plan.stores else None
+    host = Runtime(plan.limits, SharedCounters(plan.workers, plan.counters), plan.slot, plan.counts, checkpointer)
     control = socket.socket(fileno=plan.control)
     slots = Slots(plan.limits.chunk_bytes, plan.slots)
     threading.Thread(target=_control, args=(host, control, slots), name="gradwire-control", daemon=True).start()
@@ -83,26 +83,26 @@ def main(arguments: list[str]) -> None:
 
     def before() -> None:
         collect()
-        follow(host.ledger.runnable)
+        follow(host.counters.runnable)
 
     # Results of a GPU's arrays are not to be had from a fork, and its calls do not wait for what they begin.
-    work(Turns(host, calls.answer, calls.park), calls, before, apart=_APART if cupy() is None else 0)
-    host.filer.stop()
-    if keeper is not None:
-        keeper.stop(_LAST_SECONDS)
+    work(Scheduler(host, calls.answer, calls.park), calls, before, apart=_APART if cupy() is None else 0)
+    host.tensor_files.stop()
+    if checkpointer is not None:
+        checkpointer.stop(_LAST_SECONDS)
 
 
 class Calls:
     """The first pipe: calls come, answers go."""
 
-    def __init__(self, host: Host, sock: socket.socket) -> None:
-        self.host = host
+    def __init__(self, host: Runtime, sock: socket.socket) -> None:
+        self.runtime = host
         self.pipe = BlockingPipe(sock)
-        self._sending = threading.Lock()  # the keeper's threads answer, too
+        self._sending = threading.Lock()  # the checkpointer's threads answer, too
 
     def ready(self) -> None:
         """Say that the worker is, and what it computes with."""
-        about = self.host.describe().SerializeToString()
+        about = self.runtime.describe().SerializeToString()
         self.pipe.send(head(len(about), READY), about)
 
     def take(self, timeout: float | None) -> Iterable[Pending] | None:
@@ -110,7 +110,7 @@ class Calls:
         frames = self.pipe.take(timeout)
         if frames is None:
             return None
-        begin = self.host.begin
+        begin = self.runtime.begin
         return [
             begin(METHODS[kind], number, body, ticket, None if math.isinf(deadline) else deadline, sent)
             for kind, number, ticket, deadline, sent, body in frames
@@ -139,7 +139,7 @@ class Calls:
             os._exit(0)  # nobody reads any more: the front is gone
 
 
-def _control(host: Host, sock: socket.socket, slots: Slots) -> None:
+def _control(host: Runtime, sock: socket.socket, slots: Slots) -> None:
     """Serve the second pipe; when it ends, the front has ended."""
     try:
         Control(host, sock, slots).serve()
@@ -154,8 +154,8 @@ def _control(host: Host, sock: socket.socket, slots: Slots) -> None:
 class Control:
     """The second pipe. Chunks lie in slots while they are spoken of here."""
 
-    def __init__(self, host: Host, sock: socket.socket, slots: Slots) -> None:
-        self.host = host
+    def __init__(self, host: Runtime, sock: socket.socket, slots: Slots) -> None:
+        self.runtime = host
         self.sock = sock
         self.slots = slots
         self._head = bytearray(HEAD.size)
@@ -181,14 +181,14 @@ class Control:
 
     def _handle(self, kind: int, number: int, ticket: int, body: bytes) -> None:
         if kind == CANCEL:
-            self.host.cancel(number, ticket)
+            self.runtime.cancel(number, ticket)
         elif kind == CLOSE:
-            self.host.close(number, ticket)
+            self.runtime.close(number, ticket)
         elif kind == CANCEL_THROUGH:
-            self.host.cancel_through(number, int.from_bytes(body, "little"), ticket)
+            self.runtime.cancel_through(number, int.from_bytes(body, "little"), ticket)
         elif kind == NAME:
             shown, _, principal = body.decode().partition(" ")
-            self.host.name(number, shown, principal)
+            self.runtime.name(number, shown, principal)
         elif kind == APPEND:
             self._append(ticket, *IN_SLOT.unpack(body))
         elif kind == UPLOAD:
@@ -202,7 +202,7 @@ class Control:
         elif kind == RETURN:
             ring = self._rings.pop(ticket, None)
             if ring is not None:
-                self.host.return_ring(number, ring, body == b"clean")
+                self.runtime.return_ring(number, ring, body == b"clean")
         else:
             try:
                 self._serve(kind, number, ticket, json.loads(body))
@@ -212,31 +212,31 @@ class Control:
     def _serve(self, kind: int, number: int, ticket: int, told: dict[str, Any]) -> None:
         """Answer what is asked of a transfer. Raises Refusal."""
         if kind == CHUNK:
-            with self.host.chunk(number, told["transfer_id"], told["offset"]) as (start, data, total):
+            with self.runtime.chunk(number, told["transfer_id"], told["offset"]) as (start, data, total):
                 self.slots.put(told["slot"], data)
                 size = data.nbytes
             self._answer(RESULT, ticket, total, size.to_bytes(8, "little"), start)
         elif kind == LEND:
-            ring = self._rings[ticket] = self.host.lend_ring(number, told["nonce"])
+            ring = self._rings[ticket] = self.runtime.lend_ring(number, told["nonce"])
             about = {name: getattr(ring, name) for name in ("pid", "fd", "name", "nbytes", "piece")}
             self._answer(RESULT, ticket, 0, json.dumps(about).encode())
         elif kind == TAKE:
-            self.host.take(self._arrivals[told["arrival"]], self._rings[told["ring"]], told["place"], told["size"])
+            self.runtime.take(self._arrivals[told["arrival"]], self._rings[told["ring"]], told["place"], told["size"])
             self._answer(RESULT, ticket, 0)
         elif kind == NUMBERS:
-            numbers = self.host.numbers(told["first"], told["last"])
+            numbers = self.runtime.numbers(told["first"], told["last"])
             self._answer(RESULT, ticket, 0, json.dumps(numbers).encode())
         elif kind == OPS:
-            self._answer(RESULT, ticket, 0, self.host.list_ops())
+            self._answer(RESULT, ticket, 0, self.runtime.list_ops())
         elif kind == GIVE:
             ring = self._rings[told["ring"]]
-            size, following = self.host.give(number, told["transfer_id"], told["offset"], ring, told["place"])
+            size, following = self.runtime.give(number, told["transfer_id"], told["offset"], ring, told["place"])
             self._answer(RESULT, ticket, following, size.to_bytes(8, "little"))
 
     def _append(self, ticket: int, slot: int, size: int) -> None:
         if ticket not in self._failed:
             try:
-                with self.host.receiving(self._arrivals[ticket], size) as room:
+                with self.runtime.receiving(self._arrivals[ticket], size) as room:
                     self.slots.move(slot, room)
             except Refusal as refusal:
                 self._failed.add(ticket)

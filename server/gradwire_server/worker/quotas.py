@@ -1,23 +1,23 @@
-"""Shares: what each principal holds and computes over all workers, so that one alone cannot have the server.
+"""Quotas: what each principal holds and computes over all workers, so that one alone cannot have the server.
 
-The front gives a principal a place in the ledger while it has sessions (registry/principal_places.py). Each worker
-writes there what its sessions of that principal hold, and looks there for what is left.
+The front gives a principal a place in the shared counters while it has sessions (registry/principal_places.py). Each
+worker writes there what its sessions of that principal hold, and looks there for what is left.
 """
 
 from gradwire_server.common.budgets import Budget
 from gradwire_server.common.limits import Limits
-from gradwire_server.common.shared_counters import Ledger, Share
+from gradwire_server.common.shared_counters import PrincipalTotals, SharedCounters
 from gradwire_server.session.session import Session
 
 
-class Shares:
+class Quotas:
     """What the sessions of one worker hold by place; of sessions that have none, nothing is kept."""
 
-    def __init__(self, limits: Limits, ledger: Ledger, worker: int) -> None:
+    def __init__(self, limits: Limits, counters: SharedCounters, worker: int) -> None:
         self.limits = limits
-        self.ledger = ledger
+        self.counters = counters
         self.worker = worker
-        self._held: dict[int, Share] = {}  # by place
+        self._held: dict[int, PrincipalTotals] = {}  # by place
         self._budgets: dict[int, Budget] = {}  # by place
 
     def begin(self, session: Session) -> None:
@@ -27,23 +27,23 @@ class Shares:
     def tell(self, session: Session, ended: bool = False) -> None:
         """Write down what a session holds by now."""
         if session.place:
-            now, before = Share(), session.told
+            now, before = PrincipalTotals(), session.told
             if not ended:
-                now = Share(max(0, session.account.bytes), len(session.store), len(session.programs))
+                now = PrincipalTotals(max(0, session.account.bytes), len(session.store), len(session.programs))
             if now != before:
                 held = self._of(session.place)
                 changed = [was + new - old for was, new, old in zip(held, now, before, strict=True)]
-                self._write(session.place, Share(*changed))
+                self._write(session.place, PrincipalTotals(*changed))
                 session.told = now
 
-    def _of(self, place: int) -> Share:
+    def _of(self, place: int) -> PrincipalTotals:
         held = self._held.get(place)
         # A worker that was started again goes on counting where the one before it ended.
-        return Share(computed=self.ledger.computed(place, self.worker)) if held is None else held
+        return PrincipalTotals(computed=self.counters.computed(place, self.worker)) if held is None else held
 
-    def _write(self, place: int, share: Share) -> None:
+    def _write(self, place: int, share: PrincipalTotals) -> None:
         self._held[place] = share
-        self.ledger.hold_share(self.worker, place, share)
+        self.counters.hold_share(self.worker, place, share)
 
     def spend(self, session: Session, seconds: float) -> None:
         """Write down that a session has computed so long."""
@@ -60,7 +60,7 @@ class Shares:
             rest = session.budget.rest(session.computed)
         budget = self._budget(session.place)
         if budget is not None:
-            rest = max(rest, budget.rest(self.ledger.computed(session.place) / 1e6))
+            rest = max(rest, budget.rest(self.counters.computed(session.place) / 1e6))
         return rest
 
     def _budget(self, place: int) -> Budget | None:
@@ -70,7 +70,7 @@ class Shares:
             return None
         budget = self._budgets.get(place)
         if budget is None:
-            budget = self._budgets[place] = Budget(most, self.ledger.computed(place) / 1e6)
+            budget = self._budgets[place] = Budget(most, self.counters.computed(place) / 1e6)
         return budget
 
     def limit(self, session: Session) -> None:
@@ -78,7 +78,7 @@ class Shares:
         if not session.place:
             return
         limits = self.limits
-        share = self.ledger.share(session.place)
+        share = self.counters.share(session.place)
         if limits.max_principal_bytes:
             left = limits.max_principal_bytes - share.bytes + session.told.bytes
             session.account.limit = max(1, min(session.account.limit, left))

@@ -1,4 +1,4 @@
-"""The host: the sessions of one worker, which is a process or a thread, without asyncio or any socket.
+"""The runtime: the sessions of one worker, which is a process or a thread, without asyncio or any socket.
 
 Two threads use it. The compute thread calls `begin`, `execute` and what they lead to, in the order in which the calls
 came. The control thread calls the rest, which is quick and never waits: cancellation, and the chunks of transfers.
@@ -28,18 +28,18 @@ from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.payload import TO_WIRE
 from gradwire_server.common.protobuf_peek import bytes_field
-from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.arguments import schemas
 from gradwire_server.session.batch import OutOfOrder, run_batch, run_unary
 from gradwire_server.session.meter import Meter
-from gradwire_server.session.session import Brake, Pending, Session
+from gradwire_server.session.session import CancelToken, Pending, Session
 from gradwire_server.session.transfers import Download
-from gradwire_server.storage.checkpointer import Keeper
-from gradwire_server.storage.log_writer import Scribe
+from gradwire_server.storage.checkpointer import Checkpointer
+from gradwire_server.storage.log_writer import LogWriter
 from gradwire_server.storage.orders import Order
-from gradwire_server.storage.tensor_files import Filer
+from gradwire_server.storage.tensor_files import TensorFiles
 from gradwire_server.worker.frames import GOES_BACK, KEEP, NUMBER, OPENED, UPLOAD_BEGUN, Arrival
-from gradwire_server.worker.quotas import Shares
+from gradwire_server.worker.quotas import Quotas
 from gradwire_server.worker.rings import Ring, Rings
 
 _FILING = ("SaveFile", "LoadFile")
@@ -49,27 +49,32 @@ log = logging.getLogger("gradwire.server")
 _DATA_FIELD = service_pb2.DownloadResponse.DATA_FIELD_NUMBER
 
 
-class Host:
-    """Sessions by number. `ledger` is where it says what they hold, as the worker of that number."""
+class Runtime:
+    """Sessions by number. `shared counters` is where it says what they hold, as the worker of that number."""
 
     def __init__(
-        self, limits: Limits, ledger: Ledger, worker: int = 0, counts: bool = False, keeper: Keeper | None = None
+        self,
+        limits: Limits,
+        counters: SharedCounters,
+        worker: int = 0,
+        counts: bool = False,
+        checkpointer: Checkpointer | None = None,
     ) -> None:
         """With `counts` there is a meter."""
         self.limits = limits
-        self.ledger = ledger
+        self.counters = counters
         self.worker = worker
-        self.keeper = keeper
-        self.filer = Filer()
-        self.shares = Shares(limits, ledger, worker)
+        self.checkpointer = checkpointer
+        self.tensor_files = TensorFiles()
+        self.shares = Quotas(limits, counters, worker)
         self.sessions: dict[int, Session] = {}
         self.rings = Rings(limits.max_shared_bytes)
         self.bytes = 0  # of all sessions, as of the last call of each: what is collected between calls `tidy` finds
         self.reserved = 0  # of those, for what is computed aside
         self.meter = Meter() if counts else None
         self.names: dict[int, tuple[str, str]] = {}  # of sessions: what the log may show of the id, and the principal
-        self._nobody = Session(0, limits, Brake())
-        self._brakes: dict[int, Brake] = {}
+        self._nobody = Session(0, limits, CancelToken())
+        self._cancel_tokens: dict[int, CancelToken] = {}
         self._newest = 0  # the highest number of a session that was opened
         self._lock = threading.Lock()
         self._life: dict[str, Callable[[Session, bytes], bytes]] = {
@@ -85,9 +90,9 @@ class Host:
         }
 
     @property
-    def scribe(self) -> Scribe | None:
+    def log_writer(self) -> LogWriter | None:
         """What writes logs, where there are any."""
-        return None if self.keeper is None else self.keeper.scribe
+        return None if self.checkpointer is None else self.checkpointer.log_writer
 
     @property
     def own(self) -> Container[str]:
@@ -98,38 +103,38 @@ class Host:
 
     def cancel(self, number: int, ticket: int) -> None:
         """Stop the calls of a session up to a ticket."""
-        brake = self._brake(number)
-        if brake is not None:
-            brake.cancel_ticket = max(brake.cancel_ticket, ticket)
-            brake.pull()
+        cancel_token = self._cancel_token(number)
+        if cancel_token is not None:
+            cancel_token.cancel_ticket = max(cancel_token.cancel_ticket, ticket)
+            cancel_token.pull()
 
     def cancel_through(self, number: int, writer: int, seq: int) -> None:
         """Stop a writer's commands up to a seq."""
-        brake = self._brake(number)
-        if brake is not None:
-            brake.through[writer] = max(brake.through.get(writer, 0), seq)
-            brake.pull()
+        cancel_token = self._cancel_token(number)
+        if cancel_token is not None:
+            cancel_token.through[writer] = max(cancel_token.through.get(writer, 0), seq)
+            cancel_token.pull()
 
     def close(self, number: int, ticket: int) -> None:
         """Stop what a session computes and refuse what waits; "Drop" follows, and frees what it holds."""
-        brake = self._brake(number)
-        if brake is not None:
-            brake.closed = True
-            brake.cancel_ticket = max(brake.cancel_ticket, ticket)
-            brake.pull()
+        cancel_token = self._cancel_token(number)
+        if cancel_token is not None:
+            cancel_token.closed = True
+            cancel_token.cancel_ticket = max(cancel_token.cancel_ticket, ticket)
+            cancel_token.pull()
 
     def name(self, number: int, shown: str, principal: str) -> None:
         """What the log may show of a session, and whose it is."""
         with self._lock:
-            if number > self._newest or number in self._brakes:  # else it has come and gone
+            if number > self._newest or number in self._cancel_tokens:  # else it has come and gone
                 self.names[number] = shown, principal
 
-    def _brake(self, number: int) -> Brake | None:
+    def _cancel_token(self, number: int) -> CancelToken | None:
         """A session's, also of one that is opened only after this; None of one that is gone."""
         with self._lock:
             if number > self._newest:
-                return self._brakes.setdefault(number, Brake())
-            return self._brakes.get(number)
+                return self._cancel_tokens.setdefault(number, CancelToken())
+            return self._cancel_tokens.get(number)
 
     @contextmanager
     def receiving(self, arrival: Arrival, size: int) -> Iterator[memoryview]:
@@ -197,7 +202,7 @@ class Host:
             "bytes": sum(max(0, each.account.bytes) for each in sessions),
             "tensors": sum(len(each.store) for each in sessions),
             "pools": pools(),
-            "log_bytes": 0 if self.scribe is None else self.scribe.journal.queued,
+            "log_bytes": 0 if self.log_writer is None else self.log_writer.journal.queued,
             "sessions": {
                 each.key: [
                     max(0, each.account.bytes),
@@ -237,7 +242,7 @@ class Host:
         if method in ("Open", "Restore"):
             with self._lock:
                 self._newest = max(self._newest, number)
-                session = Session(number, self.limits, self._brakes.setdefault(number, Brake()))
+                session = Session(number, self.limits, self._cancel_tokens.setdefault(number, CancelToken()))
                 session.meter = self.meter
                 session.command.names = self.names
                 self.sessions[number] = session
@@ -251,8 +256,8 @@ class Host:
             life = self._life.get(call.method)
             if life is not None:
                 answer: bytes = life(session, call.raw)
-                if self.keeper is not None:
-                    answer = yield from self._keep(self.keeper, call, answer)
+                if self.checkpointer is not None:
+                    answer = yield from self._keep(self.checkpointer, call, answer)
                 return answer
             self._check(session)
             if call.method != "Run" and session.kept is not None:
@@ -262,14 +267,16 @@ class Host:
             if call.method == "Run":
                 steps = run_batch(call)
             else:
-                steps = run_unary(call) if session.notes is None or self.scribe is None else self.scribe.unary(call)
+                steps = (
+                    run_unary(call) if session.notes is None or self.log_writer is None else self.log_writer.unary(call)
+                )
             while True:
                 try:
                     next(steps)
                 except StopIteration as done:
                     if call.method == "Run":
-                        if session.notes is not None and self.scribe is not None:
-                            self.scribe.record(session, call)
+                        if session.notes is not None and self.log_writer is not None:
+                            self.log_writer.record(session, call)
                         session.torn = False
                     answer = done.value
                     return answer
@@ -301,11 +308,11 @@ class Host:
         session.torn = False
         told = refusal_of(error, call.method, session.command.told())
         broken = Refusal(told.reason, f"the session cannot go on, since a call ended in its middle: {told.message}")
-        if told.reason == "MEMORY_LIMIT" and self.scribe is not None and self.scribe.give_up(call):
+        if told.reason == "MEMORY_LIMIT" and self.log_writer is not None and self.log_writer.give_up(call):
             broken = Refusal("UNAVAILABLE", f"the session goes back to its last answer: {told.message}")
             broken.metadata[GOES_BACK] = "1"
         log.error("session cannot go on", extra={**session.command.told(), "error": told.message})
-        session.broken, session.brake.closed = broken, True
+        session.broken, session.cancel_token.closed = broken, True
         if call.hold is None:
             raise broken
         return b""
@@ -317,62 +324,62 @@ class Host:
         self._hold(session.account.bytes - held)
         self.shares.tell(session)
 
-    def _keep(self, keeper: Keeper, call: Pending, answer: bytes) -> Generator[None, None, bytes]:
-        """What the keeper has to do with a session's life. Raises Refusal."""
+    def _keep(self, checkpointer: Checkpointer, call: Pending, answer: bytes) -> Generator[None, None, bytes]:
+        """What the checkpointer has to do with a session's life. Raises Refusal."""
         session = call.session
         if call.method == "Open":
-            return (yield from keeper.opened(session, call))
+            return (yield from checkpointer.opened(session, call))
         if call.method == "Restore":
             try:
-                return (yield from keeper.restore(session, call, self.limit))
+                return (yield from checkpointer.restore(session, call, self.limit))
             except Exception as error:  # noqa: BLE001 - told to whoever calls the session
                 session.broken = refusal_of(error, call.method)
-                session.brake.closed = True
+                session.cancel_token.closed = True
                 raise session.broken from None
         if call.method == "Save":
             self._check(session)
-            return (yield from keeper.save(session, call))
-        if session.notes is not None and self.scribe is not None:
+            return (yield from checkpointer.save(session, call))
+        if session.notes is not None and self.log_writer is not None:
             if call.method == "KeepUpload":
-                yield from self.scribe.keep_upload(call)
+                yield from self.log_writer.keep_upload(call)
             else:
-                self.scribe.record(session, call)
+                self.log_writer.record(session, call)
         return answer
 
     def _file(self, call: Pending) -> Generator[None, None, bytes]:
         """Write or read a file; what was read is logged as the tensors' creation. Raises Refusal and others."""
         if call.method == "SaveFile":
-            return (yield from self.filer.save(call))
-        loaded = yield from self.filer.load(call)
+            return (yield from self.tensor_files.save(call))
+        loaded = yield from self.tensor_files.load(call)
         if isinstance(loaded, bytes):
             return loaded
-        session, scribe = call.session, self.scribe if call.session.notes is not None else None
-        if scribe is not None:
-            yield from scribe.keep_loaded(call, loaded)
+        session, log_writer = call.session, self.log_writer if call.session.notes is not None else None
+        if log_writer is not None:
+            yield from log_writer.keep_loaded(call, loaded)
         session.torn = True
         answer = loaded.bind()
-        if scribe is not None:
-            scribe.record_load(call, loaded)
+        if log_writer is not None:
+            log_writer.record_load(call, loaded)
         session.torn = False
         return answer
 
     def _check(self, session: Session) -> None:
         """Whether a session may compute, and how much it may hold."""
-        if session.brake.closed or session is self._nobody:
+        if session.cancel_token.closed or session is self._nobody:
             raise session.broken or Refusal("SESSION_NOT_FOUND", "the session was closed")
-        if session.notes is not None and self.scribe is not None:
-            self.scribe.check(session)
+        if session.notes is not None and self.log_writer is not None:
+            self.log_writer.check(session)
         self.limit(session)
 
     def limit(self, session: Session) -> None:
         """What the server and the principal have left is a session's limit too, where that is less than its own."""
-        left = self.limits.max_bytes - self.ledger.total() + session.account.bytes
+        left = self.limits.max_bytes - self.counters.total() + session.account.bytes
         session.account.limit = max(1, min(self.limits.max_session_bytes, left))
         self.shares.limit(session)
 
     def _hold(self, change: int) -> None:
         self.bytes += change
-        self.ledger.hold(self.worker, max(0, self.bytes))
+        self.counters.hold(self.worker, max(0, self.bytes))
 
     def reserve(self, change: int) -> None:
         """So many bytes more are taken, or less, by what is computed while other sessions allocate."""
@@ -386,29 +393,29 @@ class Host:
         return session
 
     def _open(self, session: Session, raw: bytes) -> bytes:
-        """Opened when it was named; a session begins with a writer, and with its principal's place in the ledger.
+        """Begin a session, named before: with one writer, and its principal's place in the shared counters.
 
         Where sessions are stored, that follows.
         """
         session.place, session.owner = OPENED.unpack_from(raw)
         self.shares.begin(session)
         session.attach(1)
-        if self.keeper is not None:
-            self.keeper.begin(session, Order.unpack(raw[OPENED.size :]))
+        if self.checkpointer is not None:
+            self.checkpointer.begin(session, Order.unpack(raw[OPENED.size :]))
         return b""
 
     def _restore(self, session: Session, raw: bytes) -> bytes:
         """Begins as `_open`; what is stored follows."""
-        assert self.keeper is not None
+        assert self.checkpointer is not None
         order = Order.unpack(raw)
         session.place, session.owner = order.place, order.owner
         self.shares.begin(session)
-        self.keeper.begin(session, order)
+        self.checkpointer.begin(session, order)
         return b""
 
     def _save(self, session: Session, raw: bytes) -> bytes:
-        """All of it is the keeper's. Raises Refusal: NOT_SUPPORTED where there is none."""
-        if self.keeper is None:
+        """All of it is the checkpointer's. Raises Refusal: NOT_SUPPORTED where there is none."""
+        if self.checkpointer is None:
             raise Refusal("NOT_SUPPORTED", "the server keeps no sessions: it has no --state-dir")
         return b""
 
@@ -422,16 +429,16 @@ class Host:
 
     def _drop(self, session: Session, raw: bytes) -> bytes:
         """Free all that a closed session holds; how many bytes that was."""
-        session.brake.closed = True  # word of it comes on a way of its own, perhaps later than this
+        session.cancel_token.closed = True  # word of it comes on a way of its own, perhaps later than this
         held = session.account.bytes
-        if self.keeper is not None:
-            self.keeper.forget(session, keep=raw == KEEP)
+        if self.checkpointer is not None:
+            self.checkpointer.forget(session, keep=raw == KEEP)
         session.drop()
         if session.account.bytes:  # cycles of released tensors, which `create_graph` made
             gc.collect()
         with self._lock:
             self.sessions.pop(session.key, None)
-            self._brakes.pop(session.key, None)
+            self._cancel_tokens.pop(session.key, None)
             self.names.pop(session.key, None)
         self.shares.tell(session, ended=True)
         session.place = 0

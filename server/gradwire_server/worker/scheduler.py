@@ -1,4 +1,4 @@
-"""Turns: the sessions of a worker take turns at computing, so that a long batch of one keeps no other waiting.
+"""The scheduler: the sessions of a worker take turns at computing, so that a long batch of one keeps no other waiting.
 
 A session's calls are applied in the order in which they came, one after the other. A turn is some milliseconds of
 one session's calls, enough to be worth filling the processor's caches for; a batch that is not done by then goes on in
@@ -30,7 +30,7 @@ from gradwire_server.session.batch import OutOfOrder
 from gradwire_server.session.commands import MESSAGES
 from gradwire_server.session.session import Answered, Pending, Session
 from gradwire_server.worker.lane import Baton, Lane
-from gradwire_server.worker.runtime import Host
+from gradwire_server.worker.runtime import Runtime
 
 TURN_SECONDS = 0.01
 SLICE_SECONDS = 0.001
@@ -60,12 +60,12 @@ class Source(Protocol):
         """Whether calls have come that were not taken."""
 
 
-class Turns:
+class Scheduler:
     """The calls of a host's sessions. Used by the compute thread alone."""
 
     def __init__(
         self,
-        host: Host,
+        host: Runtime,
         answer: Answer,
         parked: Callable[[Pending], None],
         seconds: float = TURN_SECONDS,
@@ -73,7 +73,7 @@ class Turns:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`parked` is told of a batch that waits for its predecessor; `clock` measures what sessions compute."""
-        self.host = host
+        self.runtime = host
         self.answer = answer
         self.parked = parked
         self.seconds = seconds
@@ -90,7 +90,7 @@ class Turns:
         self.running: Session | None = None  # whose slice it is
         self.slices = 0
         # Is told when a slice begins, and with 0 when it is over: the front sees a worker that looks up no more.
-        self.tells = partial(host.ledger.compute, host.worker)
+        self.tells = partial(host.counters.compute, host.worker)
         self.others_wait: Callable[[], bool] = lambda: self.runnable
         self._turn: Session | None = None
         self._light_seconds = 0.0  # that light sessions have computed since another did
@@ -103,8 +103,8 @@ class Turns:
     def add(self, call: Pending) -> None:
         """A call has come."""
         session, line = call.session, call.session.line
-        if self._counted and call.method in _COMPUTING and not session.brake.closed:
-            rest = self.host.shares.rest(session)
+        if self._counted and call.method in _COMPUTING and not session.cancel_token.closed:
+            rest = self.runtime.shares.rest(session)
             if rest and _cannot_wait(call, rest):
                 self.answer(call, b"", _resting(rest))
                 return
@@ -128,9 +128,9 @@ class Turns:
 
     def _rests(self, session: Session) -> bool:
         """Put a session that has used its quota up aside; whether it has."""
-        if not self._counted or session.line[0].method not in _COMPUTING or session.brake.closed:
+        if not self._counted or session.line[0].method not in _COMPUTING or session.cancel_token.closed:
             return False
-        rest = self.host.shares.rest(session)
+        rest = self.runtime.shares.rest(session)
         if not rest:
             return False
         session.rests = True
@@ -148,9 +148,9 @@ class Turns:
         """Let the sessions compute again that have rested long enough, or whose calls nobody waits for any more."""
         now = time.monotonic()
         for until, _, session in list(self.resting):
-            brake, call = session.brake, session.line[0]
+            cancel_token, call = session.cancel_token, session.line[0]
             late = call.deadline is not None and now >= call.deadline
-            if now >= until or brake.closed or brake.cancel_ticket >= call.ticket or late:
+            if now >= until or cancel_token.closed or cancel_token.cancel_ticket >= call.ticket or late:
                 self._wake(session)
 
     def slice(self) -> None:
@@ -216,8 +216,8 @@ class Turns:
         began, now = self.clock(), time.monotonic()
         session.waited = 0.0
         session.turn_ends = now + self.slice_seconds
-        session.brake.slice(session.turn_ends)
-        session.brake.lane = self.lane
+        session.cancel_token.slice(session.turn_ends)
+        session.cancel_token.lane = self.lane
         self.running = session
         self.slices += 1
         self.tells(time.monotonic_ns())
@@ -236,7 +236,7 @@ class Turns:
         session.used = min(_MOST_USED, session.used + took)
         session.computed += took
         if self._counted:
-            self.host.shares.spend(session, took)
+            self.runtime.shares.spend(session, took)
         if not line:
             session.idle_since = time.monotonic()
         return took
@@ -245,7 +245,7 @@ class Turns:
         """Compute until the call is done or the turn is over; whether it is done, or parked."""
         if call.steps is None:
             call.queued = now - call.sent
-            call.steps = self.host.execute(call)
+            call.steps = self.runtime.execute(call)
         call.resumed = now
         result, failure, waited = b"", None, call.session.waited
         try:
@@ -261,7 +261,7 @@ class Turns:
         else:
             call.computed += time.monotonic() - now - (call.session.waited - waited)
             return False
-        if self.host.meter is not None:
+        if self.runtime.meter is not None:
             self._count(call, call.computed + time.monotonic() - now - (call.session.waited - waited))
         call.steps = None
         if call.hold is None or failure is not None:
@@ -269,7 +269,7 @@ class Turns:
         else:
             self._hold(call, call.hold, result)
         if call.session.leaving:
-            self.host.let_go(call.session)
+            self.runtime.let_go(call.session)
         failure = None  # or its traceback and this frame would hold each other, and whatever it holds
         if call.session.parked:
             self._unpark(call.session)
@@ -277,8 +277,8 @@ class Turns:
 
     def _count(self, call: Pending, computed: float) -> None:
         """A call is done; of what is the server's own affair nothing is told."""
-        meter = self.host.meter
-        if meter is not None and call.method not in self.host.own:
+        meter = self.runtime.meter
+        if meter is not None and call.method not in self.runtime.own:
             meter.queued.add(call.queued)
             meter.computed.add(computed)
             if call.method == "Run":
@@ -287,9 +287,9 @@ class Turns:
     def _hold(self, call: Pending, hold: Callable[[Answered, bytes], None], result: bytes) -> None:
         """Let an answer wait for the disk; it is given by another thread."""
         hold(lambda held, failure: self.answer(call, held, failure), result)
-        keeper = self.host.keeper
-        if keeper is not None and keeper.wants_saving(call.session):
-            call.session.line.append(Pending("Save", call.session, keeper.own_order(), 0))
+        checkpointer = self.runtime.checkpointer
+        if checkpointer is not None and checkpointer.wants_saving(call.session):
+            call.session.line.append(Pending("Save", call.session, checkpointer.own_order(), 0))
 
     def _park(self, call: Pending) -> bool:
         """Let a batch wait for its predecessor; whether it still may."""
@@ -297,8 +297,8 @@ class Turns:
         call.steps = None
         now = time.monotonic()
         first = call.give_up is None
-        give_up = call.give_up = call.give_up or now + self.host.limits.gap_seconds
-        if session.brake.closed or now >= give_up:
+        give_up = call.give_up = call.give_up or now + self.runtime.limits.gap_seconds
+        if session.cancel_token.closed or now >= give_up:
             return False
         if first:
             self.parked(call)
@@ -354,15 +354,15 @@ def _resting(rest: float) -> Refusal:
     )
 
 
-def work(turns: Turns, source: Source, before: Callable[[], None], apart: int = 0) -> None:
+def work(scheduler: Scheduler, source: Source, before: Callable[[], None], apart: int = 0) -> None:
     """Compute until the source has no more calls and all that came are done. `before` is called before every turn.
 
     apart: so many ops that take long are computed in processes of their own, while other sessions go on; 0 for none.
     """
-    running = _Work(turns, source, before)
+    running = _Work(scheduler, source, before)
     if apart:
-        lane = turns.lane = Lane(turns, running.take_over, apart)
-        turns.others_wait = lambda: turns.runnable or source.waits()
+        lane = scheduler.lane = Lane(scheduler, running.take_over, apart)
+        scheduler.others_wait = lambda: scheduler.runnable or source.waits()
         running.baton = lane.baton
     running.loop()
 
@@ -370,8 +370,8 @@ def work(turns: Turns, source: Source, before: Callable[[], None], apart: int = 
 class _Work:
     """The loop of `work`, which the thread runs that holds the baton."""
 
-    def __init__(self, turns: Turns, source: Source, before: Callable[[], None]) -> None:
-        self.turns = turns
+    def __init__(self, scheduler: Scheduler, source: Source, before: Callable[[], None]) -> None:
+        self.scheduler = scheduler
         self.source = source
         self.before = before
         self.baton: Baton | None = None
@@ -397,28 +397,28 @@ class _Work:
 
     def _turn(self) -> bool:
         """Take what has come, and compute for a slice; whether to go on."""
-        turns, lane = self.turns, self.turns.lane
+        scheduler, lane = self.scheduler, self.scheduler.lane
         away = lane is not None and lane.away > 0
         if not self._ended:
-            timeout = 0.0 if turns.runnable else turns.patience()
+            timeout = 0.0 if scheduler.runnable else scheduler.patience()
             if away:
                 timeout = _AWAY_SECONDS if timeout is None else min(timeout, _AWAY_SECONDS)
             calls = self.source.take(timeout)
             self._ended = calls is None
             if self._ended:
-                turns.end()
+                scheduler.end()
             for call in calls or ():
-                turns.add(call)
+                scheduler.add(call)
             del calls
-        if turns.waiting:
-            turns.give_up()
-        if turns.resting:
-            turns.wake()
-        if turns.runnable:
+        if scheduler.waiting:
+            scheduler.give_up()
+        if scheduler.resting:
+            scheduler.wake()
+        if scheduler.runnable:
             self.before()
             if lane is not None:
                 lane.slice_begins()
-            turns.slice()
+            scheduler.slice()
         elif self._ended:
             if not away:
                 return False

@@ -50,7 +50,7 @@ from gradwire_server.worker.frames import (
 )
 from gradwire_server.worker.pipe import INFINITE, Frame, FrontPipe, head
 from gradwire_server.worker.slots import Keys, Slots
-from gradwire_server.workers.worker_pool import Entry, Lent, Sending, Worker
+from gradwire_server.workers.worker_pool import Entry, LentRing, Sending, Worker
 
 START_SECONDS = 120.0
 _KILL_SECONDS = 2.0
@@ -148,7 +148,7 @@ class ProcessWorker(Worker):
                 [sys.executable, "-m", "gradwire_server.worker.main", plan.text()],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # the front's stdout says where it listens, and nothing else
-                pass_fds=(plan.calls, plan.control, plan.ledger, plan.slots, *((plan.lock,) if plan.stores else ())),
+                pass_fds=(plan.calls, plan.control, plan.counters, plan.slots, *((plan.lock,) if plan.stores else ())),
                 env=self._environment,
             )
         finally:
@@ -183,7 +183,7 @@ class ProcessWorker(Worker):
 
     def end_if_held(self, now: int) -> None:
         """End the process if what it computes has kept it from all calls for too long; it is started again."""
-        since, most = self.load.ledger.since(self.slot), self._hold_seconds
+        since, most = self.load.counters.since(self.slot), self._hold_seconds
         if self.alive and most and since and now - since > most * 1e9:
             log.error("worker process held for too long", extra={"worker": self.slot, "seconds": (now - since) / 1e9})
             self._why = f"was ended, since one call had kept it from all others for {most:g} seconds"
@@ -230,7 +230,7 @@ class ProcessWorker(Worker):
         log.error("worker process ended", extra={"worker": self.slot, "status": status, "sessions": lost})
         self.sessions = 0
         self.restarts += 1
-        self.load.ledger.forget(self.slot)
+        self.load.counters.forget(self.slot)
         self.lost(gone)
         for asked in self._asked.values():
             if isinstance(asked, Sending):
@@ -402,7 +402,7 @@ class ProcessWorker(Worker):
         finally:
             keys.give_back(slot)
 
-    async def lend_ring(self, entry: Entry, nonce: str) -> Lent:
+    async def lend_ring(self, entry: Entry, nonce: str) -> LentRing:
         """A ring for one call, in the worker's memory."""
         ticket = self._next()
         try:
@@ -410,20 +410,20 @@ class ProcessWorker(Worker):
         except asyncio.CancelledError:  # the call is over; the ring comes all the same
             self._control.send(head(0, RETURN, entry.number, ticket))
             raise
-        return Lent(entry, ring=ticket, **json.loads(frame.body))
+        return LentRing(entry, ring=ticket, **json.loads(frame.body))
 
-    def return_ring(self, lent: Lent, clean: bool) -> None:
+    def return_ring(self, lent: LentRing, clean: bool) -> None:
         """The call has ended."""
         body = b"clean" if clean else b""
         self._control.send(head(len(body), RETURN, lent.entry.number, lent.ring), body)
 
-    async def take(self, arrival: Sending, lent: Lent, place: int, size: int) -> None:
+    async def take(self, arrival: Sending, lent: LentRing, place: int, size: int) -> None:
         """Take an upload's next bytes out of a ring."""
         told = {"arrival": arrival.ticket, "ring": lent.ring, "place": place, "size": size}
         await self._ask_for(TAKE, arrival.number, **told)
         arrival.sent = True
 
-    async def give(self, entry: Entry, transfer_id: str, offset: int, lent: Lent, place: int) -> tuple[int, int]:
+    async def give(self, entry: Entry, transfer_id: str, offset: int, lent: LentRing, place: int) -> tuple[int, int]:
         """Put a download's next piece into a ring."""
         told = {"transfer_id": transfer_id, "offset": offset, "ring": lent.ring, "place": place}
         frame = await self._ask_for(GIVE, entry.number, **told)

@@ -8,21 +8,23 @@ from typing import Any
 from gradwire.v1 import service_pb2
 from gradwire_engine.core.device import cupy
 from gradwire_server.common.limits import Limits, cap_process
-from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import Pending
-from gradwire_server.storage.checkpointer import Keeper
+from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.worker.compute import ComputeThread
 from gradwire_server.worker.rings import Ring
-from gradwire_server.worker.runtime import Host
-from gradwire_server.workers.worker_pool import Entry, Lent, Sending, Worker
+from gradwire_server.worker.runtime import Runtime
+from gradwire_server.workers.worker_pool import Entry, LentRing, Sending, Worker
 
 
 class ThreadWorker(Worker):
     """A thread of this process. `owns_process` lets it set the process's limits and collect its garbage."""
 
-    def __init__(self, limits: Limits, ledger: Ledger, owns_process: bool = False, counts: bool = False) -> None:
+    def __init__(
+        self, limits: Limits, counters: SharedCounters, owns_process: bool = False, counts: bool = False
+    ) -> None:
         super().__init__(0)
-        self.host = Host(limits, ledger, counts=counts)
+        self.runtime = Runtime(limits, counters, counts=counts)
         self.stores = self.logs = False
         self.owns_process = owns_process
         self._compute: ComputeThread
@@ -32,21 +34,21 @@ class ThreadWorker(Worker):
         """Start the thread; a process of its own is held to the limits."""
         self._loop = asyncio.get_running_loop()
         if self.owns_process and cupy() is None:
-            cap_process(self.host.limits.max_bytes)
+            cap_process(self.runtime.limits.max_bytes)
         if self.stores:
-            self.host.keeper = Keeper(self.logs)
-        self._compute = ComputeThread(self.host, self._answer, self._park, collects=self.owns_process)
+            self.runtime.checkpointer = Checkpointer(self.logs)
+        self._compute = ComputeThread(self.runtime, self._answer, self._park, collects=self.owns_process)
         self.alive = True
-        return self.host.describe()
+        return self.runtime.describe()
 
     async def stop(self, grace: float) -> None:
         """End the thread, if it does within the grace."""
         self.alive = False
         self.flush()
         await self._loop.run_in_executor(None, self._compute.stop, grace)
-        await self._loop.run_in_executor(None, self.host.filer.stop)
-        if self.host.keeper is not None:
-            await self._loop.run_in_executor(None, self.host.keeper.stop, grace)
+        await self._loop.run_in_executor(None, self.runtime.tensor_files.stop)
+        if self.runtime.checkpointer is not None:
+            await self._loop.run_in_executor(None, self.runtime.checkpointer.stop, grace)
 
     def keep(self, lock: int, logs: bool) -> None:
         """Store sessions."""
@@ -65,31 +67,31 @@ class ThreadWorker(Worker):
 
     def cancel(self, entry: Entry) -> None:
         """Stop what the session has begun or waiting."""
-        self.host.cancel(entry.number, self.last_ticket)
+        self.runtime.cancel(entry.number, self.last_ticket)
 
     def cancel_through(self, entry: Entry, writer: int, seq: int) -> None:
         """Stop a writer's commands up to a seq."""
-        self.host.cancel_through(entry.number, writer, seq)
+        self.runtime.cancel_through(entry.number, writer, seq)
 
     def close(self, entry: Entry) -> None:
         """Stop what the session computes."""
-        self.host.close(entry.number, self.last_ticket)
+        self.runtime.close(entry.number, self.last_ticket)
 
     def name(self, entry: Entry) -> None:
         """Tell what the log may show of a session, and whose it is."""
-        self.host.name(entry.number, entry.shown, entry.owner)
+        self.runtime.name(entry.number, entry.shown, entry.owner)
 
     async def numbers(self, first: int, last: int) -> dict[str, Any]:
         """What the host holds and has counted."""
-        return self.host.numbers(first, last)
+        return self.runtime.numbers(first, last)
 
     async def list_ops(self) -> bytes:
         """All ops, serialized."""
-        return self.host.list_ops()
+        return self.runtime.list_ops()
 
     async def append(self, arrival: Sending, data: memoryview) -> None:
         """Take an upload's next bytes. A copy of one chunk is quicker than a change of threads."""
-        with self.host.receiving(arrival, data.nbytes) as room:
+        with self.runtime.receiving(arrival, data.nbytes) as room:
             room[:] = data
         arrival.received = arrival.offset
 
@@ -101,35 +103,35 @@ class ThreadWorker(Worker):
         """A download's parts."""
         total = offset + 1
         while offset < total:
-            with self.host.chunk(entry.number, transfer_id, offset) as (start, data, total):
+            with self.runtime.chunk(entry.number, transfer_id, offset) as (start, data, total):
                 message = b"".join((start, data))
                 offset += data.nbytes
             yield message
 
-    async def lend_ring(self, entry: Entry, nonce: str) -> Lent:
+    async def lend_ring(self, entry: Entry, nonce: str) -> LentRing:
         """A ring for one call."""
-        made = self._loop.run_in_executor(None, self.host.lend_ring, entry.number, nonce)
+        made = self._loop.run_in_executor(None, self.runtime.lend_ring, entry.number, nonce)
         try:
             ring = await asyncio.shield(made)
         except asyncio.CancelledError:  # the call is over; the ring comes all the same
             made.add_done_callback(lambda done: self._return_unused(entry.number, done))
             raise
-        return Lent(entry, ring.pid, ring.fd, ring.name, ring.nbytes, ring.piece, ring)
+        return LentRing(entry, ring.pid, ring.fd, ring.name, ring.nbytes, ring.piece, ring)
 
     def _return_unused(self, number: int, made: "asyncio.Future[Ring]") -> None:
         if made.exception() is None:
-            self.host.return_ring(number, made.result(), False)
+            self.runtime.return_ring(number, made.result(), False)
 
-    def return_ring(self, lent: Lent, clean: bool) -> None:
+    def return_ring(self, lent: LentRing, clean: bool) -> None:
         """The call has ended."""
-        self.host.return_ring(lent.entry.number, lent.ring, clean)
+        self.runtime.return_ring(lent.entry.number, lent.ring, clean)
 
-    async def take(self, arrival: Sending, lent: Lent, place: int, size: int) -> None:
+    async def take(self, arrival: Sending, lent: LentRing, place: int, size: int) -> None:
         """Take an upload's next bytes out of a ring."""
-        await self._loop.run_in_executor(None, self.host.take, arrival, lent.ring, place, size)
+        await self._loop.run_in_executor(None, self.runtime.take, arrival, lent.ring, place, size)
         arrival.received = arrival.offset
 
-    async def give(self, entry: Entry, transfer_id: str, offset: int, lent: Lent, place: int) -> tuple[int, int]:
+    async def give(self, entry: Entry, transfer_id: str, offset: int, lent: LentRing, place: int) -> tuple[int, int]:
         """Put a download's next piece into a ring: megabytes at once, which the event loop should not wait for."""
-        give = self.host.give
+        give = self.runtime.give
         return await self._loop.run_in_executor(None, give, entry.number, transfer_id, offset, lent.ring, place)

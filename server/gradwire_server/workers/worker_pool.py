@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from gradwire.v1 import service_pb2
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import MIB
-from gradwire_server.common.shared_counters import Ledger
+from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.worker.frames import GOES_BACK, UPLOAD_BEGUN, Arrival
 from gradwire_server.workers.entry import Entry as EntryOf
 
@@ -26,10 +26,10 @@ MOST_HANDED_BYTES = 2 * MIB
 
 
 class Load:
-    """How many workers have work. What the ledger tells falls slowly, since BLAS's threads follow it."""
+    """How many workers have work. What the shared counters tells falls slowly, since BLAS's threads follow it."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
+    def __init__(self, counters: SharedCounters) -> None:
+        self.counters = counters
         self._running = self._peak = 0
 
     def began(self) -> None:
@@ -37,8 +37,8 @@ class Load:
         self._running += 1
         if self._running > self._peak:
             self._peak = self._running
-            if self._peak > self.ledger.runnable:
-                self.ledger.runnable = self._peak
+            if self._peak > self.counters.runnable:
+                self.counters.runnable = self._peak
 
     def ended(self) -> None:
         """A worker has no more work."""
@@ -46,7 +46,7 @@ class Load:
 
     def tick(self) -> None:
         """Some time has passed."""
-        self.ledger.runnable = max(1, self._peak)
+        self.counters.runnable = max(1, self._peak)
         self._peak = self._running
 
 
@@ -62,7 +62,7 @@ class Sending(Arrival):
 
 
 @dataclass(slots=True)
-class Lent:
+class LentRing:
     """A ring that a call has: where its client finds it, and the worker's own word for it."""
 
     entry: Entry
@@ -227,11 +227,11 @@ class Worker(ABC):
 
     @abstractmethod
     async def numbers(self, first: int, last: int) -> dict[str, Any]:
-        """What Host.numbers tells."""
+        """What Runtime.numbers tells."""
 
     @abstractmethod
     async def list_ops(self) -> bytes:
-        """What Host.list_ops tells."""
+        """What Runtime.list_ops tells."""
 
     @abstractmethod
     def close(self, entry: Entry) -> None:
@@ -263,19 +263,19 @@ class Worker(ABC):
         """A download's parts."""
 
     @abstractmethod
-    async def lend_ring(self, entry: Entry, nonce: str) -> Lent:
+    async def lend_ring(self, entry: Entry, nonce: str) -> LentRing:
         """A ring for one call."""
 
     @abstractmethod
-    def return_ring(self, lent: Lent, clean: bool) -> None:
+    def return_ring(self, lent: LentRing, clean: bool) -> None:
         """The call has ended."""
 
     @abstractmethod
-    async def take(self, arrival: Sending, lent: Lent, place: int, size: int) -> None:
+    async def take(self, arrival: Sending, lent: LentRing, place: int, size: int) -> None:
         """Take an upload's next bytes out of a ring."""
 
     @abstractmethod
-    async def give(self, entry: Entry, transfer_id: str, offset: int, lent: Lent, place: int) -> tuple[int, int]:
+    async def give(self, entry: Entry, transfer_id: str, offset: int, lent: LentRing, place: int) -> tuple[int, int]:
         """Put a download's next piece into a ring; its size, and where the next one begins."""
 
 
