@@ -22,7 +22,8 @@ from pathlib import Path
 
 from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_server.common.errors import Refusal
-from gradwire_server.storage.snapshot_files import SnapshotFiles, make_folder
+from gradwire_server.storage.configured import SNAPSHOTS
+from gradwire_server.storage.snapshot_files import make_folder
 from gradwire_server.storage.stores import SnapshotStore
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -81,7 +82,7 @@ class SessionCatalog:
         """Sessions are kept for `grace` seconds; a principal may have so many sessions that nobody uses, so many
         snapshots, and bytes of both; 0 for no limit."""
         self.root = root
-        self.store = store or SnapshotFiles()  # of what is stored; the directory's lock is a file in any case
+        self.store = store or SNAPSHOTS()  # of what is stored; the directory's lock is a file in any case
         self.grace = grace
         self.max_snapshots = max_snapshots
         self.max_bytes = max_bytes

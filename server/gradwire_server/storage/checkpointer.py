@@ -27,14 +27,13 @@ from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.session.session import Pending, Session
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.storage import snapshot_files
+from gradwire_server.storage.configured import LOGS, SNAPSHOTS
 from gradwire_server.storage.kept import Kept, kept_of
-from gradwire_server.storage.log_files import LogFiles
 from gradwire_server.storage.log_writer import LogWriter
 from gradwire_server.storage.orders import Order
 from gradwire_server.storage.replay import Replay
 from gradwire_server.storage.snapshot_decoder import SnapshotDecoder, reserve
 from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
-from gradwire_server.storage.snapshot_files import SnapshotFiles
 from gradwire_server.storage.stores import LogStore, SnapshotStore, Writing
 from gradwire_server.storage.write_ahead_log import START, Log, log_path
 
@@ -52,10 +51,10 @@ class Checkpointer:
     def __init__(
         self, logs: bool = False, snapshots: SnapshotStore | None = None, log_store: LogStore | None = None
     ) -> None:
-        """What is stored are files unless there are other stores."""
+        """Without stores of its own it has those of configured.py."""
         self.logs = logs
-        self.snapshots = snapshots or SnapshotFiles()
-        self.log_store = log_store or LogFiles()
+        self.snapshots = snapshots or SNAPSHOTS()
+        self.log_store = log_store or LOGS()
         self.log_writer = LogWriter(self.log_store) if logs else None
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="gradwire-keeper", daemon=True)

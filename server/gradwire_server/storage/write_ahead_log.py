@@ -29,7 +29,7 @@ from gradwire.v1 import snapshots_pb2 as pb
 from gradwire_engine.graph.graph import next_seq
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.protobuf_peek import bytes_field
-from gradwire_server.storage.log_files import LogFiles
+from gradwire_server.storage.configured import LOGS
 from gradwire_server.storage.snapshot_files import LOG, damaged
 from gradwire_server.storage.stores import LogStore
 
@@ -106,8 +106,8 @@ class WriteAheadLog:
     """Writes logs, in a thread of its own. `queued` counts the bytes that wait for it."""
 
     def __init__(self, store: LogStore | None = None) -> None:
-        """Logs are files unless there is another store."""
-        self.store = store or LogFiles()
+        """Without a store of its own it has that of configured.py."""
+        self.store = store or LOGS()
         self.queued = 0
         self._room = threading.Condition()
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
@@ -240,7 +240,7 @@ def read(path: Path, store: LogStore | None = None) -> Iterator[tuple[pb.LogReco
 
     Raises Refusal: SNAPSHOT_DAMAGED; OSError.
     """
-    with (store or LogFiles()).open(path) as file:
+    with (store or LOGS()).open(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         flushed = _flushed_of(path, file.read(START))
