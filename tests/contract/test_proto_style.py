@@ -19,12 +19,9 @@ from google.protobuf.descriptor_pb2 import (
 )
 from grpc_tools import protoc
 
+from tests.rpcs import WITHOUT_SESSION
 from tools.stubs import PROTOS, ROOT
 
-WITHOUT_SESSION = {
-    "ServerInfo", "ListOps", "ListSessions", "EndSession", "RestoreSession", "ListSnapshots", "DeleteSnapshot",
-    "ListFiles", "DeleteFile",
-}  # fmt: skip
 # One element of the contract: its dotted name, its descriptor, its path in SourceCodeInfo.
 Element = tuple[str, object, tuple[int, ...]]
 

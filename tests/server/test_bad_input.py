@@ -7,6 +7,7 @@ import pytest
 
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import errors_pb2, files_pb2, hooks_pb2, programs_pb2, service_pb2, snapshots_pb2, types_pb2
+from tests.rpcs import NEEDS_NO_SESSION
 from tests.server.harness import Id, Remote, Running, argument, command, op, payload, refused
 
 NOWHERE = 999_999
@@ -91,15 +92,9 @@ def send(session: Remote, method: str, request: Any, session_id: str) -> tuple[s
     return refused(call, sent)
 
 
-WITHOUT_SESSION = {
-    "OpenSession", "CloseSession", "ServerInfo", "ListOps", "ListSessions", "EndSession", "RestoreSession",
-    "ListSnapshots", "DeleteSnapshot", "ListFiles", "DeleteFile",
-}  # fmt: skip
-
-
 def test_the_table_covers_every_rpc_of_a_session() -> None:
     methods = {method.name for method in service_pb2.DESCRIPTOR.services_by_name["AutogradService"].methods}
-    assert methods - set(REQUESTS) == WITHOUT_SESSION
+    assert methods - set(REQUESTS) == NEEDS_NO_SESSION
 
 
 @pytest.mark.parametrize("method", REQUESTS)

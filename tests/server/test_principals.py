@@ -22,6 +22,7 @@ from gradwire.v1 import service_pb2 as s
 from gradwire.v1 import service_pb2_grpc
 from gradwire_server.auth.tokens import TokenFileError, Tokens, append, make
 from gradwire_server.common.limits import MIB
+from tests.rpcs import NEEDS_NO_SESSION
 from tests.server.harness import Running, command, op, refusal, refused, running, until, upload_parts
 from tests.server.test_process import SERVE, WAIT, connected, process, ready
 
@@ -155,18 +156,12 @@ def test_a_token_opens_everything(guarded: Running, house: House) -> None:
     assert SERVICE.full_name in [each.name for each in listed.list_services_response.service]
 
 
-WITHOUT_SESSION = {
-    "OpenSession", "ServerInfo", "ListOps", "ListSessions", "EndSession", "CloseSession", "RestoreSession",
-    "ListSnapshots", "DeleteSnapshot", "ListFiles", "DeleteFile",
-}  # fmt: skip
-
-
 def test_anothers_session_is_as_if_it_were_not_there(guarded: Running, house: House) -> None:
     alice, bob = house.metadata("alice"), house.metadata("bob")
     session = opened(guarded, alice).session_id
     missing = "x" * len(session)
     for method in SERVICE.methods:
-        if method.name in WITHOUT_SESSION:
+        if method.name in NEEDS_NO_SESSION:
             continue
         theirs = refused(calls, guarded.channel, method, request_of(method.name, session), bob)
         nobodys = refused(calls, guarded.channel, method, request_of(method.name, missing), bob)
