@@ -1,7 +1,7 @@
 """A worker process: `python -m gradwire_server.worker.main`, started by the front and ended by it, or by its end.
 
-It inherits two sockets and the shared counters' file. Its main thread computes: it blocks on the one socket for calls, so
-a call costs no change of threads. The control thread has the other, where what must get past a computation comes:
+It inherits two sockets and the shared counters' file. Its main thread computes: it blocks on the one socket for calls,
+so a call costs no change of threads. The control thread has the other, where what must get past a computation comes:
 cancellation, and what is said of uploads and downloads. When the front is gone, both sockets end, and so does this.
 """
 
