@@ -1,4 +1,4 @@
-"""Autograd on NumPy and CuPy. Read tensor.py, op.py, graph.py and backward.py, in this order, for the idea.
+"""Autograd on NumPy and CuPy. Start with graph/tensor.py, op/op.py, graph/graph.py, autograd/backward.py.
 
 `call` applies an op by name; `lookup` finds its declaration; the modules of `gradwire_engine.ops` declare them.
 """

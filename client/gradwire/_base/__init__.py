@@ -1,1 +1,1 @@
-"""What the whole client stands on: errors, dtypes, modes, signals. No server is needed."""
+"""Shared by the whole client: errors, dtypes, modes, timeouts, signals. Needs no server."""

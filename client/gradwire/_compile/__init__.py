@@ -1,1 +1,1 @@
-"""compile: functions that are recorded once and run as programs."""
+"""Compiled functions: recorded once, then run as programs."""

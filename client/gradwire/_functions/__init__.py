@@ -1,1 +1,1 @@
-"""Functions of tensors: made above Tensor, of its ops and of what the server answers."""
+"""Functions on tensors: creation, backward, random numbers, exchange with other libraries."""

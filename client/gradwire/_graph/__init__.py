@@ -1,1 +1,1 @@
-"""The reverse graph as the client sees it: nodes, hooks, pictures."""
+"""The reverse graph in the client: nodes, hooks, pictures."""

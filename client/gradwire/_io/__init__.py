@@ -1,1 +1,1 @@
-"""Tensors from and to files and other libraries, and explanations for people."""
+"""Tensors in files on the client's disk, and explanations of tensors in words."""

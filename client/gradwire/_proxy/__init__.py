@@ -1,1 +1,1 @@
-"""Tensor proxies: handles, cached descriptions, and results of commands."""
+"""Tensor proxies: handles, cached descriptions, results of commands, the shadow graph."""

@@ -1,1 +1,1 @@
-"""Sessions: commands out in batches, answers back in order."""
+"""Sessions: batches of commands, their answers in order, deferred errors, snapshots."""

@@ -1,1 +1,1 @@
-"""Bytes to a server and back: connections, streams, retransmission."""
+"""Connections to a server: streams, retransmission, large tensors, credentials."""

@@ -1,1 +1,1 @@
-"""Backward: the traversal of the reverse graph, and what takes part in it."""
+"""Backward: the traversal of the reverse graph, custom functions, checkpoints, saved-tensor hooks."""

@@ -1,1 +1,1 @@
-"""Programs as plans: tracing, scheduling, and kernels that write into memory that exists."""
+"""Programs as plans: tracing, scheduling, and kernels that write into existing memory."""

@@ -1,1 +1,1 @@
-"""What all of the engine stands on: errors, the context of a computation, devices, dtypes, random numbers."""
+"""Shared by the whole engine: errors, the context of a computation, devices, dtypes, random numbers."""

@@ -1,1 +1,1 @@
-"""What an op is: its signature, its checks, its cost, and what it saves for backward."""
+"""The machinery of ops: declaration, signature, checks, cost, values saved for backward."""

@@ -1,1 +1,1 @@
-"""Who calls: tokens, TLS, principals, and the interceptor that checks them."""
+"""Authentication: tokens, TLS, principals, and the interceptor that checks callers."""

@@ -1,1 +1,1 @@
-"""What every process of the server uses: errors, limits, logging, the wire's encoding, shared counters."""
+"""Shared by all processes of the server: errors, limits, logging, wire encoding, shared counters."""

@@ -1,1 +1,1 @@
-"""One session: its tensors, and the commands that change them."""
+"""One session: its tensors, and the handlers of its commands."""

@@ -1,1 +1,1 @@
-"""Sessions on disk: snapshots, the write-ahead log, and files of tensors."""
+"""Stored sessions: snapshots, the write-ahead log, and files of tensors."""

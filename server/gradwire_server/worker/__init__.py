@@ -1,1 +1,1 @@
-"""Inside one worker: the sessions that it holds, their turns, and what it computes."""
+"""Inside one worker: its sessions, their scheduler, and the processes and threads that compute."""

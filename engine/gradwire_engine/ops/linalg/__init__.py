@@ -1,4 +1,4 @@
-"""Linear algebra: products, decompositions, solvers, norms of matrices."""
+"""Linear algebra: products, decompositions, solvers, norms of matrices; statistics of samples."""
 
 from gradwire_engine.ops.linalg import (
     contract,
