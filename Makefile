@@ -17,11 +17,11 @@ DRAWN := tests/server/test_stateful.py tests/server/test_plans.py tests/client/t
 	tests/engine/test_properties.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test fuzz memory programs load soak bombs chaos check stubs generate freeze lock notebook docs bench bench-gate clean storm random-programs
+.PHONY: help demo test test-one fuzz memory programs load soak bombs chaos check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 17
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +37,9 @@ demo: $(VENV)/.installed-demo ## train a network on handwritten digits over gRPC
 
 test: $(VENV)/.installed-test ## run all tests
 	$(BIN)/python -m pytest -n auto
+
+test-one: $(VENV)/.installed-test ## run one file's tests: make test-one FILE=tests/engine/test_backward.py
+	$(BIN)/python -m pytest $(or $(FILE),$(error say which: make test-one FILE=tests/engine/test_backward.py))
 
 fuzz: $(VENV)/.installed-fuzz ## random calls of the ops against PyTorch; changed messages against a server; changed files
 	GRADWIRE_FUZZ_SEED=fresh GRADWIRE_FUZZ_CALLS=40 $(BIN)/python -m pytest -n auto tests/parity/test_fuzz.py
@@ -74,12 +77,28 @@ programs: $(VENV)/.installed-test ## run all programs written for PyTorch with b
 random-programs: $(VENV)/.installed-test ## draw programs, run them beside PyTorch, print how often they differ and in what
 	$(BIN)/python -W ignore -m tests.parity.drawn --programs $(PROGRAMS) --seed $(SEED)
 
-check: $(VENV)/.installed-dev ## lint, type-check, and compare generated files with their sources
+check: $(VENV)/.installed-dev ## lint, type-check, check layers, and compare generated files with their sources
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/python tools/stubs.py --check
 	$(BIN)/python tools/generate.py --check
+	$(BIN)/python tools/diagram.py --check
+	$(BIN)/lint-imports
+
+lint: $(VENV)/.installed-dev ## lint, without types and generated files
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+format: $(VENV)/.installed-dev ## format, and fix what the linter can fix
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+types: $(VENV)/.installed-dev ## type-check
+	$(BIN)/mypy
+
+layers: $(VENV)/.installed-dev ## check that packages import only packages below them
+	$(BIN)/lint-imports
 
 stubs: $(VENV)/.installed-test ## regenerate client/gradwire/v1 from proto/
 	$(BIN)/python tools/stubs.py
@@ -92,6 +111,9 @@ lock: $(VENV)/.installed-dev ## pin what the container images install, as new as
 
 generate: $(VENV)/.installed-test ## regenerate the client's typed functions and docs/ops.md from the engine's ops
 	$(BIN)/python tools/generate.py
+
+diagram: $(VENV)/.installed-test ## draw docs/architecture.svg from the contracts in pyproject.toml
+	$(BIN)/python tools/diagram.py
 
 notebook: $(VENV)/.installed-test ## run examples/leaves.py as a notebook again: examples/leaves.ipynb
 	$(BIN)/python tools/notebook.py
