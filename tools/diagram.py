@@ -9,7 +9,7 @@ import argparse
 import ast
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -174,7 +174,7 @@ def permitted(all_contracts: list[dict[str, Any]]) -> tuple[set[tuple[str, str]]
     return allowed, stubs
 
 
-def arrows(all_contracts: list[dict[str, Any]], bottoms: list[float], stubs_y: float) -> Iterator[str]:
+def arrows(all_contracts: list[dict[str, Any]], bottoms: Sequence[float], stubs_y: float) -> Iterator[str]:
     """Imports between the packages as full lines; what travels between client and server as a dashed one."""
     allowed, importing = permitted(all_contracts)
     left = {root: MARGIN + i * (COLUMN + GAP) for i, (root, _, _) in enumerate(COLUMNS)}
