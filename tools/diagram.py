@@ -50,6 +50,7 @@ class Box(NamedTuple):
     names: tuple[str, ...]
     sentences: tuple[str, ...]
     inner: tuple[str, ...] = ()
+    inner_sentences: tuple[str, ...] = ()
 
 
 def contracts() -> list[dict[str, Any]]:
@@ -79,8 +80,10 @@ def boxes(root: str, folder: str, layered: dict[str, list[str]]) -> list[Box]:
         names = members(layer)
         inner = [name for each in layered.get(f"{root}.{names[0]}", []) for name in members(each)]
         # Only packages are shown inside a box: modules are too many.
-        packages = tuple(name for name in inner if (ROOT / folder / names[0] / name).is_dir())
-        made.append(Box(names, tuple(sentence(ROOT / folder / name) for name in names), packages))
+        place = ROOT / folder
+        packages = tuple(name for name in inner if (place / names[0] / name).is_dir())
+        inside = tuple(sentence(place / names[0] / name) for name in packages)
+        made.append(Box(names, tuple(sentence(place / name) for name in names), packages, inside))
     return made
 
 
@@ -117,11 +120,11 @@ def rect(x: float, y: float, width: float, tall: float, fill: str, edge: str) ->
 
 def chips(names: tuple[str, ...], titles: tuple[str, ...], x: float, y: float) -> Iterator[str]:
     """Names side by side, each with its sentence as the tooltip."""
-    known = dict(zip(names, titles, strict=False))
+    known = dict(zip(names, titles, strict=True))
     for i, line in enumerate(rows(names, COLUMN - 2 * PAD)):
         left = x
         for name, width in line:
-            title = f"<title>{escape(known[name])}</title>" if name in known else ""
+            title = f"<title>{escape(f'{name}: {known[name]}')}</title>"
             top = y + i * CHIP
             label = text(left + width / 2, top + 13, name, TEXT_SIZE, INK, ' text-anchor="middle"')
             yield f"<g>{title}{rect(left, top, width, CHIP - 4, '#ffffff', EDGE)}{label}</g>"
@@ -140,7 +143,7 @@ def drawn(box: Box, x: float, y: float) -> Iterator[str]:
     lines = textwrap.wrap(box.sentences[0], LETTERS)
     for i, line in enumerate(lines):
         yield text(x + PAD, y + PAD + 11 + NAME_LINE - 2 + TEXT_LINE * i, line, TEXT_SIZE, FAINT)
-    yield from chips(box.inner, (), x + PAD, y + PAD + NAME_LINE + TEXT_LINE * len(lines) + 4)
+    yield from chips(box.inner, box.inner_sentences, x + PAD, y + PAD + NAME_LINE + TEXT_LINE * len(lines) + 4)
     yield "</g>"
 
 
