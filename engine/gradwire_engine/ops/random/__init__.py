@@ -1,5 +1,5 @@
 """Ops that draw random numbers."""
 
-from gradwire_engine.ops.random import draw, shuffle
+from gradwire_engine.ops.random import draw
 
-__all__ = ["draw", "shuffle"]
+__all__ = ["draw"]

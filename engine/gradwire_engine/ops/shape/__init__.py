@@ -1,5 +1,5 @@
 """Ops that change sizes and strides: views, joins, splits, padding."""
 
-from gradwire_engine.ops.shape import join, lines, padding, rebased, shape, splits, strided
+from gradwire_engine.ops.shape import join, lines, padding, rebased, shape, shuffle, splits, strided
 
-__all__ = ["join", "lines", "padding", "rebased", "shape", "splits", "strided"]
+__all__ = ["join", "lines", "padding", "rebased", "shape", "shuffle", "splits", "strided"]
