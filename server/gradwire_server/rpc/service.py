@@ -97,7 +97,7 @@ class Front:
         table["Upload"] = grpc.stream_unary_rpc_method_handler(self._upload)
         table["Download"] = grpc.unary_stream_rpc_method_handler(self._download)
         table["Stream"] = grpc.stream_stream_rpc_method_handler(self._stream)
-        table["PrincipalTotals"] = grpc.stream_stream_rpc_method_handler(self._share)
+        table["Share"] = grpc.stream_stream_rpc_method_handler(self._share)
         return grpc.method_handlers_generic_handler(SERVICE, table)
 
     def _answering(self, method: str, answer: Answer) -> Answer:
@@ -342,17 +342,17 @@ class Front:
     async def _share(self, requests: AsyncIterator[bytes], context: Context) -> None:
         self.begin()
         try:
-            self.admit_some("PrincipalTotals")
+            self.admit_some("Share")
             parts = (_small(service_pb2.ShareRequest, raw) async for raw in requests)
             async with Sending[bytes](context.write) as answers:
                 await share(
                     self.backend,
                     parts,
                     lambda response: answers.send(response.SerializeToString()),
-                    lambda session_id: self.admit("PrincipalTotals", session_id),
+                    lambda session_id: self.admit("Share", session_id),
                 )
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
-            await self._abort(context, error, "PrincipalTotals")
+            await self._abort(context, error, "Share")
         finally:
             self.end()
 
