@@ -29,6 +29,8 @@ def numbers(tensor: Any) -> np.ndarray:
             plain = torch.zeros_like(plain)
         if plain.dtype is torch.bfloat16:
             plain = plain.float()
+        elif plain.dtype is torch.complex32:
+            plain = plain.to(torch.complex64)
         return plain.clone().numpy()  # a tensor whose memory NumPy has seen can no longer be resized
 
 
