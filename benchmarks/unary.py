@@ -18,12 +18,12 @@ from gradwire.v1 import service_pb2, service_pb2_grpc
 _SERVE = """
 import signal
 from gradwire_server.app.cli import serve
-from gradwire_server.rpc.rate_limiter import Turnstile
-enter = Turnstile.enter
+from gradwire_server.rpc.rate_limiter import RateLimiter
+enter = RateLimiter.enter
 def let_all_in(*_):
-    Turnstile.enter = lambda self, caller: None
+    RateLimiter.enter = lambda self, caller: None
 def let_few_in(*_):
-    Turnstile.enter = enter
+    RateLimiter.enter = enter
 signal.signal(signal.SIGUSR1, let_all_in)
 signal.signal(signal.SIGUSR2, let_few_in)
 serve(["--port=0", "--log-format=json", "--log-level=warning"])

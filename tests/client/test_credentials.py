@@ -55,7 +55,7 @@ def test_a_token_goes_with_every_call(
 ) -> None:
     monkeypatch.setattr(link, "_lower_works", lower)
     works(gradwire.connect(guarded.address, token=token))
-    assert guarded.backend.directory.entries == {}
+    assert guarded.backend.registry.entries == {}
 
 
 def test_a_token_may_come_from_the_environment(guarded: Running, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_a_server_that_the_authority_does_not_know_gets_no_token(tmp_path: Path,
         with pytest.raises(ConnectionError) as caught:
             gradwire.connect(address, token=token, ca=ours.path)
         assert token not in str(caught.value)
-        assert server.backend.directory.entries == {}
+        assert server.backend.registry.entries == {}
 
 
 @pytest.mark.parametrize("token", ["two words", "line\nbreak", "gönnen", "x" * 5000])

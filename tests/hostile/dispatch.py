@@ -48,7 +48,7 @@ class Dispatch:
         if self.number:
             self._run("Drop", b"")
             if self.runtime.counters.total():
-                raise Wrong(f"a dropped session left {self.host.ledger.total()} bytes")
+                raise Wrong(f"a dropped session left {self.runtime.counters.total()} bytes")
         self.number += 1
         self._run("Open", OPENED.pack(0, 0))
         for request in Messages(self.number).first():

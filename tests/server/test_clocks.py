@@ -65,7 +65,7 @@ def test_turns_and_quotas_go_on(jump: Jump, years: int) -> None:
     playing.batch(1, ticket=3, commands=1, first=50)  # waits for those before it, not for ever and not for no time
     jump(-years * YEAR)
     playing.play()
-    patience = playing.turns.patience()
+    patience = playing.scheduler.patience()
     assert playing.done == [1]
     assert patience is not None and 0 < patience <= LIMITS.gap_seconds
 

@@ -53,12 +53,12 @@ def test_a_long_backward_does_not_keep_another_session_waiting() -> None:
     backward = c.BackwardRequest(tensors=[LAST])
     run(playing, 1, 2, NODES + 2, command(backward), command(c.GradRequest(tensor=X, id=GRAD)))
     for _ in range(10):
-        playing.turns.slice()
+        playing.scheduler.slice()
     began = passed(playing.runtime.sessions[1])
     assert 0 < began < 15  # a node or so for each slice of no time
     playing.batch(2, 3, 5)
     while not playing.done:
-        playing.turns.slice()
+        playing.scheduler.slice()
     assert playing.done == [3]
     assert passed(playing.runtime.sessions[1]) < 50
     playing.play()
@@ -74,13 +74,13 @@ def test_nothing_else_of_a_session_runs_while_its_backward_pauses() -> None:
     first = NODES + 2
     run(playing, 1, 2, first, command(c.BackwardRequest(tensors=[LAST])))
     for _ in range(5):
-        playing.turns.slice()
+        playing.scheduler.slice()
     run(playing, 1, 3, first + 1, command(c.GradRequest(tensor=X, id=GRAD)))
     alone = c.GradRequest(tensor=X, id=GRAD + 1)
     playing.add("Grad", 1, alone.SerializeToString(), 4)
     playing.add("Attach", 2, (2).to_bytes(8, "little"), 5)
     while not playing.done:
-        playing.turns.slice()
+        playing.scheduler.slice()
         assert not {GRAD, GRAD + 1} & set(playing.runtime.sessions[1].store)
     assert playing.done == [5]
     playing.play()
@@ -98,7 +98,7 @@ def test_no_node_is_passed_after_a_cancel(alone: bool) -> None:
     else:
         run(playing, 1, 2, NODES + 2, command(backward))
     for _ in range(20):
-        playing.turns.slice()
+        playing.scheduler.slice()
     session = playing.runtime.sessions[1]
     before = passed(session)
     assert 0 < before < 30
@@ -115,7 +115,7 @@ def test_no_node_is_passed_after_a_cancel(alone: bool) -> None:
 def test_a_cancel_is_seen_at_once_however_long_the_slice() -> None:
     playing = with_chain()
     session = playing.runtime.sessions[1]
-    playing.turns.slice_seconds = 3600.0
+    playing.scheduler.slice_seconds = 3600.0
     stop_at = session.store[LAST].grad_fn
     for _ in range(100):
         stop_at = stop_at.edges[0][0]
@@ -189,7 +189,7 @@ def test_a_program_that_is_repeated_pauses_and_draws_its_own_random_numbers(plan
             run(playing, 2, 2, 1, *draws)
         slices = 0
         while 1 not in playing.done:
-            playing.turns.slice()
+            playing.scheduler.slice()
             slices += 1
         playing.play()
         assert not any(playing.failures)
