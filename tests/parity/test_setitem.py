@@ -9,6 +9,7 @@ import pytest
 
 import gradwire_engine as engine
 from gradwire_engine import EngineError
+from gradwire_engine.core import dtypes
 
 torch = pytest.importorskip("torch", reason="PyTorch is what is compared with")
 
@@ -99,8 +100,8 @@ def test_value_that_does_not_fit_is_refused_and_changes_nothing(key: Any, value:
 def test_advanced_indexing_adds_up_repeated_rows_in_every_dtype() -> None:
     """Through the sparse product, the flat addition, and float32 for half types."""
     places = np.array([0, 2, 0, 0])
-    for dtype in engine.dtypes.BY_NAME.values():
-        if not engine.dtypes.is_differentiable(dtype):
+    for dtype in dtypes.BY_NAME.values():
+        if not dtypes.is_differentiable(dtype):
             continue
         for shape in ((3,), (3, 2), (3, 2, 2)):
             leaf = engine.tensor(np.ones(shape, dtype), True)

@@ -47,7 +47,7 @@ def test_busy_sessions_hold_up_nobody_elses_periodic_snapshots(tmp_path: Path, m
             )
             for number in range(6)
         }
-        backend: Any = SimpleNamespace(directory=SimpleNamespace(entries=entries), workers=[worker])
+        backend: Any = SimpleNamespace(registry=SimpleNamespace(entries=entries), workers=[worker])
         keeps = Persistence(backend, SessionCatalog(tmp_path, 10.0, 0, 0), False, 0.01)
         await keeps.start()
 

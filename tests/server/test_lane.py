@@ -70,7 +70,10 @@ def a_lane(monkeypatch: pytest.MonkeyPatch, most: int = 2) -> Any:
     lane: Any
 
     def take_over() -> None:
-        lane.baton.stand_by(holds=False) and lane.baton.stand_by()
+        holds = False
+        while lane.baton.stand_by(holds):
+            holds = True
+            until(lambda: lane.baton.claims or lane.baton.ended)  # who computes meanwhile ends when it is asked for
 
     lane = Lane(Scheduler(), take_over, most)  # type: ignore[arg-type]
     return lane
