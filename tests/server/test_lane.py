@@ -11,7 +11,7 @@ from gradwire_engine.core.errors import EngineError
 from gradwire_server.session.session import CancelToken
 from gradwire_server.worker import lane as lanes
 from gradwire_server.worker.lane import Lane
-from gradwire_server.worker.places import Places
+from gradwire_server.worker.places import ForkPlaces
 from tests.server.harness import WAIT, until
 
 
@@ -89,7 +89,7 @@ def in_thread(work: Callable[[], Any]) -> Iterator[threading.Thread]:
 
 
 def test_no_process_forks_while_a_thread_computes_aside() -> None:
-    places = Places(2)
+    places = ForkPlaces(2)
     places.enter(lambda: None)
     assert not places.take_at_once(1)
     taken = threading.Event()
@@ -101,7 +101,7 @@ def test_no_process_forks_while_a_thread_computes_aside() -> None:
 
 
 def test_no_thread_begins_to_compute_aside_while_a_process_forks_or_is_waited_for() -> None:
-    places = Places(1)
+    places = ForkPlaces(1)
     assert places.take_at_once(1)
     entered = threading.Event()
     with in_thread(lambda: (places.enter(lambda: None), entered.set())):
@@ -111,7 +111,7 @@ def test_no_thread_begins_to_compute_aside_while_a_process_forks_or_is_waited_fo
 
 
 def test_places_go_first_to_whoever_has_none() -> None:
-    places, order = Places(2), []
+    places, order = ForkPlaces(2), []
     for _ in range(2):
         assert places.take_at_once(1)
         places.forked()
@@ -131,7 +131,7 @@ def test_places_go_first_to_whoever_has_none() -> None:
 
 
 def test_a_wait_for_a_place_ends_when_it_is_cancelled() -> None:
-    places = Places(1)
+    places = ForkPlaces(1)
     assert places.take_at_once(1)
 
     def cancel() -> None:

@@ -12,7 +12,7 @@ from gradwire.v1 import service_pb2 as s
 from gradwire_server.auth.tokens import Tokens
 from gradwire_server.common.limits import KIB, MIB, Limits
 from gradwire_server.common.shared_counters import PrincipalTotals, SharedCounters
-from gradwire_server.registry.principal_places import Places
+from gradwire_server.registry.principal_places import PrincipalPlaces
 from tests.server.harness import Id, Running, op, refused, running, until, upload_parts
 from tests.server.test_principals import House, Metadata
 
@@ -133,7 +133,7 @@ def test_limits_are_told(shared: Running, house: House) -> None:
 
 def test_places_are_given_again_when_nothing_is_held_there() -> None:
     counters = SharedCounters(2)
-    places = Places(Limits(max_principal_bytes=1), counters)
+    places = PrincipalPlaces(Limits(max_principal_bytes=1), counters)
     present: set[str] = set()
     first = places.of("p0", present.__contains__)
     counters.hold_share(1, first, PrincipalTotals(5, 1, 0, 7))

@@ -25,7 +25,7 @@ from grpc_health.v1 import health_pb2
 from gradwire_server.auth.principals import CALLER, NAME, UNKNOWN, Principal
 from gradwire_server.auth.tokens import LOOK_SECONDS, Tokens
 from gradwire_server.common.errors import Refusal, abort
-from gradwire_server.common.pipelined_writer import Sending
+from gradwire_server.common.pipelined_writer import PipelinedWriter
 
 _HEALTH = "/grpc.health.v1.Health/Check"
 _BEARER = "bearer "
@@ -257,7 +257,7 @@ def _writing(
     """A generator of answers as a coroutine that writes them: a cancel reaches that wherever it waits."""
 
     async def write(request: Any, context: Context) -> None:
-        async with aclosing(generate(request, context)) as answers, Sending[Any](context.write) as sending:
+        async with aclosing(generate(request, context)) as answers, PipelinedWriter[Any](context.write) as sending:
             async for each in answers:
                 await sending.send(each)
 

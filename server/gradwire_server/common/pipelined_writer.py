@@ -12,7 +12,7 @@ M = TypeVar("M")
 _UNSENT: "ContextVar[asyncio.Future[None] | None]" = ContextVar("unsent", default=None)
 
 
-class Sending(Generic[M]):
+class PipelinedWriter(Generic[M]):
     """Writes in order. When the block ends all is written; when it is left by a cancel the last message may not be."""
 
     def __init__(self, write: Callable[[M], Awaitable[None]]) -> None:
@@ -30,7 +30,7 @@ class Sending(Generic[M]):
             await asyncio.shield(self._writing)
             self._writing = None
 
-    async def __aenter__(self) -> "Sending[M]":
+    async def __aenter__(self) -> "PipelinedWriter[M]":
         return self
 
     async def __aexit__(

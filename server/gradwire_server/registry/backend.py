@@ -16,12 +16,12 @@ from gradwire_server.common.protocol import PROTOCOL
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.registry.files import Files
 from gradwire_server.registry.persistence import Persistence
-from gradwire_server.registry.principal_places import Places
+from gradwire_server.registry.principal_places import PrincipalPlaces
 from gradwire_server.registry.session_catalog import SessionCatalog
 from gradwire_server.registry.session_registry import SessionRegistry
 from gradwire_server.worker.frames import KEEP, NUMBER, OPENED
 from gradwire_server.worker.rings import machine
-from gradwire_server.workers.worker_pool import Entry, Events, LentRing, Load, Sending, Worker
+from gradwire_server.workers.worker_pool import Entry, Events, LentRing, Load, OpenUpload, Worker
 
 _SWEEP_SECONDS = 1.0
 _NUMBERS_SECONDS = 2.0  # for a worker to tell what it holds
@@ -42,7 +42,7 @@ class Backend:
         self.limits = limits
         self.workers = workers
         self.counters = counters
-        self.places = Places(limits, counters)
+        self.places = PrincipalPlaces(limits, counters)
         self.load = Load(counters)
         self.persistence: Persistence | None = None
         self.local_stream = ""  # the name of the socket where clients of this machine may have their streams
@@ -218,12 +218,12 @@ class Backend:
         """Whether a session's stream is not to be read for now."""
         return self.registry.is_full(session_id)
 
-    async def begin_upload(self, session_id: str, start: service_pb2.UploadStart) -> Sending:
+    async def begin_upload(self, session_id: str, start: service_pb2.UploadStart) -> OpenUpload:
         """Begin an upload or go on with one."""
         entry = self.registry.find(session_id)
         return await entry.worker.begin_upload(entry, start)
 
-    async def append(self, arrival: Sending, data: memoryview) -> None:
+    async def append(self, arrival: OpenUpload, data: memoryview) -> None:
         """Take an upload's next bytes. Raises Refusal: ARGUMENT_VALUE, PAYLOAD_SIZE, MESSAGE_TOO_LARGE."""
         self.registry.find(arrival.entry.id)
         if data.nbytes > self.limits.chunk_bytes:
@@ -231,18 +231,18 @@ class Backend:
             raise Refusal("MESSAGE_TOO_LARGE", f"a chunk has at most {limit} bytes, not {data.nbytes}", limit=limit)
         await arrival.entry.worker.append(arrival, data)
 
-    async def end_upload(self, arrival: Sending) -> int:
+    async def end_upload(self, arrival: OpenUpload) -> int:
         """How many bytes the upload has."""
         received = await arrival.entry.worker.end_upload(arrival)
         await self.keep_upload(arrival)
         return received
 
-    async def keep_upload(self, arrival: Sending) -> None:
+    async def keep_upload(self, arrival: OpenUpload) -> None:
         """Have the bytes of an upload that is whole stored, where all that is acknowledged is."""
         if self.persistence is not None and self.persistence.logs:
             await arrival.entry.worker.call(arrival.entry, "KeepUpload", arrival.transfer_id.encode())
 
-    def leave_upload(self, arrival: Sending) -> None:
+    def leave_upload(self, arrival: OpenUpload) -> None:
         """The upload's call is over."""
         arrival.entry.worker.leave_upload(arrival)
 
@@ -269,7 +269,7 @@ class Backend:
         """The call has ended."""
         ring.entry.worker.return_ring(ring, clean)
 
-    async def take(self, arrival: Sending, ring: "LentRing", place: int, size: int) -> None:
+    async def take(self, arrival: OpenUpload, ring: "LentRing", place: int, size: int) -> None:
         """Take an upload's next bytes out of a ring."""
         self.registry.find(arrival.entry.id)
         await arrival.entry.worker.take(arrival, ring, place, size)

@@ -7,7 +7,7 @@ from gradwire_server.common.limits import Limits
 from gradwire_server.common.shared_counters import PLACES, SharedCounters
 
 
-class Places:
+class PrincipalPlaces:
     """The places of principals, given by the front. 0 is for who has no quota."""
 
     def __init__(self, limits: Limits, counters: SharedCounters) -> None:

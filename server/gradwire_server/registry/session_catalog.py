@@ -35,7 +35,7 @@ log = logging.getLogger("gradwire.server")
 
 
 @dataclass
-class Kept:
+class StoredSession:
     """A session that lies on disk, by time.monotonic() until when, and by which number administrators know it."""
 
     folder: Path
@@ -90,7 +90,7 @@ class SessionCatalog:
         self.max_sessions = max_sessions
         self.sessions = root / "sessions"
         self.snapshots = Path(snapshots) if snapshots else root / "snapshots"
-        self.kept: dict[bytes, Kept] = {}  # those that were stored first come first
+        self.kept: dict[bytes, StoredSession] = {}  # those that were stored first come first
         self._numbers = itertools.count(1)
         self.lock = -1
         # Wall time is looked at when something is read, and not again: a clock that jumps later ends nothing early.
@@ -148,7 +148,7 @@ class SessionCatalog:
         age = max(0.0, time.time() - head.saved_unix_ms / 1000)
         until = time.monotonic() + max(0.0, self.grace - age)
         self.kept.pop(head.session_digest, None)
-        self.kept[head.session_digest] = Kept(folder, head, until, next(self._numbers), why)
+        self.kept[head.session_digest] = StoredSession(folder, head, until, next(self._numbers), why)
 
     def _head(self, folder: Path) -> pb.SnapshotHead | None:
         try:
@@ -164,7 +164,7 @@ class SessionCatalog:
         """Where a session is stored."""
         return self.sessions / digest_of(session_id).hex()
 
-    def find(self, session_id: str, owner: str) -> Kept | None:
+    def find(self, session_id: str, owner: str) -> StoredSession | None:
         """A principal's session that lies here. Raises Refusal: why it cannot come back, such as SNAPSHOT_DAMAGED.
 
         Where a file does not tell any more whose it is, that is whoever knows the session's id.
@@ -223,7 +223,7 @@ class SessionCatalog:
             self._discard(digest_of(session_id))
         return found
 
-    def numbered(self, after: int, principal: str, most: int) -> list[Kept]:
+    def numbered(self, after: int, principal: str, most: int) -> list[StoredSession]:
         """Sessions that lie here of numbers above one, of one principal or for "" of all, by number."""
         found = (
             each
@@ -232,7 +232,7 @@ class SessionCatalog:
         )
         return list(itertools.islice(found, most))
 
-    def give_up(self, number: int) -> Kept:
+    def give_up(self, number: int) -> StoredSession:
         """Take anybody's session out; its files are the caller's to delete. Raises Refusal: SESSION_NOT_FOUND."""
         digest = next((digest for digest, each in list(self.kept.items()) if each.number == number), b"")
         kept = self.kept.pop(digest, None)

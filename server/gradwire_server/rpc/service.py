@@ -20,7 +20,7 @@ from gradwire_server.auth.owner import Owner
 from gradwire_server.auth.principals import ADMIN, CALLER
 from gradwire_server.common.errors import Refusal, abort, refusal_of
 from gradwire_server.common.methods import COMMANDS
-from gradwire_server.common.pipelined_writer import Sending
+from gradwire_server.common.pipelined_writer import PipelinedWriter
 from gradwire_server.common.protobuf_peek import peek_data, peek_session
 from gradwire_server.common.timings import ASK
 from gradwire_server.registry.interface import SessionBackend
@@ -330,7 +330,7 @@ class Front:
             request = _small(service_pb2.DownloadRequest, raw)
             self.admit("Download", request.session_id)
             chunks = self.backend.chunks(request.session_id, request.transfer_id, request.offset)
-            async with aclosing(chunks), Sending(context.write) as parts:
+            async with aclosing(chunks), PipelinedWriter(context.write) as parts:
                 async for message in chunks:
                     await parts.send(message)
             await self.backend.finish_download(request.session_id, request.transfer_id)
@@ -344,7 +344,7 @@ class Front:
         try:
             self.admit_some("Share")
             parts = (_small(service_pb2.ShareRequest, raw) async for raw in requests)
-            async with Sending[bytes](context.write) as answers:
+            async with PipelinedWriter[bytes](context.write) as answers:
                 await share(
                     self.backend,
                     parts,

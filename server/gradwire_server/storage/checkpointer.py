@@ -28,7 +28,7 @@ from gradwire_server.session.session import Pending, Session
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.storage import snapshot_files
 from gradwire_server.storage.configured import LOGS, SNAPSHOTS
-from gradwire_server.storage.kept import Kept, kept_of
+from gradwire_server.storage.kept import SessionFiles, kept_of
 from gradwire_server.storage.log_writer import LogWriter
 from gradwire_server.storage.orders import Order
 from gradwire_server.storage.replay import Replay
@@ -78,7 +78,7 @@ class Checkpointer:
 
     def begin(self, session: Session, order: Order) -> None:
         """A session begins that is to be stored in a folder of its own."""
-        session.kept = Kept(Path(order.home), order.home_head, self.snapshots)
+        session.kept = SessionFiles(Path(order.home), order.home_head, self.snapshots)
 
     def forget(self, session: Session, keep: bool) -> None:
         """A session has ended; `keep` leaves its files."""
@@ -123,7 +123,7 @@ class Checkpointer:
         return (yield from self._save(session, call, kept, kept.folder, kept.head, order))
 
     @staticmethod
-    def _unchanged(kept: Kept, tensors: int, uses: int | None) -> bytes:
+    def _unchanged(kept: SessionFiles, tensors: int, uses: int | None) -> bytes:
         """On the checkpointer's thread, after the snapshots before: nothing was to be stored anew."""
         if kept.mark is None:
             raise Refusal("STORAGE", "the server cannot write its state directory")
@@ -135,7 +135,7 @@ class Checkpointer:
         self,
         session: Session,
         call: Pending,
-        kept: Kept | None,
+        kept: SessionFiles | None,
         folder: Path,
         raw_head: bytes,
         order: Order,
@@ -185,7 +185,7 @@ class Checkpointer:
                 session.tensor(named.id)
             encoder.state.named.extend(request.tensors)
 
-    def _rotate(self, session: Session, kept: Kept) -> Future[Refusal | None]:
+    def _rotate(self, session: Session, kept: SessionFiles) -> Future[Refusal | None]:
         """What comes from now on is in the next generation's log; done when there is one, or cannot be."""
         assert self.log_writer is not None
         begun: Future[Refusal | None] = Future()
@@ -200,7 +200,7 @@ class Checkpointer:
     def _commit(
         self,
         session: Session,
-        kept: Kept | None,
+        kept: SessionFiles | None,
         writing: Writing,
         mark: Any,
         uses: int | None,

@@ -1,4 +1,4 @@
-"""Where a session is stored, and how far: `Kept`, which the session's checkpointer and its log's writer share."""
+"""Where a session is stored, and how far: `SessionFiles`, which checkpointer and log writer share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("gradwire.server")
 
 
 @dataclass
-class Kept:
+class SessionFiles:
     """Where a session is stored, and how far."""
 
     folder: Path
@@ -56,6 +56,6 @@ class Kept:
                 self.store.set_running(self.folder, False)
 
 
-def kept_of(session: Session) -> Kept | None:
+def kept_of(session: Session) -> SessionFiles | None:
     """Where a session is stored, if it is: of `session.kept` commands know less (session.Stored)."""
-    return cast("Kept | None", session.kept)
+    return cast("SessionFiles | None", session.kept)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import go_on_from, next_seq
 from gradwire_server.worker.apart import Child
-from gradwire_server.worker.places import Places
+from gradwire_server.worker.places import ForkPlaces
 
 if TYPE_CHECKING:
     from gradwire_server.session.session import CancelToken, Session
@@ -106,7 +106,7 @@ class Lane:
         self.baton = Baton()
         self.away = 0  # sessions that left the turns for now
         self._run = run
-        self._places = Places(most)
+        self._places = ForkPlaces(most)
         self._forks = forks
         self._waiting = threading.Event()
         threading.Thread(target=self._watch, name="gradwire-watch", daemon=True).start()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 LOOK_SECONDS = 0.02
 
 
-class Places:
+class ForkPlaces:
     """So many places for processes. Each method may be called by any thread; a wait calls `look`, which may raise."""
 
     def __init__(self, most: int) -> None:

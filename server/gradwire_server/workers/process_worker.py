@@ -50,7 +50,7 @@ from gradwire_server.worker.frames import (
 )
 from gradwire_server.worker.pipe import INFINITE, Frame, FrontPipe, head
 from gradwire_server.worker.slots import Keys, Slots
-from gradwire_server.workers.worker_pool import Entry, LentRing, Sending, Worker
+from gradwire_server.workers.worker_pool import Entry, LentRing, OpenUpload, Worker
 
 START_SECONDS = 120.0
 _KILL_SECONDS = 2.0
@@ -97,7 +97,7 @@ class ProcessWorker(Worker):
         self._calls: FrontPipe
         self._control: FrontPipe
         self._ready: asyncio.Future[service_pb2.ServerInfoResponse]
-        self._asked: dict[int, asyncio.Future[Frame] | Sending] = {}
+        self._asked: dict[int, asyncio.Future[Frame] | OpenUpload] = {}
         self._stopping = False
         self._why = ""  # it was ended, if it was
         self._lock = -1
@@ -233,7 +233,7 @@ class ProcessWorker(Worker):
         self.load.counters.forget(self.slot)
         self.lost(gone)
         for asked in self._asked.values():
-            if isinstance(asked, Sending):
+            if isinstance(asked, OpenUpload):
                 asked.failure = gone
             elif not asked.done():
                 asked.set_exception(gone)
@@ -291,7 +291,7 @@ class ProcessWorker(Worker):
         asked = self._asked.get(frame.ticket)
         if asked is None:
             return
-        if isinstance(asked, Sending):
+        if isinstance(asked, OpenUpload):
             asked.failure = unpacked(frame.body)
         elif not asked.done():
             if frame.kind == REFUSAL:
@@ -333,7 +333,7 @@ class ProcessWorker(Worker):
 
     # Transfers
 
-    async def begin_upload(self, entry: Entry, start: service_pb2.UploadStart) -> Sending:
+    async def begin_upload(self, entry: Entry, start: service_pb2.UploadStart) -> OpenUpload:
         """Begin an upload or go on with one."""
         arrival = await super().begin_upload(entry, start)
         arrival.ticket = self._next()
@@ -343,7 +343,7 @@ class ProcessWorker(Worker):
         self._control.send(head(len(body), UPLOAD, entry.number, arrival.ticket), body)
         return arrival
 
-    async def append(self, arrival: Sending, data: memoryview) -> None:
+    async def append(self, arrival: OpenUpload, data: memoryview) -> None:
         """Take an upload's next bytes: put where the worker finds them when there is room, and not waited for."""
         slot = await self._keys.take()
         if arrival.failure is not None:
@@ -354,7 +354,7 @@ class ProcessWorker(Worker):
         self._control.send(head(IN_SLOT.size, APPEND, arrival.number, arrival.ticket), IN_SLOT.pack(slot, size))
         arrival.sent = True
 
-    async def end_upload(self, arrival: Sending) -> int:
+    async def end_upload(self, arrival: OpenUpload) -> int:
         """How many bytes the upload has, when all that were sent have arrived."""
         if arrival.failure is not None:
             raise arrival.failure
@@ -362,7 +362,7 @@ class ProcessWorker(Worker):
         frame = await self._ask(END_UPLOAD, arrival.number, ticket, b"")
         return frame.number if arrival.sent else arrival.received
 
-    def leave_upload(self, arrival: Sending) -> None:
+    def leave_upload(self, arrival: OpenUpload) -> None:
         """Have the worker forget the call, unless it was ended."""
         if arrival.ticket:
             self._asked.pop(arrival.ticket, None)
@@ -417,7 +417,7 @@ class ProcessWorker(Worker):
         body = b"clean" if clean else b""
         self._control.send(head(len(body), RETURN, lent.entry.number, lent.ring), body)
 
-    async def take(self, arrival: Sending, lent: LentRing, place: int, size: int) -> None:
+    async def take(self, arrival: OpenUpload, lent: LentRing, place: int, size: int) -> None:
         """Take an upload's next bytes out of a ring."""
         told = {"arrival": arrival.ticket, "ring": lent.ring, "place": place, "size": size}
         await self._ask_for(TAKE, arrival.number, **told)

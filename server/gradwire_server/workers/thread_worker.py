@@ -14,7 +14,7 @@ from gradwire_server.storage.checkpointer import Checkpointer
 from gradwire_server.worker.compute import ComputeThread
 from gradwire_server.worker.rings import Ring
 from gradwire_server.worker.runtime import Runtime
-from gradwire_server.workers.worker_pool import Entry, LentRing, Sending, Worker
+from gradwire_server.workers.worker_pool import Entry, LentRing, OpenUpload, Worker
 
 
 class ThreadWorker(Worker):
@@ -89,13 +89,13 @@ class ThreadWorker(Worker):
         """All ops, serialized."""
         return self.runtime.list_ops()
 
-    async def append(self, arrival: Sending, data: memoryview) -> None:
+    async def append(self, arrival: OpenUpload, data: memoryview) -> None:
         """Take an upload's next bytes. A copy of one chunk is quicker than a change of threads."""
         with self.runtime.receiving(arrival, data.nbytes) as room:
             room[:] = data
         arrival.received = arrival.offset
 
-    async def end_upload(self, arrival: Sending) -> int:
+    async def end_upload(self, arrival: OpenUpload) -> int:
         """How many bytes the upload has."""
         return arrival.received
 
@@ -126,7 +126,7 @@ class ThreadWorker(Worker):
         """The call has ended."""
         self.runtime.return_ring(lent.entry.number, lent.ring, clean)
 
-    async def take(self, arrival: Sending, lent: LentRing, place: int, size: int) -> None:
+    async def take(self, arrival: OpenUpload, lent: LentRing, place: int, size: int) -> None:
         """Take an upload's next bytes out of a ring."""
         await self._loop.run_in_executor(None, self.runtime.take, arrival, lent.ring, place, size)
         arrival.received = arrival.offset

@@ -51,7 +51,7 @@ class Load:
 
 
 @dataclass(slots=True)
-class Sending(Arrival):
+class OpenUpload(Arrival):
     """An upload's call, whose it is, and how it goes."""
 
     entry: Entry
@@ -240,22 +240,22 @@ class Worker(ABC):
     def end_if_held(self, now: int) -> None:  # noqa: B027 - a thread cannot be ended
         """End the worker if what it computes has kept it from all calls for too long; `now` is time.monotonic_ns()."""
 
-    async def begin_upload(self, entry: Entry, start: service_pb2.UploadStart) -> Sending:
+    async def begin_upload(self, entry: Entry, start: service_pb2.UploadStart) -> OpenUpload:
         """Begin an upload or go on with one."""
         answer = await self.call(entry, "BeginUpload", start.SerializeToString())
         received, taker = UPLOAD_BEGUN.unpack_from(answer)
         transfer_id = answer[UPLOAD_BEGUN.size :].decode()
-        return Sending(entry.number, transfer_id, taker, start.offset, entry, received)
+        return OpenUpload(entry.number, transfer_id, taker, start.offset, entry, received)
 
     @abstractmethod
-    async def append(self, arrival: Sending, data: memoryview) -> None:
+    async def append(self, arrival: OpenUpload, data: memoryview) -> None:
         """Take an upload's next bytes."""
 
     @abstractmethod
-    async def end_upload(self, arrival: Sending) -> int:
+    async def end_upload(self, arrival: OpenUpload) -> int:
         """No more bytes come by this call; how many the upload has."""
 
-    def leave_upload(self, arrival: Sending) -> None:  # noqa: B027 - not every worker keeps anything of it
+    def leave_upload(self, arrival: OpenUpload) -> None:  # noqa: B027 - not every worker keeps anything of it
         """The upload's call is over, however it went."""
 
     @abstractmethod
@@ -271,7 +271,7 @@ class Worker(ABC):
         """The call has ended."""
 
     @abstractmethod
-    async def take(self, arrival: Sending, lent: LentRing, place: int, size: int) -> None:
+    async def take(self, arrival: OpenUpload, lent: LentRing, place: int, size: int) -> None:
         """Take an upload's next bytes out of a ring."""
 
     @abstractmethod
