@@ -1,4 +1,4 @@
-"""`Backend` gives each session to a worker and passes its calls on; what it promises the front is in interface.py."""
+"""`Backend`: assigns each session to a worker and forwards its calls. interface.py has the contract."""
 
 import asyncio
 import time
@@ -24,13 +24,13 @@ from gradwire_server.worker.rings import machine
 from gradwire_server.workers.worker_pool import Entry, Events, LentRing, Load, OpenUpload, Worker
 
 _SWEEP_SECONDS = 1.0
-_NUMBERS_SECONDS = 2.0  # for a worker to tell what it holds
-_MOST_LISTED = 1000  # sessions of a page
+_NUMBERS_SECONDS = 2.0  # deadline for a worker's answer about what it holds
+_MOST_LISTED = 1000  # sessions on one page
 _NUMBER_DIGITS = 18
 
 
 class Backend:
-    """Sessions with workers. Leases, writers' numbers and the table of who is where are kept here."""
+    """Sessions and their workers. Holds leases, writer numbers and the table from session to worker."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Backend:
         self.places = PrincipalPlaces(limits, counters)
         self.load = Load(counters)
         self.persistence: Persistence | None = None
-        self.local_stream = ""  # the name of the socket where clients of this machine may have their streams
+        self.local_stream = ""  # name of the Unix socket for local streams
         self.registry: SessionRegistry[Worker] = SessionRegistry(limits, clock)
         self.files = Files(self.registry)
         self._about: service_pb2.ServerInfoResponse
@@ -57,7 +57,7 @@ class Backend:
         self.registry.entered = lambda entry: entry.worker.name(entry)
 
     async def keep_in(self, catalog: SessionCatalog, logs: bool, every: float) -> None:
-        """Before `start`: let sessions be stored in a directory. Raises OSError if it is not to be had."""
+        """Store sessions in a directory. Call before `start`. Raises OSError if the directory cannot be opened."""
         await asyncio.get_running_loop().run_in_executor(None, catalog.open)
         self.persistence = Persistence(self, catalog, logs, every)
         for worker in self.workers:
@@ -71,17 +71,17 @@ class Backend:
             await self.persistence.start()
 
     async def waiting(self) -> frozenset[str]:
-        """Sessions that are to be stored, and of which a backward waits for its client: that goes into no snapshot."""
+        """Sessions that cannot be stored yet: a backward waits for its client, and no snapshot can hold that."""
         if self.persistence is None or self.persistence.logs:
             return frozenset()
         told = await self.numbers(0, 1 << 62)
         counts = {number: held[-1] for worker in told.values() for number, held in worker["sessions"].items()}
         entries = self.registry.entries.values()
-        # Of a worker that does not tell, being busy, all may be.
+        # A busy worker does not answer in time: count all its sessions.
         return frozenset(entry.id for entry in entries if counts.get(entry.number, entry.worker.slot not in told))
 
     async def stop(self, grace: float) -> int:
-        """Store what is to be kept, free all sessions, end the workers within the grace; how many were not stored."""
+        """Store the sessions to keep, free all, end the workers within the grace. Returns how many were not stored."""
         self._sweeper.cancel()
         with suppress(asyncio.CancelledError):
             await self._sweeper
@@ -132,7 +132,7 @@ class Backend:
             raise
 
     def not_opened(self, entry: Entry, error: BaseException) -> None:
-        """Take a session out of which nobody was told. Raises Refusal: UNAVAILABLE, where its worker ended."""
+        """Remove a session whose id no client has. Raises Refusal: UNAVAILABLE, if its worker ended."""
         if self.registry.entries.get(entry.id) is entry:
             self.registry.remove(entry)
             self.drop(entry)
@@ -141,7 +141,7 @@ class Backend:
             raise Refusal("UNAVAILABLE", why) from None
 
     def opened(self, entry: Entry) -> service_pb2.OpenSessionResponse:
-        """What a client is told of its session, as its last writer."""
+        """The answer to a session's newest writer."""
         return service_pb2.OpenSessionResponse(
             session_id=entry.id,
             writer=entry.writers,
@@ -155,14 +155,14 @@ class Backend:
         )
 
     def place_session(self) -> Worker:
-        """Where a new session goes: the worker with the fewest sessions at work, sessions, bytes."""
+        """The worker for a new session: fewest active sessions, sessions, bytes. Raises Refusal: UNAVAILABLE."""
         alive = [worker for worker in self.workers if worker.alive]
         if not alive:
             raise Refusal("UNAVAILABLE", "the server's worker processes are being started; try again")
         return min(alive, key=lambda each: (each.active, each.sessions, self.counters.bytes(each.slot)))
 
     async def close_session(self, session_id: str) -> int:
-        """End a session; bytes freed. What it computes is cancelled."""
+        """End a session and cancel its computations; bytes freed."""
         entry = self.registry.close(session_id)
         if entry is None and self.persistence is not None:
             await self.persistence.close(session_id)
@@ -176,7 +176,7 @@ class Backend:
         )
 
     async def cancel(self, request: service_pb2.CancelRequest) -> service_pb2.CancelResponse:
-        """Stop what a session computes; tells whether that was anything."""
+        """Cancel a session's computations; whether there were any. Raises Refusal: ARGUMENT_VALUE."""
         entry = self.registry.find(request.session_id)
         if not request.through_seq:
             entry.worker.cancel(entry)
@@ -196,35 +196,35 @@ class Backend:
         )
 
     def stop_work(self, principal: str) -> None:
-        """Stop what is computed for a principal's sessions."""
+        """Cancel the computations of a principal's sessions."""
         for entry in self.registry.entries.values():
             if entry.owner == principal and entry.pending:
                 entry.worker.cancel(entry)
 
     def call(self, method: str, session_id: str, raw: bytes, deadline: float | None) -> "asyncio.Future[bytes]":
-        """Hand a command or a batch over."""
+        """Submit a command or a batch."""
         entry = self.registry.find(session_id)
         return entry.worker.call(entry, method, raw, deadline)
 
     def when_answered(self, then: Callable[[], None]) -> None:
-        """Call this whenever a request was answered."""
+        """Register a callback for each answered request."""
         self.registry.answered = then
 
     def check_traffic(self, session_id: str, size: int) -> None:
-        """Whether another request may be handed over. Raises Refusal: TRAFFIC_LIMIT."""
+        """Check that another request may be submitted. Raises Refusal: TRAFFIC_LIMIT."""
         self.registry.check_traffic(session_id, size)
 
     def is_full(self, session_id: str) -> bool:
-        """Whether a session's stream is not to be read for now."""
+        """Whether to stop reading a session's stream for now."""
         return self.registry.is_full(session_id)
 
     async def begin_upload(self, session_id: str, start: service_pb2.UploadStart) -> OpenUpload:
-        """Begin an upload or go on with one."""
+        """Begin or resume an upload."""
         entry = self.registry.find(session_id)
         return await entry.worker.begin_upload(entry, start)
 
     async def append(self, arrival: OpenUpload, data: memoryview) -> None:
-        """Take an upload's next bytes. Raises Refusal: ARGUMENT_VALUE, PAYLOAD_SIZE, MESSAGE_TOO_LARGE."""
+        """Receive an upload's next bytes. Raises Refusal: ARGUMENT_VALUE, PAYLOAD_SIZE, MESSAGE_TOO_LARGE."""
         self.registry.find(arrival.entry.id)
         if data.nbytes > self.limits.chunk_bytes:
             limit = self.limits.chunk_bytes
@@ -232,22 +232,22 @@ class Backend:
         await arrival.entry.worker.append(arrival, data)
 
     async def end_upload(self, arrival: OpenUpload) -> int:
-        """How many bytes the upload has."""
+        """Bytes that the upload has received."""
         received = await arrival.entry.worker.end_upload(arrival)
         await self.keep_upload(arrival)
         return received
 
     async def keep_upload(self, arrival: OpenUpload) -> None:
-        """Have the bytes of an upload that is whole stored, where all that is acknowledged is."""
+        """Store a complete upload's bytes, if the server logs what it acknowledges."""
         if self.persistence is not None and self.persistence.logs:
             await arrival.entry.worker.call(arrival.entry, "KeepUpload", arrival.transfer_id.encode())
 
     def leave_upload(self, arrival: OpenUpload) -> None:
-        """The upload's call is over."""
+        """Release an upload's call."""
         arrival.entry.worker.leave_upload(arrival)
 
     async def chunks(self, session_id: str, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
-        """A download's parts. The session is asked for at each, so a transfer keeps it and does not outlive it."""
+        """Parts of a download. Each looks the session up, so a transfer renews the lease and ends with the session."""
         entry = self.registry.find(session_id)
         async with aclosing(entry.worker.chunks(entry, transfer_id, offset)) as parts:
             async for message in parts:
@@ -255,34 +255,34 @@ class Backend:
                 yield message
 
     async def finish_download(self, session_id: str, transfer_id: str, received: bool = False) -> None:
-        """A download was sent to its end."""
+        """Finish a download that was sent completely."""
         entry = self.registry.entries.get(session_id)
         if entry is not None:
             await entry.worker.call(entry, "FinishDownload", bytes((received,)) + transfer_id.encode())
 
     async def lend_ring(self, session_id: str, nonce: str) -> "LentRing":
-        """Shared memory for one call."""
+        """Lend shared memory for one call."""
         entry = self.registry.find(session_id)
         return await entry.worker.lend_ring(entry, nonce)
 
     async def return_ring(self, session_id: str, ring: "LentRing", clean: bool) -> None:
-        """The call has ended."""
+        """Return a ring after its call."""
         ring.entry.worker.return_ring(ring, clean)
 
     async def take(self, arrival: OpenUpload, ring: "LentRing", place: int, size: int) -> None:
-        """Take an upload's next bytes out of a ring."""
+        """Receive an upload's next bytes from a ring."""
         self.registry.find(arrival.entry.id)
         await arrival.entry.worker.take(arrival, ring, place, size)
 
     async def give(
         self, session_id: str, transfer_id: str, offset: int, ring: "LentRing", place: int
     ) -> tuple[int, int]:
-        """Put a download's next piece into a ring."""
+        """Write a download's next piece into a ring."""
         entry = self.registry.find(session_id)
         return await entry.worker.give(entry, transfer_id, offset, ring, place)
 
     async def server_info(self) -> service_pb2.ServerInfoResponse:
-        """What the server is and allows."""
+        """Description and limits of the server."""
         info = service_pb2.ServerInfoResponse()
         info.CopyFrom(self._about)
         info.min_protocol = info.max_protocol = PROTOCOL
@@ -292,7 +292,7 @@ class Backend:
         return info
 
     async def list_ops(self, prefix: str) -> bytes:
-        """The ops whose names begin so, serialized."""
+        """The ops whose names begin with `prefix`: a serialized ListOpsResponse."""
         if not self._ops:
             self._ops = await self.place_session().list_ops()
         if not prefix:
@@ -301,7 +301,7 @@ class Backend:
         return service_pb2.ListOpsResponse(ops=[op for op in ops if op.name.startswith(prefix)]).SerializeToString()
 
     async def list_sessions(self, request: service_pb2.ListSessionsRequest) -> service_pb2.ListSessionsResponse:
-        """Everybody's sessions, a page of them. Raises Refusal: ARGUMENT_VALUE; NOT_SUPPORTED where none is stored."""
+        """One page of all sessions. Raises Refusal: ARGUMENT_VALUE; NOT_SUPPORTED if the server stores none."""
         after = request.page_token or "0"
         if not after.isdecimal() or len(after) > _NUMBER_DIGITS:
             raise Refusal("ARGUMENT_VALUE", "page_token is to be one that a response had", argument="page_token")
@@ -331,12 +331,12 @@ class Backend:
         return _page(page, most)
 
     async def numbers(self, first: int, last: int) -> dict[int, dict[str, Any]]:
-        """By worker what Runtime.numbers tells of sessions numbered from first to last; without failed workers."""
+        """By worker slot, Runtime.numbers of the sessions numbered first to last. Omits workers that do not answer."""
 
         async def ask(worker: Worker) -> dict[str, Any] | None:
             try:
                 return await asyncio.wait_for(worker.numbers(first, last), _NUMBERS_SECONDS)
-            except (Refusal, asyncio.TimeoutError):  # it has ended, or is being started
+            except (Refusal, asyncio.TimeoutError):  # the worker is busy, has ended or is starting
                 return None
 
         alive = [worker for worker in self.workers if worker.alive]
@@ -344,29 +344,29 @@ class Backend:
         return {worker.slot: told for worker, told in zip(alive, answers, strict=True) if told is not None}
 
     async def end_session(self, number: int, stored: bool = False) -> int:
-        """End anybody's session, or delete a stored one; bytes freed. What it computes is cancelled.
+        """End any principal's session and cancel its computations, or delete an evicted one; bytes freed.
 
-        Raises Refusal: SESSION_NOT_FOUND; NOT_SUPPORTED where none is stored.
+        Raises Refusal: SESSION_NOT_FOUND; NOT_SUPPORTED if the server stores none.
         """
         if stored:
             return await self.stores().end(number)
         return await self.drop(self.registry.end(number))
 
     def sweep(self) -> "list[asyncio.Future[int]]":
-        """Free the sessions whose lease ran out; one result per session: the bytes freed."""
+        """End the sessions whose lease ran out. Bytes freed, one future per session; none if sessions are stored."""
         if self.persistence is not None:
             self.persistence.expired(self.registry.overdue())
             return []
         return [self.drop(entry) for entry in self.registry.sweep()]
 
     def drop(self, entry: Entry, how: bytes = b"") -> "asyncio.Future[int]":
-        """Free what a session that was taken out holds; how many bytes that was."""
+        """Free the memory of a session removed from the registry; bytes freed."""
         entry.worker.sessions -= 1
         entry.worker.close(entry)
         return asyncio.ensure_future(_freed(entry.worker.call(entry, "Drop", how)))
 
     def lost(self, worker: Worker, why: str) -> tuple[int, Refusal]:
-        """A worker has ended: how many sessions it took with it, and what to say to those who wait for it."""
+        """Remove an ended worker's sessions. Returns how many are lost, and the refusal for pending calls."""
         lost = self.registry.lost(worker, why)
         if self.persistence is not None:
             gone = self.persistence.lost(lost, why)
@@ -375,18 +375,18 @@ class Backend:
         return len(lost), Refusal("SESSION_NOT_FOUND", f"the session is gone: {why}")
 
     def take_back(self, entry: Entry) -> None:
-        """What a session has in memory cannot be gone on with, but its files have all that was answered."""
+        """Evict a session whose memory is unusable; its files have all that was answered."""
         if self.persistence is not None:
             self.persistence.take_back(entry)
 
     def stores(self) -> "Persistence":
-        """Where sessions are stored. Raises Refusal: NOT_SUPPORTED."""
+        """The persistence of sessions. Raises Refusal: NOT_SUPPORTED, if the server stores none."""
         if self.persistence is None:
             raise Refusal("NOT_SUPPORTED", "the server keeps no sessions: it has no --state-dir")
         return self.persistence
 
     async def save_session(self, request: snapshots_pb2.SaveSessionRequest, raw: bytes) -> bytes:
-        """Store a session, under a name or for itself."""
+        """Store a session's own state, or a named snapshot of it."""
         entry = self.registry.find(request.session_id)
         return await self.stores().save(entry, request, raw)
 
@@ -401,11 +401,11 @@ class Backend:
         return await self.stores().listed()
 
     async def delete_snapshot(self, name: str) -> int:
-        """Delete a named snapshot of the caller's; bytes freed."""
+        """Delete one of the caller's named snapshots; bytes freed."""
         return await self.stores().delete(name)
 
     def tidy(self) -> "list[asyncio.Future[None]]":
-        """Have all workers count anew what they hold, and drop what was abandoned."""
+        """Tell all workers to recount what they hold and drop what was abandoned."""
         return [worker.tell("Tidy", 0, b"") for worker in self.workers if worker.alive]
 
     async def _sweep(self) -> None:
@@ -423,14 +423,14 @@ class Backend:
 
 
 def _page(found: list[service_pb2.SessionSummary], most: int) -> service_pb2.ListSessionsResponse:
-    """So many sessions at most, and where the next page begins if there were more."""
+    """A page of `most` sessions at most, and the next page's token if there are more."""
     page = found[:most]
     more = str(page[-1].number) if len(found) > most else ""
     return service_pb2.ListSessionsResponse(sessions=page, next_page_token=more)
 
 
 def _held(told: list[Any] | None) -> dict[str, Any]:
-    """What a session's worker tells of it, as fields of SessionSummary; nothing if it does not."""
+    """A worker's numbers of a session as fields of SessionSummary; empty if there are none."""
     if told is None:
         return {}
     held, tensors, commands, computed, _ = told
@@ -438,13 +438,13 @@ def _held(told: list[Any] | None) -> dict[str, Any]:
 
 
 def _unix_ms(seconds: float) -> int:
-    """So many seconds from now, as others' clocks have it."""
+    """Wall time so many seconds from now, in milliseconds since the Unix epoch."""
     return int((time.time() + seconds) * 1000)
 
 
 async def _freed(answer: "asyncio.Future[bytes]") -> int:
     try:
         freed: int = NUMBER.unpack(await answer)[0]
-    except Refusal:  # the worker has ended, and everything with it
+    except Refusal:  # the worker has ended, and its memory is free
         return 0
     return freed

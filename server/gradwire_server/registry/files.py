@@ -1,9 +1,9 @@
-"""Files that clients keep on the server's disk, as the front sees them: names, owners, quotas. It reads no tensors.
+"""Files: names, owners and quotas of clients' files on the server's disk. The front reads no tensors.
 
-    DIR/<owner>/<name>.safetensors   a principal's file, which may be copied to and from elsewhere
-    DIR/<owner>/.<name>.<...>.new    one that is being written, which counts to its owner's bytes, too
+    DIR/<owner>/<name>.safetensors   a principal's file; may be copied between machines
+    DIR/<owner>/.<name>.<...>.new    a file being written; counts towards its owner's bytes
 
-The worker of the session that asks writes and reads them (tensor_files.py).
+The calling session's worker writes and reads them (tensor_files.py).
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from gradwire_server.registry.session_registry import SessionRegistry
 
 _ENDING, _UNFINISHED = ".safetensors", ".new"
-_UNFINISHED_SECONDS = 86_400.0  # after which nobody goes on writing a file
+_UNFINISHED_SECONDS = 86_400.0  # age after which an unfinished file counts as abandoned
 T = TypeVar("T")
 
 
 class FileDirectory:
-    """The directory of files. Its methods wait for the disk: they are for a thread of their own."""
+    """The directory of files. Its methods wait for the disk: call them off the event loop."""
 
     def __init__(self, root: Path, max_files: int = 0, max_bytes: int = 0) -> None:
-        """A principal may have so many files and bytes of them, 0 for no limit."""
+        """Limit a principal's files and their bytes; 0 for no limit."""
         self.root = root
         self.max_files = max_files
         self.max_bytes = max_bytes
 
     def open(self) -> None:
-        """Make the directory, and delete what was never finished. Raises OSError."""
+        """Create the directory, and delete abandoned files. Raises OSError."""
         snapshot_files.make_folder(self.root)
         for path in self.root.glob(f"*/.*{_UNFINISHED}"):
             with contextlib.suppress(FileNotFoundError):
@@ -50,12 +50,12 @@ class FileDirectory:
                     path.unlink()
 
     def path(self, owner: str, name: str) -> Path:
-        """Where a principal's file is, or is to be. Raises Refusal: ARGUMENT_VALUE."""
+        """Path of a principal's file, existing or not. Raises Refusal: ARGUMENT_VALUE."""
         check_name(name, "file")
         return self.root / folder_of(owner) / f"{name}{_ENDING}"
 
     def listed(self, owner: str) -> list[pb.FileSummary]:
-        """A principal's files by name. Raises Refusal: STORAGE."""
+        """A principal's files, sorted by name. Raises Refusal: STORAGE."""
         return [
             pb.FileSummary(name=path.name.removesuffix(_ENDING), bytes=size, saved_unix_ms=at // 1_000_000)
             for path, size, at in self._held(owner)
@@ -87,7 +87,7 @@ class FileDirectory:
         return max(0, self.max_bytes - sum(size for _, size in others)) if self.max_bytes else None
 
     def delete(self, owner: str, name: str) -> int:
-        """Delete a principal's file; the bytes it had. Raises Refusal: SNAPSHOT_NOT_FOUND, STORAGE."""
+        """Delete a principal's file; bytes freed. Raises Refusal: SNAPSHOT_NOT_FOUND, STORAGE."""
         path = self.path(owner, name)
         try:
             size = path.stat().st_size
@@ -101,7 +101,7 @@ class FileDirectory:
 
 
 class Files:
-    """The front's side: it finds the session and the path, and lets the worker do the rest."""
+    """The front's side: finds the session and the path; the worker reads and writes."""
 
     def __init__(self, directory: SessionRegistry[Any]) -> None:
         self.registry = directory
@@ -109,12 +109,12 @@ class Files:
         self._saving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by owner
 
     async def keep_in(self, directory_of_files: FileDirectory) -> None:
-        """Let there be files. Raises OSError if the directory is not to be had."""
+        """Keep files in a directory. Raises OSError if the directory cannot be opened."""
         await self._away(directory_of_files.open)
         self._drawer = directory_of_files
 
     def directory_of_files(self) -> FileDirectory:
-        """Where files are. Raises Refusal: NOT_SUPPORTED."""
+        """The directory of files. Raises Refusal: NOT_SUPPORTED, if there is none."""
         if self._drawer is None:
             raise Refusal("NOT_SUPPORTED", "the server keeps no files: it has neither --files-dir nor --state-dir")
         return self._drawer
@@ -124,11 +124,11 @@ class Files:
         return await asyncio.get_running_loop().run_in_executor(None, function, *args)
 
     async def save(self, session_id: str, name: str, raw: bytes) -> bytes:
-        """Answer SaveFile. A principal's are written one at a time, so that quotas see those before."""
+        """Answer SaveFile. A principal's files are written one at a time, so quotas count earlier ones."""
         entry = self.registry.find(session_id)
         directory_of_files = self.directory_of_files()
         path = directory_of_files.path(entry.owner, name)
-        lock = self._saving.setdefault(entry.owner, asyncio.Lock())  # lives as long as anybody has or awaits it
+        lock = self._saving.setdefault(entry.owner, asyncio.Lock())  # weak: lives while a save holds or awaits it
         async with lock:
             room = await self._away(directory_of_files.room, entry.owner, name)
             order = FileOrder(str(path), name, room).pack(raw)

@@ -1,7 +1,7 @@
-"""The interface between the front and where sessions live: `SessionBackend`.
+"""Backend interface: `SessionBackend`, the protocol between the RPC service and the place where sessions run.
 
-The front hands over serialized requests and gets serialized responses. A backend keeps the calls of a session in
-order and raises `Refusal` for what is refused, nothing else.
+The front passes serialized requests and gets serialized responses. A backend keeps the calls of a session in order.
+The only exception it raises is `Refusal`.
 """
 
 import asyncio
@@ -13,23 +13,23 @@ from gradwire_server.common.limits import Limits
 
 
 class Files(Protocol):
-    """The files that clients keep on the server's disk. Every method may raise Refusal."""
+    """Files of clients on the server's disk. Every method may raise Refusal."""
 
     async def save(self, session_id: str, name: str, raw: bytes) -> bytes:
-        """Write a file; `raw` is the SaveFileRequest, the answer a serialized SaveFileResponse."""
+        """Write a file. `raw` is a SaveFileRequest; the answer is a serialized SaveFileResponse."""
 
     async def load(self, session_id: str, name: str, raw: bytes) -> bytes:
-        """Make tensors of a file; `raw` is the LoadFileRequest, the answer a serialized LoadFileResponse."""
+        """Create tensors from a file. `raw` is a LoadFileRequest; the answer is a serialized LoadFileResponse."""
 
     async def listed(self) -> files_pb2.ListFilesResponse:
         """The caller's files."""
 
     async def delete(self, name: str) -> int:
-        """Delete a file of the caller's; bytes freed."""
+        """Delete one of the caller's files; bytes freed."""
 
 
 class SessionBackend(Protocol):
-    """Sessions somewhere. Every method may raise Refusal."""
+    """The place where sessions run. Every method may raise Refusal."""
 
     limits: Limits
     local_stream: str  # OpenSessionResponse.local_stream
@@ -39,88 +39,88 @@ class SessionBackend(Protocol):
         """Files on the server's disk."""
 
     async def start(self) -> None:
-        """Begin to take calls."""
+        """Start taking calls."""
 
     async def waiting(self) -> frozenset[str]:
-        """Sessions that cannot be stored yet, since a backward of theirs waits for its client."""
+        """Sessions that cannot be stored yet, since one of their backwards waits for its client."""
 
     async def stop(self, grace: float) -> int:
-        """Store what is to be stored, and end; how many sessions were not stored that were to be."""
+        """Store the sessions to keep, and end. Returns how many of them could not be stored."""
 
     async def open_session(self, request: service_pb2.OpenSessionRequest) -> service_pb2.OpenSessionResponse:
-        """Open a session or attach to one."""
+        """Open a session, or attach a writer to one."""
 
     async def close_session(self, session_id: str) -> int:
         """End a session; bytes freed."""
 
     async def keep_alive(self, session_id: str) -> service_pb2.KeepAliveResponse:
-        """Renew a lease, past whatever is computing."""
+        """Renew a lease without waiting for running computations."""
 
     async def cancel(self, request: service_pb2.CancelRequest) -> service_pb2.CancelResponse:
-        """Stop what is computing."""
+        """Cancel the session's computations."""
 
     def stop_work(self, principal: str) -> None:
-        """Stop what is computed for a principal's sessions, as for one who may no longer call."""
+        """Cancel the computations of a principal's sessions, as when its credential was revoked."""
 
     def call(self, method: str, session_id: str, raw: bytes, deadline: float | None) -> "asyncio.Future[bytes]":
-        """Hand a command or a batch over, to be applied in the session's order. `deadline` is by time.monotonic()."""
+        """Submit a command or a batch, applied in the session's order. `deadline` is on time.monotonic()'s clock."""
 
     def when_answered(self, then: Callable[[], None]) -> None:
-        """Call this whenever a request was answered."""
+        """Register a callback for each answered request."""
 
     def check_traffic(self, session_id: str, size: int) -> None:
-        """Whether another request of so many bytes may be handed over now."""
+        """Check that another request of `size` bytes may be submitted now. Raises Refusal: TRAFFIC_LIMIT."""
 
     def is_full(self, session_id: str) -> bool:
-        """Whether a session's stream is not to be read for now, since enough of its bytes wait for answers."""
+        """Whether to stop reading a session's stream, since its unanswered bytes reach the limit."""
 
     async def begin_upload(self, session_id: str, start: service_pb2.UploadStart) -> Any:
-        """Begin an upload or go on with one; what `append` is to be given, with `transfer_id`."""
+        """Begin or resume an upload. Returns the handle for `append`; the handle has `transfer_id`."""
 
     async def append(self, arrival: Any, data: memoryview) -> None:
-        """Take an upload's next bytes. A refusal may come with a later call."""
+        """Receive an upload's next bytes. A later call may raise the refusal."""
 
     async def end_upload(self, arrival: Any) -> int:
-        """No more bytes come by this call; how many the upload has by now."""
+        """End this call's part of an upload; bytes received so far."""
 
     async def keep_upload(self, arrival: Any) -> None:
-        """All bytes of an upload are here: where what is acknowledged is stored, they are too."""
+        """Store a complete upload's bytes, if the server logs what it acknowledges."""
 
     def leave_upload(self, arrival: Any) -> None:
-        """The upload's call is over, however it went."""
+        """Release an upload's call, successful or not."""
 
     def chunks(self, session_id: str, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
-        """Serialized DownloadResponses, from an offset on to the transfer's end."""
+        """Serialized DownloadResponses, from an offset to the transfer's end."""
 
     async def finish_download(self, session_id: str, transfer_id: str, received: bool = False) -> None:
-        """A download was sent to its end; `received` if it is known to have arrived."""
+        """Finish a download that was sent completely; `received` if the client confirmed it."""
 
     async def lend_ring(self, session_id: str, nonce: str) -> Any:
-        """Shared memory for one call: with pid, fd, name, nbytes and piece."""
+        """Lend shared memory for one call: an object with pid, fd, name, nbytes and piece."""
 
     async def return_ring(self, session_id: str, ring: Any, clean: bool) -> None:
-        """The call has ended; `clean` if its client is known to have done with the ring."""
+        """Return a ring after its call; `clean` if the client is known to be done with it."""
 
     async def take(self, arrival: Any, ring: Any, place: int, size: int) -> None:
-        """Take an upload's next bytes out of a ring."""
+        """Receive an upload's next bytes from a ring."""
 
     async def give(self, session_id: str, transfer_id: str, offset: int, ring: Any, place: int) -> tuple[int, int]:
-        """Put a download's next piece into a ring; its size, and where the next one begins, 0 after the last."""
+        """Write a download's next piece into a ring; its size, and the next piece's offset, 0 after the last."""
 
     async def server_info(self) -> service_pb2.ServerInfoResponse:
-        """What the server is."""
+        """Description of the server."""
 
     async def list_ops(self, prefix: str) -> bytes:
-        """The ops, serialized."""
+        """The ops whose names begin with `prefix`: a serialized ListOpsResponse."""
 
     async def list_sessions(self, request: service_pb2.ListSessionsRequest) -> service_pb2.ListSessionsResponse:
-        """Everybody's sessions, a page of them."""
+        """One page of all principals' sessions."""
 
     async def end_session(self, number: int, stored: bool = False) -> int:
-        """End anybody's session, or delete a stored one that nobody uses; bytes freed."""
+        """End any principal's session, or with `stored` delete an evicted one; bytes freed."""
 
     async def save_session(self, request: snapshots_pb2.SaveSessionRequest, raw: bytes) -> bytes:
-        """Store a session, under a name or for itself; a serialized SaveSessionResponse."""
+        """Store a session's own state or a named snapshot; a serialized SaveSessionResponse."""
 
     async def restore_session(
         self, request: snapshots_pb2.RestoreSessionRequest, raw: bytes
@@ -131,4 +131,4 @@ class SessionBackend(Protocol):
         """The caller's named snapshots."""
 
     async def delete_snapshot(self, name: str) -> int:
-        """Delete a named snapshot of the caller's; bytes freed."""
+        """Delete one of the caller's named snapshots; bytes freed."""

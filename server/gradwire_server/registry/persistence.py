@@ -1,7 +1,7 @@
-"""Persistence: what the front does so that sessions outlive their lease, their worker and the server.
+"""Persistence: lets sessions outlive their lease, their worker and the server. This is the front's side.
 
-An evicted session is found as any other: it gets a number and a worker, which restores it before the call that asked
-for it. So a client that comes back notices nothing.
+A lookup finds an evicted session like any other. The session gets a number and a worker. The worker restores the
+session before the call that asked for it, so a returning client notices nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gradwire_server.workers.worker_pool import Entry, Worker
 
 _SWEEP_SECONDS = 60.0
-_PATIENCE_SECONDS = 1.0  # that a session which is busy holds up the periodic snapshots of its worker's others
+_PATIENCE_SECONDS = 1.0  # a busy session delays the periodic snapshots of its worker's other sessions by at most this
 _LASTING = ("SNAPSHOT_DAMAGED", "SNAPSHOT_NOT_FOUND", "DEVICE_UNAVAILABLE", "NOT_SUPPORTED")
 T = TypeVar("T")
 
@@ -36,14 +36,17 @@ log = logging.getLogger("gradwire.server")
 
 
 class Persistence:
-    """The front's side of stored sessions. `logs`: whether workers write what they answer; `every`: seconds."""
+    """The front's side of stored sessions.
+
+    `logs`: whether workers log what they answer. `every`: seconds between snapshots, 0 for none.
+    """
 
     def __init__(self, backend: Backend, catalog: SessionCatalog, logs: bool, every: float) -> None:
         self.backend = backend
         self.catalog = catalog
         self.logs = logs
         self.every = every
-        self.failures = 0  # sessions that could not be stored, once for each time
+        self.failures = 0  # failed saves
         self._tasks: list[asyncio.Task[None]] = []
         self._saving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by principal
         self._closing: set[asyncio.Task[None]] = set()
@@ -51,13 +54,13 @@ class Persistence:
         backend.registry.revive = self.revive
 
     async def start(self) -> None:
-        """Take periodic snapshots and sweep the session catalog from now on."""
+        """Start the periodic snapshots and the sweep of the session catalog."""
         self._tasks = [asyncio.create_task(self._sweep())]
         if self.every:
             self._tasks.append(asyncio.create_task(self._snapshots()))
 
     async def stop(self, grace: float) -> int:
-        """Store all sessions, within the grace; how many are lost, since they could not be."""
+        """Store all sessions within the grace, in seconds. Returns how many sessions are lost."""
         ending = (*self._tasks, *self._storing.values())
         for task in ending:
             task.cancel()
@@ -72,7 +75,7 @@ class Persistence:
             entry = entries[session_id]
             if not task.cancel() and not task.cancelled() and task.exception() is None and task.result():
                 continue
-            # One that could not be restored has its files still, and one with a log all that was answered.
+            # A session that could not be restored still has its files; with a log, the disk has all that was answered.
             if self.logs or self.backend.registry.entries.get(session_id) is not entry:
                 continue
             lost += 1
@@ -81,7 +84,7 @@ class Persistence:
         return lost
 
     async def _save(self, entry: Entry, last: bool = False) -> bool:
-        """Store a session; whether that went well. If not, the log, the metrics and the list of sessions tell."""
+        """Store a session; whether it succeeded. The log, the metrics and the list of sessions show a failure."""
         try:
             await entry.worker.ask("Save", entry.number, Order(last=last).pack())
         except Exception as error:  # noqa: BLE001 - whatever it was, the session is not stored
@@ -101,13 +104,13 @@ class Persistence:
 
     @property
     def unstored(self) -> int:
-        """Sessions that could not be stored when that was tried last."""
+        """Number of sessions whose last save failed."""
         return sum(bool(entry.unstored) for entry in self.backend.registry.entries.values())
 
     # Opening.
 
     def order(self, session_id: str, client: str, lease: float, **told: Any) -> Order:
-        """What a worker is to know of a session that begins."""
+        """The order that tells a worker about a new or restored session."""
         head = pb.SnapshotHead(
             session_digest=digest_of(session_id), principal=CALLER.get().name, client=client,
             lease_ms=int(lease * 1000),
@@ -115,7 +118,7 @@ class Persistence:
         return Order(home=str(self.catalog.home(session_id)), home_head=head.SerializeToString(), **told)
 
     async def opened(self, entry: Entry, place: int) -> None:
-        """Tell a worker of a new session; with a log it is stored before its client is told."""
+        """Tell a worker of a new session. With a log, the session is stored before its client gets the answer."""
         raw = OPENED.pack(place, entry.owner_number) + self.order(entry.id, entry.client, entry.lease).pack()
         answer = entry.worker.ask("Open", entry.number, raw)
         entry.stored = self.logs
@@ -125,11 +128,11 @@ class Persistence:
             answer.add_done_callback(_looked_at)
 
     async def attached(self, entry: Entry) -> None:
-        """Tell a worker of another writer of a session."""
+        """Tell a session's worker of another writer."""
         await entry.worker.ask("Attach", entry.number, NUMBER.pack(entry.writers))
 
     def revive(self, session_id: str) -> Entry | None:
-        """The caller's session, if it is in the session catalog: its worker is told to restore it. Raises Refusal."""
+        """Restore the caller's session from the session catalog; None if it is not there. Raises Refusal."""
         kept = self.catalog.find(session_id, CALLER.get().name)
         if kept is None:
             return None
@@ -168,7 +171,7 @@ class Persistence:
             self.backend.registry.tombstones.pop(entry.id, None)
 
     def _drop(self, entry: Entry) -> None:
-        """Let a session's memory go and its files stay."""
+        """Free a session's memory and keep its files."""
         entry.worker.sessions -= 1
         entry.worker.close(entry)
         entry.worker.call(entry, "Drop", KEEP).add_done_callback(_looked_at)
@@ -176,7 +179,7 @@ class Persistence:
     # Ending.
 
     def expired(self, entries: list[Entry]) -> None:
-        """Sessions whose lease ran out: they are stored, and then leave the memory."""
+        """Store sessions whose lease ran out, then evict them."""
         for entry in entries:
             if not entry.saving:
                 entry.saving = True
@@ -188,18 +191,18 @@ class Persistence:
         try:
             await self._lay_away(entry)
         finally:
-            entry.saving = False  # and not before: another one under way would take back what this one has laid there
+            entry.saving = False  # last: a second eviction in parallel would take this one's entry out of the catalog
 
     async def _lay_away(self, entry: Entry) -> None:
         expires = entry.expires
         stored = await self._save(entry, last=True) or self.logs
         directory = self.backend.registry
         if directory.entries.get(entry.id) is not entry or entry.expires != expires or entry.pending:
-            return  # its client has come back, or it was ended
+            return  # the client used the session again, or the session was ended
         if stored:
             stored = await asyncio.get_running_loop().run_in_executor(None, self.catalog.put, entry.id)
             if not entry.saving:
-                return  # its worker ended meanwhile: `lost` has laid it there
+                return  # its worker ended meanwhile: `lost` has put it in the catalog
             if entry.expires != expires or entry.pending or directory.entries.get(entry.id) is not entry:
                 self.catalog.take(entry.id)
                 return
@@ -211,7 +214,7 @@ class Persistence:
             self.backend.drop(entry)
 
     def lost(self, entries: list[Entry], why: str) -> list[Entry]:
-        """Sessions whose worker ended: those that are not stored."""
+        """Put the stored sessions of an ended worker in the catalog. Returns the sessions that are not stored."""
         gone = []
         for entry in entries:
             entry.saving = False
@@ -222,19 +225,19 @@ class Persistence:
         return gone
 
     def take_back(self, entry: Entry) -> None:
-        """Let a session's memory go; whoever asks for it next has it restored."""
+        """Evict a stored session; the next lookup restores it."""
         if self.backend.registry.entries.get(entry.id) is entry and self.catalog.put(entry.id, makes_room=False):
             self.backend.registry.remove(entry)
             self._drop(entry)
 
     async def close(self, session_id: str) -> bool:
-        """Delete the caller's session that is in the session catalog."""
+        """Delete the caller's session from the session catalog; whether there was one."""
         return await self._away(self.catalog.discard, session_id, CALLER.get().name)
 
-    # What administrators ask for.
+    # Administration.
 
     def stored(self, after: int, principal: str, most: int) -> list[service_pb2.SessionSummary]:
-        """Stored sessions that nobody uses, of numbers above one."""
+        """Evicted sessions with numbers above `after`, `most` at most."""
         now = time.monotonic()
         return [
             service_pb2.SessionSummary(
@@ -249,8 +252,8 @@ class Persistence:
         ]  # fmt: skip
 
     async def end(self, number: int) -> int:
-        """Delete anybody's session that is in the session catalog; bytes freed. Raises Refusal: SESSION_NOT_FOUND."""
-        kept = self.catalog.give_up(number)  # at once, so that nobody takes it up meanwhile
+        """Delete any principal's evicted session; bytes freed. Raises Refusal: SESSION_NOT_FOUND."""
+        kept = self.catalog.give_up(number)  # before the first await, so no lookup restores it meanwhile
         await self._away(self.catalog.store.remove, kept.folder)
         shown = kept.folder.name[:ID_SHOWN]
         log.info(
@@ -266,8 +269,10 @@ class Persistence:
             await asyncio.gather(*(self._round(worker) for worker in self.backend.workers))
 
     async def _round(self, worker: Worker) -> None:
-        """Store a worker's sessions, one after the other. One that is busy keeps the others waiting for a moment only:
-        it is stored when it comes to it, and until then not asked again."""
+        """Store a worker's sessions, one after the other.
+
+        A busy session delays the others by _PATIENCE_SECONDS at most. Its save stays queued and is not asked for again.
+        """
         entries = self.backend.registry.entries
         for entry in [each for each in entries.values() if each.worker is worker]:
             if worker.alive and entries.get(entry.id) is entry and not entry.saving and entry.id not in self._storing:
@@ -288,16 +293,16 @@ class Persistence:
             except Exception:
                 log.exception("the state directory was not swept")
 
-    # What clients ask for.
+    # Client requests.
 
     async def _away(self, function: Callable[..., T], *args: Any) -> T:
-        """Run what waits for the disk in a thread of its own."""
+        """Run a function that waits for the disk in a thread of the executor."""
         return await asyncio.get_running_loop().run_in_executor(None, function, *args)
 
     async def save(self, entry: Entry, request: pb.SaveSessionRequest, raw: bytes) -> bytes:
         """Answer SaveSession."""
         if request.name:
-            key = entry.owner  # whatever the name, or several at once would pass the quotas
+            key = entry.owner  # not by name: parallel saves under several names would exceed the quotas
             lock = self._saving.setdefault(key, asyncio.Lock())
             async with lock:
                 return await self._save_named(entry, request, raw)
@@ -306,7 +311,7 @@ class Persistence:
         return answer
 
     async def _save_named(self, entry: Entry, request: pb.SaveSessionRequest, raw: bytes) -> bytes:
-        """One at a time under a name, so that quotas see those before."""
+        """Save under a name. The caller holds the principal's lock, so quotas count earlier saves."""
         order = Order(request=raw)
         order.room = await self._away(self.catalog.room, entry.owner, request.name)
         most = int(self.catalog.max_ttl * 1000)
@@ -316,7 +321,7 @@ class Persistence:
         return await entry.worker.call(entry, "Save", order.pack())
 
     async def restore(self, request: pb.RestoreSessionRequest, raw: bytes) -> service_pb2.RestoreSessionResponse:
-        """Answer RestoreSession: a new session that begins as a snapshot."""
+        """Answer RestoreSession: open a session that begins as a named snapshot."""
         owner, backend = CALLER.get().name, self.backend
         folder, _ = await self._away(self.catalog.found, owner, request.name)
         opening = service_pb2.OpenSessionRequest(lease_ms=request.lease_ms, client=request.client)

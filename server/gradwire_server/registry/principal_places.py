@@ -1,4 +1,7 @@
-"""Each principal's place in the shared counters, while it has sessions; workers count there what those hold."""
+"""Principal places: assigns each principal with sessions its place in the shared counters.
+
+Workers count there what the principal's sessions hold.
+"""
 
 from collections.abc import Callable
 
@@ -8,7 +11,7 @@ from gradwire_server.common.shared_counters import PLACES, SharedCounters
 
 
 class PrincipalPlaces:
-    """The places of principals, given by the front. 0 is for who has no quota."""
+    """The places of principals, assigned by the front. Place 0 is for callers without a quota."""
 
     def __init__(self, limits: Limits, counters: SharedCounters) -> None:
         self.counters = counters
@@ -22,7 +25,7 @@ class PrincipalPlaces:
         self._free = list(range(PLACES - 1, 0, -1))
 
     def of(self, principal: str, present: Callable[[str], bool]) -> int:
-        """A principal's place. `present` tells who has sessions. Raises Refusal: SESSION_LIMIT."""
+        """The place of a principal. `present` tells whether a principal has sessions. Raises Refusal: SESSION_LIMIT."""
         if not self._wanted or not principal:
             return 0
         place = self._of.get(principal)
@@ -39,7 +42,7 @@ class PrincipalPlaces:
         return place
 
     def _reclaim(self, present: Callable[[str], bool]) -> None:
-        """Take the places of those that hold nothing any more."""
+        """Free the places of principals that have no sessions and hold nothing."""
         for principal, place in list(self._of.items()):
             if not present(principal) and self.counters.share(place).is_empty:
                 self._free.append(self._of.pop(principal))

@@ -1,4 +1,4 @@
-"""`WorkersBackend`: sessions in worker processes."""
+"""`WorkersBackend`: runs sessions in worker processes."""
 
 import os
 import time
@@ -16,7 +16,7 @@ from gradwire_server.workers.process_worker import VISIBLE, ProcessWorker, gpus
 
 
 class WorkersBackend(Backend):
-    """Sessions in worker processes, so many. BLAS's threads follow how many have work, unless they are chosen."""
+    """Sessions in `workers` processes. BLAS threads follow how many workers have work, unless the user sets them."""
 
     def __init__(
         self,
@@ -27,12 +27,12 @@ class WorkersBackend(Backend):
         log_level: str = "warning",
         counts: bool = False,
     ) -> None:
-        """With `counts` the workers count what the metrics tell."""
+        """With `counts`, the workers count for the metrics."""
         resolved = limits.resolved()
         descriptor = SharedCounters.file(workers)
         cores = blas.cores() if blas.shared() else 0
 
-        # A worker's share of what may be shared, but a ring at least.
+        # Each worker's share of max_shared_bytes, at least one ring.
         rings = max(min(resolved.max_shared_bytes, RING_BYTES), resolved.max_shared_bytes // workers)
         theirs = replace(resolved, max_shared_bytes=rings)
 
@@ -47,7 +47,7 @@ class WorkersBackend(Backend):
         self._descriptor = descriptor
 
     async def stop(self, grace: float) -> int:
-        """End the workers, and let go of the shared counters's file; how many sessions were not stored."""
+        """End the workers and close the shared counters' file. Returns how many sessions were not stored."""
         lost = await super().stop(grace)
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -55,7 +55,7 @@ class WorkersBackend(Backend):
         return lost
 
     async def server_info(self) -> service_pb2.ServerInfoResponse:
-        """What the server is and allows."""
+        """Description and limits of the server."""
         info = await super().server_info()
         info.build["workers"] = str(len(self.workers))
         if self.cores:

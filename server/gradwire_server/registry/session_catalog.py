@@ -1,10 +1,10 @@
-"""The session catalog: which sessions and snapshots are on disk, as the front sees them. It reads heads of files only.
+"""Session catalog: indexes the sessions and snapshots on disk. It reads only the heads of files.
 
-    DIR/lock                         held by the server and its workers: a state directory is one server's
-    DIR/sessions/<hash of the id>/   a session's own state; the id itself, which is a secret, is stored nowhere
-    DIR/snapshots/<owner>/<name>/    named snapshots of a principal: a folder may be copied to another server's
+    DIR/lock                         held by the server and its workers, so one server uses a state directory
+    DIR/sessions/<hash of the id>/   a session's own state; the id is a secret and is not stored
+    DIR/snapshots/<owner>/<name>/    a principal's named snapshots; a folder may be copied to another server
 
-What is damaged is passed over and named in the log. Methods that take long are for a thread of their own.
+Damaged files are logged and skipped. Slow methods belong off the event loop.
 """
 
 from __future__ import annotations
@@ -28,35 +28,38 @@ from gradwire_server.storage.stores import SnapshotStore
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
-_UNFINISHED_SECONDS = 86_400.0  # after which nobody goes on writing a snapshot
-_LOCK_SECONDS = 30.0  # to wait for the workers of a server that was killed to end, too
+_UNFINISHED_SECONDS = 86_400.0  # age after which an unfinished snapshot counts as abandoned
+_LOCK_SECONDS = 30.0  # wait for the workers of a killed server to end and release the lock
 
 log = logging.getLogger("gradwire.server")
 
 
 @dataclass
 class StoredSession:
-    """A session that lies on disk, by time.monotonic() until when, and by which number administrators know it."""
+    """An evicted session on disk.
+
+    `until` is when it may be deleted, on time.monotonic()'s clock. `number` identifies it to administrators.
+    """
 
     folder: Path
     head: pb.SnapshotHead
     until: float
     number: int
-    why: Refusal | None = None  # why it cannot come back; then whose it is may be unknown
+    why: Refusal | None = None  # why it cannot be restored; then head.principal may be unknown
 
 
 def digest_of(session_id: str) -> bytes:
-    """What stands for a session's id on disk."""
+    """The SHA-256 that replaces a session's id on disk."""
     return hashlib.sha256(session_id.encode()).digest()
 
 
 def folder_of(owner: str) -> str:
-    """The name of the folder with what belongs to a principal."""
+    """Name of a principal's folder."""
     return hashlib.sha256(owner.encode()).hexdigest()[:32] if owner else "anyone"
 
 
 def check_name(name: str, what: str) -> None:
-    """Whether something can be stored under a name. Raises Refusal: ARGUMENT_VALUE."""
+    """Check a file's or snapshot's name. Raises Refusal: ARGUMENT_VALUE."""
     if not NAME.fullmatch(name):
         raise Refusal(
             "ARGUMENT_VALUE",
@@ -66,7 +69,7 @@ def check_name(name: str, what: str) -> None:
 
 
 class SessionCatalog:
-    """Stored sessions by digest, and named snapshots."""
+    """Evicted sessions by digest, and named snapshots."""
 
     def __init__(
         self,
@@ -79,10 +82,13 @@ class SessionCatalog:
         max_sessions: int = 0,
         store: SnapshotStore | None = None,
     ) -> None:
-        """Sessions are kept for `grace` seconds; a principal may have so many sessions that nobody uses, so many
-        snapshots, and bytes of both; 0 for no limit."""
+        """Keep evicted sessions for `grace` seconds.
+
+        `max_sessions` limits a principal's evicted sessions, `max_snapshots` its named snapshots. `max_bytes` limits
+        the bytes of each kind. 0 means no limit.
+        """
         self.root = root
-        self.store = store or SNAPSHOTS()  # of what is stored; the directory's lock is a file in any case
+        self.store = store or SNAPSHOTS()  # the directory's lock is a file, whatever the store
         self.grace = grace
         self.max_snapshots = max_snapshots
         self.max_bytes = max_bytes
@@ -90,14 +96,14 @@ class SessionCatalog:
         self.max_sessions = max_sessions
         self.sessions = root / "sessions"
         self.snapshots = Path(snapshots) if snapshots else root / "snapshots"
-        self.kept: dict[bytes, StoredSession] = {}  # those that were stored first come first
+        self.kept: dict[bytes, StoredSession] = {}  # in the order of storing
         self._numbers = itertools.count(1)
         self.lock = -1
-        # Wall time is looked at when something is read, and not again: a clock that jumps later ends nothing early.
+        # Wall time is read once per snapshot: a clock that jumps later expires nothing early.
         self._named_until: dict[tuple[Path, int], float] = {}
 
     def open(self) -> None:
-        """Take the directory and look at what is there. Raises OSError if another server has it, or it cannot be."""
+        """Lock the directory and index its sessions. Raises OSError if that fails or another server holds it."""
         for folder in (self.root, self.sessions, self.snapshots):
             make_folder(folder)
         self.lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -114,16 +120,16 @@ class SessionCatalog:
         found: list[tuple[Path, pb.SnapshotHead, Refusal | None]] = []
         for folder in self.store.places(self.sessions):
             if not _DIGEST.fullmatch(folder.name):
-                continue  # not ours
+                continue  # not a session's folder
             if self.store.list(folder):
                 found.append((folder, *self._told(folder)))
-            else:  # nobody was told of it
+            else:  # no client has got its id
                 self.store.remove(folder)
         for folder, head, why in sorted(found, key=lambda each: each[1].saved_unix_ms):
             self._hold(folder, head, why)
 
     def _told(self, folder: Path) -> tuple[pb.SnapshotHead, Refusal | None]:
-        """A stored session's head, or as much of it as its files' dates tell, and what is wrong with it."""
+        """A stored session's head, and why it cannot be restored. A damaged session's head has only dates and sizes."""
         digest = bytes.fromhex(folder.name)
         try:
             found = self.store.head(folder)
@@ -139,7 +145,7 @@ class SessionCatalog:
         return pb.SnapshotHead(session_digest=digest, saved_unix_ms=int(changed * 1000), bytes=size), why
 
     def close(self) -> None:
-        """Let go of the directory; workers that have it still hold it."""
+        """Release the directory. Workers that still run keep its lock."""
         if self.lock >= 0:
             os.close(self.lock)
             self.lock = -1
@@ -161,13 +167,14 @@ class SessionCatalog:
     # Sessions.
 
     def home(self, session_id: str) -> Path:
-        """Where a session is stored."""
+        """Folder of a session's own state."""
         return self.sessions / digest_of(session_id).hex()
 
     def find(self, session_id: str, owner: str) -> StoredSession | None:
-        """A principal's session that lies here. Raises Refusal: why it cannot come back, such as SNAPSHOT_DAMAGED.
+        """A principal's evicted session; None if there is none.
 
-        Where a file does not tell any more whose it is, that is whoever knows the session's id.
+        Raises Refusal: the reason why it cannot be restored, such as SNAPSHOT_DAMAGED. If its files no longer tell
+        the owner, every caller with the session's id gets that refusal.
         """
         kept = self.kept.get(digest_of(session_id))
         if kept is None or time.monotonic() >= kept.until:
@@ -177,13 +184,13 @@ class SessionCatalog:
         return kept if kept.head.principal == owner else None
 
     def take(self, session_id: str) -> None:
-        """It is in a worker's memory again."""
+        """Remove a session that is in a worker's memory again."""
         self.kept.pop(digest_of(session_id), None)
 
     def put(self, session_id: str, makes_room: bool = True, why: Refusal | None = None) -> bool:
-        """A session that is no more in memory: whether it is stored. Of too many of a principal the oldest go.
+        """Add an evicted session; whether its files exist. Deletes a principal's oldest sessions over the limits.
 
-        `why` it cannot come back is told from now on to whoever asks for it.
+        `why` is the refusal for later calls, if the session cannot be restored.
         """
         head = self._head(self.home(session_id))
         if head is None:
@@ -216,15 +223,15 @@ class SessionCatalog:
             self.store.remove(kept.folder)
 
     def discard(self, session_id: str, owner: str) -> bool:
-        """Delete a principal's session that lies here; whether there was one."""
+        """Delete a principal's evicted session; whether there was one."""
         kept = self.kept.get(digest_of(session_id))
-        found = kept is not None and kept.why is None and kept.head.principal == owner  # else somebody may repair it
+        found = kept is not None and kept.why is None and kept.head.principal == owner  # damaged ones may be repaired
         if found:
             self._discard(digest_of(session_id))
         return found
 
     def numbered(self, after: int, principal: str, most: int) -> list[StoredSession]:
-        """Sessions that lie here of numbers above one, of one principal or for "" of all, by number."""
+        """Evicted sessions numbered above `after`, `most` at most. An empty `principal` means all."""
         found = (
             each
             for each in list(self.kept.values())
@@ -233,7 +240,7 @@ class SessionCatalog:
         return list(itertools.islice(found, most))
 
     def give_up(self, number: int) -> StoredSession:
-        """Take anybody's session out; its files are the caller's to delete. Raises Refusal: SESSION_NOT_FOUND."""
+        """Remove any principal's evicted session; the caller deletes its files. Raises Refusal: SESSION_NOT_FOUND."""
         digest = next((digest for digest, each in list(self.kept.items()) if each.number == number), b"")
         kept = self.kept.pop(digest, None)
         if kept is None:
@@ -241,7 +248,7 @@ class SessionCatalog:
         return kept
 
     def sweep(self) -> None:
-        """Delete what has been kept long enough."""
+        """Delete expired sessions and snapshots, and abandoned files."""
         now = time.monotonic()
         for digest in [digest for digest, each in list(self.kept.items()) if now >= each.until]:
             self._discard(digest)
@@ -259,7 +266,7 @@ class SessionCatalog:
     # Named snapshots.
 
     def named(self, owner: str, name: str) -> Path:
-        """Where a snapshot of that name is, or is to be. Raises Refusal: ARGUMENT_VALUE."""
+        """Folder of a named snapshot, existing or not. Raises Refusal: ARGUMENT_VALUE."""
         check_name(name, "snapshot")
         return self._owner(owner) / name
 
@@ -267,7 +274,7 @@ class SessionCatalog:
         return self.snapshots / folder_of(owner)
 
     def left(self, folder: Path, head: pb.SnapshotHead) -> float | None:
-        """Seconds that a snapshot is still kept; None for no end, 0 if it is over."""
+        """Seconds until a snapshot expires; None if it never does, 0 if it has."""
         if not head.ttl_ms:
             return None
         key = (folder, head.saved_unix_ms)
@@ -289,7 +296,7 @@ class SessionCatalog:
         return folder, found[1]
 
     def listed(self, owner: str) -> list[tuple[pb.SnapshotHead, float | None]]:
-        """A principal's snapshots by name, and how long they are still kept. Damaged ones are left out."""
+        """A principal's snapshots, sorted by name, with the seconds left of each. Skips damaged ones."""
         folder = self._owner(owner)
         heads = [(each, self._head(each)) for each in sorted(self.store.places(folder))]
         told = [(head, self.left(each, head)) for each, head in heads if head is not None]
@@ -308,7 +315,7 @@ class SessionCatalog:
         return max(0, self.max_bytes - sum(head.bytes for head in others)) if self.max_bytes else None
 
     def delete(self, owner: str, name: str) -> int:
-        """Delete a principal's snapshot, damaged or not; the bytes it had. Raises Refusal: SNAPSHOT_NOT_FOUND."""
+        """Delete a principal's snapshot, damaged or not; bytes freed. Raises Refusal: SNAPSHOT_NOT_FOUND."""
         folder = self.named(owner, name)
         if not self.store.exists(folder):
             raise Refusal("SNAPSHOT_NOT_FOUND", f"there is no snapshot {name!r}", name=name)

@@ -1,7 +1,7 @@
-"""The session registry: which sessions there are, where each lives, and until when. The front's side of a session.
+"""Session registry: looks up sessions, checks their owner, renews leases and numbers writers, on the event loop.
 
-It knows no tensor. Whose a session is, is looked at here and nowhere else. A lease is renewed, a writer numbered and a
-session looked up here, on the event loop and past whatever is computing. `clock` counts seconds.
+It holds no tensors and waits for no computation. Ownership of a session in memory is checked only here. `clock` counts
+seconds.
 """
 
 import itertools
@@ -18,34 +18,34 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.workers.entry import Entry, Traffic
 
-ACTIVE_SECONDS = 5.0  # a session that was called within so many seconds counts as load
-_CLIENT_SHOWN = 100  # characters of what a client calls itself
+ACTIVE_SECONDS = 5.0  # a session called within so many seconds counts as active
+_CLIENT_SHOWN = 100  # characters kept of the client's name for itself
 _EXPIRED = "the session's lease ran out; its tensors are gone"
 
 log = logging.getLogger("gradwire.server")
 W = TypeVar("W")
-Refused: TypeAlias = tuple[str, str]  # the reason, and what to say
+Refused: TypeAlias = tuple[str, str]  # reason and message
 
 
 class SessionRegistry(Generic[W]):
-    """Sessions by id, and the ids of those that are gone with the reason."""
+    """Sessions by id, and tombstones: ids of ended sessions with the reason."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
         self.clock = clock
         self.entries: dict[str, Entry[W]] = {}
-        self.tombstones: OrderedDict[str, tuple[str, Refused]] = OrderedDict()  # whose it was, and what to say
-        #: Takes a session of the caller's up again that is stored, if there is such.
+        self.tombstones: OrderedDict[str, tuple[str, Refused]] = OrderedDict()  # by session id: owner, refusal
+        #: Restores the caller's stored session; None if there is none.
         self.revive: Callable[[str], Entry[W] | None] | None = None
         self._owners: Counter[str] = Counter()  # sessions by principal
         self._traffic: dict[str, Traffic] = {}  # by principal
-        self.answered: Callable[[], None] = _nothing  # is called when a request is
-        self.entered: Callable[[Entry[W]], None] | None = None  # is called with each new session
+        self.answered: Callable[[], None] = _nothing  # called after each answered request
+        self.entered: Callable[[Entry[W]], None] | None = None  # called with each new session
         self._numbers = itertools.count(1)
-        self.opened = self.expired = 0  # so far
+        self.opened = self.expired = 0  # counts since the start
 
     def open(self, request: service_pb2.OpenSessionRequest, place: Callable[[], W]) -> Entry[W]:
-        """A new session, where `place` says. Raises Refusal: SESSION_LIMIT."""
+        """Open a session on the worker that `place` chooses. Raises Refusal: SESSION_LIMIT."""
         limits = self.limits
         self._check_room()
         lease = min(request.lease_ms / 1000 or limits.lease_seconds, limits.max_lease_seconds)
@@ -55,7 +55,7 @@ class SessionRegistry(Generic[W]):
         return entry
 
     def adopt(self, session_id: str, place: Callable[[], W], lease: float, client: str) -> Entry[W]:
-        """A session of the caller's that was stored. Raises Refusal: SESSION_LIMIT."""
+        """Enter a stored session of the caller. Raises Refusal: SESSION_LIMIT."""
         self._check_room()
         return self._enter(session_id, place(), lease, client)
 
@@ -88,7 +88,7 @@ class SessionRegistry(Generic[W]):
             )
 
     def attach(self, session_id: str) -> Entry[W]:
-        """A session that has got another writer, its last. Raises Refusal: SESSION_LIMIT, and as `find` does."""
+        """Add a writer to a session; the session. Raises Refusal: SESSION_LIMIT, and those of `find`."""
         entry = self.find(session_id)
         if entry.writers >= self.limits.writers:
             raise Refusal("SESSION_LIMIT", f"a session has at most {self.limits.writers} writers")
@@ -96,9 +96,9 @@ class SessionRegistry(Generic[W]):
         return entry
 
     def find(self, session_id: str) -> Entry[W]:
-        """A session of the caller's, its lease renewed. Another's is as if it were not there.
+        """Find the caller's session and renew its lease. Other principals' sessions are not found.
 
-        Raises Refusal: SESSION_NOT_FOUND, SESSION_EXPIRED, UNAUTHENTICATED if the caller's token ended meanwhile.
+        Raises Refusal: SESSION_NOT_FOUND, SESSION_EXPIRED; UNAUTHENTICATED if the caller's credential no longer holds.
         """
         entry = self._own(session_id)
         if entry is None and self.revive is not None:
@@ -106,7 +106,7 @@ class SessionRegistry(Generic[W]):
         if entry is None:
             raise self._gone(session_id)
         now = self.clock()
-        # Where sessions are stored, one whose lease ran out is to come back: also before it was stored and taken out.
+        # With persistence an expired session can be used again, also before the sweep evicts it.
         if now >= entry.expires and not entry.pending and self.revive is None:
             raise Refusal("SESSION_EXPIRED", _EXPIRED)
         entry.expires = now + entry.lease
@@ -125,7 +125,7 @@ class SessionRegistry(Generic[W]):
         return None if entry is None or entry.owner != caller.name else entry
 
     def check_traffic(self, session_id: str, size: int) -> None:
-        """Whether a request of so many bytes may be handed over. Raises Refusal: TRAFFIC_LIMIT, and as `find` does."""
+        """Check that a request of `size` bytes may be submitted. Raises Refusal: TRAFFIC_LIMIT, and those of `find`."""
         entry, limits = self.find(session_id), self.limits
         for whose, held, most in (
             ("session's", entry.inflight, limits.max_session_inflight_bytes),
@@ -141,7 +141,7 @@ class SessionRegistry(Generic[W]):
                 )
 
     def is_full(self, session_id: str) -> bool:
-        """Whether the requests of a session that are not answered, or of its principal, hold as many bytes as may."""
+        """Whether unanswered requests of a session or of its principal reach their limit of bytes."""
         entry, limits = self.entries.get(session_id), self.limits
         if entry is None:
             return False
@@ -151,13 +151,13 @@ class SessionRegistry(Generic[W]):
         )
 
     def begin(self, entry: Entry[W], ticket: int, method: str, raw: bytes) -> None:
-        """A call is handed over."""
+        """Record a submitted call."""
         entry.pending[ticket] = (method, raw)
         entry.inflight += len(raw)
         entry.traffic.bytes += len(raw)
 
     def finish(self, entry: Entry[W], ticket: int) -> None:
-        """A call is answered; the lease begins anew."""
+        """Record an answered call, and renew the lease."""
         answered = entry.pending.pop(ticket, None)
         if answered is not None:
             size = len(answered[1])
@@ -167,7 +167,7 @@ class SessionRegistry(Generic[W]):
         entry.expires = max(entry.expires, self.clock() + entry.lease)
 
     def close(self, session_id: str) -> Entry[W] | None:
-        """Take a session of the caller's out; None if there is none, or none any more."""
+        """Remove the caller's session and return it; None if there is none."""
         entry = self._own(session_id)
         if entry is not None:
             self.remove(entry)
@@ -181,11 +181,11 @@ class SessionRegistry(Generic[W]):
             self._traffic.pop(entry.owner, None)
 
     def has_sessions(self, principal: str) -> bool:
-        """Whether any session is a principal's."""
+        """Whether a principal has sessions."""
         return principal in self._owners
 
     def end(self, number: int) -> Entry[W]:
-        """Take anybody's session out. Raises Refusal: SESSION_NOT_FOUND."""
+        """Remove any principal's session, for an administrator. Raises Refusal: SESSION_NOT_FOUND."""
         entry = next((each for each in self.entries.values() if each.number == number), None)
         if entry is None:
             raise Refusal("SESSION_NOT_FOUND", f"there is no session of number {number}")
@@ -194,7 +194,7 @@ class SessionRegistry(Generic[W]):
         return entry
 
     def empty(self) -> list[Entry[W]]:
-        """Take all sessions out, as the server ends."""
+        """Remove all sessions, as the server ends."""
         entries = list(self.entries.values())
         self.entries.clear()
         self._owners.clear()
@@ -202,46 +202,46 @@ class SessionRegistry(Generic[W]):
         return entries
 
     def listed(self, after: int, principal: str, most: int) -> list[Entry[W]]:
-        """Sessions of numbers above one, of one principal or for "" of all, in the order in which they were opened."""
+        """Sessions numbered above `after`, `most` at most, in opening order. An empty `principal` means all."""
         found = (
             each for each in self.entries.values() if each.number > after and (not principal or each.owner == principal)
         )
         return list(itertools.islice(found, most))
 
     def overdue(self) -> list[Entry[W]]:
-        """The sessions whose lease ran out."""
+        """Sessions whose lease ran out and that have no pending calls."""
         now = self.clock()
         return [each for each in self.entries.values() if now >= each.expires and not each.pending]
 
     def bury_expired(self, entry: Entry[W]) -> None:
-        """Take a session out whose lease ran out."""
+        """Remove a session whose lease ran out."""
         self.expired += 1
         self.bury(entry, "SESSION_EXPIRED", _EXPIRED)
         log.info("session expired", extra={"session": entry.shown, "principal": entry.owner})
 
     def sweep(self) -> list[Entry[W]]:
-        """Take the sessions out whose lease ran out."""
+        """Remove the sessions whose lease ran out."""
         expired = self.overdue()
         for entry in expired:
             self.bury_expired(entry)
         return expired
 
     def lost(self, worker: W, why: str) -> list[Entry[W]]:
-        """Take the sessions out that a worker took with it."""
+        """Remove the sessions of an ended worker."""
         lost = [each for each in self.entries.values() if each.worker is worker]
         for entry in lost:
             self.bury(entry, "SESSION_NOT_FOUND", f"the session is gone: {why}")
         return lost
 
     def bury(self, entry: Entry[W], reason: str, message: str) -> None:
-        """Take a session out, and remember what to say of it."""
+        """Remove a session, and keep a tombstone with the refusal for later calls."""
         self.remove(entry)
         self.tombstones[entry.id] = (entry.owner, (reason, message))
         while len(self.tombstones) > self.limits.tombstones:
             self.tombstones.popitem(last=False)
 
     def active(self) -> list[W]:
-        """Where the sessions live that were called lately, once for each."""
+        """Workers of the active sessions, one item per session."""
         since = self.clock() - ACTIVE_SECONDS
         return [each.worker for each in self.entries.values() if each.pending or each.expires - each.lease >= since]
 

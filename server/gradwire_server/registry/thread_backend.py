@@ -1,4 +1,4 @@
-"""`InProcessBackend`: sessions in this process."""
+"""`InProcessBackend`: runs sessions in this process."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from gradwire_server.workers.thread_worker import ThreadWorker
 
 
 class InProcessBackend(Backend):
-    """Sessions in this process, computed by one thread: one caller of BLAS at a time."""
+    """Sessions in this process. One thread computes them, so BLAS has one caller at a time."""
 
     def __init__(
         self,
@@ -19,7 +19,7 @@ class InProcessBackend(Backend):
         owns_process: bool = False,
         counts: bool = False,
     ) -> None:
-        """With `counts` the worker counts what the metrics tell."""
+        """With `counts`, the worker counts for the metrics."""
         resolved = limits.resolved()
         counters = SharedCounters(1)
         worker = ThreadWorker(resolved, counters, owns_process, counts)

@@ -1,14 +1,13 @@
-"""Local streams: what Stream carries, over a Unix socket, for clients on the server's machine of the same user.
+"""Local streams: carry Stream's messages over a Unix socket, for clients of the server's machine and user.
 
-gRPC costs a small round trip several times what the computing does, and a client beside the server needs nothing of
-what that buys. So the messages of Stream also travel as they are: each after its length, four bytes, the least
-significant first. The last message of the server, after a length with the highest bit set, is the google.rpc.Status
-that the stream ends with. What a stream is and does is Stream's business (stream.py), to which a connection looks like
-gRPC's context.
+In a small round trip gRPC costs several times what the computing costs. A client on the same machine needs none of
+gRPC's features. So Stream's messages also travel raw, each after its length: four bytes, little-endian. The server's
+last message has the highest bit of its length set, and is the stream's google.rpc.Status. Stream (stream.py) defines
+the behaviour; a connection takes the place of gRPC's context.
 
-The socket has a name and no file (Linux's abstract namespace): nothing is left behind. Who it lets in is decided by
-whose process connects, as the kernel tells, not by who knows the name: all that share the network namespace may list
-such names. Who asks callers for who they are has no local streams.
+The socket has a name in Linux's abstract namespace and no file, so nothing is left behind. Access depends on the
+connecting process's user, which the kernel reports. The name is no secret: every process in the network namespace can
+list it. A server with authentication or TLS has no local streams.
 """
 
 import asyncio
@@ -33,20 +32,20 @@ _LENGTH = struct.Struct("<I")
 _LAST = 1 << 31
 _PREFIX = _LENGTH.size
 _CREDENTIALS = struct.Struct("iII")  # process, user, group
-# Bytes of messages that wait for the stream to read them, beyond which the socket is not read.
+# Most bytes of unread messages; beyond it the socket is not read.
 _MOST_UNREAD = MIB
-# What a message takes beside its bytes: a flood of empty ones must fill no memory, either.
+# Counted for each message beside its bytes, so a flood of empty messages is bounded too.
 _MESSAGE_COST = 64
 _BACKLOG = 128  # connections that wait to be accepted
-_AT_ONCE = 4  # that are accepted before the event loop sees to others again
-# Who does not take the end of what he is sent is let go of after so long.
+_AT_ONCE = 4  # accepted per pass of the event loop
+# Connections that do not read the last message are aborted after this.
 _CLOSE_SECONDS = 10.0
 
 log = logging.getLogger("gradwire.server")
 
 
 class LocalStreams:
-    """The socket where they come in."""
+    """The listening socket and its connections."""
 
     def __init__(self, front: "Front") -> None:
         self.front = front
@@ -54,8 +53,8 @@ class LocalStreams:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> str:
-        """Listen; the name to connect to. Empty where the system has no such sockets: clients do without."""
-        if not hasattr(socket, "SO_PEERCRED"):  # no Linux
+        """Start listening; the socket's name. Empty if the system has no such sockets; clients then use gRPC."""
+        if not hasattr(socket, "SO_PEERCRED"):  # not Linux
             return ""
         name = f"gradwire-{secrets.token_hex(16)}"
         loop = asyncio.get_running_loop()
@@ -73,7 +72,7 @@ class LocalStreams:
         return name
 
     async def stop(self, grace: float) -> None:
-        """Listen no more; who has not taken the end of his stream within the grace is let go of."""
+        """Stop listening. Abort connections that have not read their stream's end within the grace."""
         if self._server is not None:
             self._server.close()
         closed = [connection.closed for connection in self.connections]
@@ -83,34 +82,34 @@ class LocalStreams:
             connection.leave()
 
     def accepts(self, transport: Any) -> bool:
-        """Whether a connection is of this process's user, and not one too many."""
+        """Whether a connection is of this process's user and within the limit of connections."""
         raw = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         user = _CREDENTIALS.unpack(raw)[1]
         return user == os.geteuid() and len(self.connections) < self.front.backend.limits.max_connections
 
 
 class Connection(asyncio.Protocol, Direct):
-    """One client's stream, in place of gRPC's context: `read` and `write` are as there."""
+    """One client's stream, in place of gRPC's context, with the same `read` and `write`."""
 
     def __init__(self, streams: LocalStreams) -> None:
         self._streams = streams
-        self._most = streams.front.backend.limits.max_message_bytes + (64 << 10)  # what a batch is wrapped in
+        self._most = streams.front.backend.limits.max_message_bytes + (64 << 10)  # room for the message around a batch
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport: Any = None
         self._serving: asyncio.Task[None] | None = None
-        self._messages: deque[bytes] = deque()  # that came whole and were not read
-        self._unread = 0  # what they take
-        self._part = bytearray()  # of the one that is coming
-        self._ended = False  # nothing comes after what is here
+        self._messages: deque[bytes] = deque()  # complete and unread
+        self._unread = 0  # their bytes and costs
+        self._part = bytearray()  # of an incomplete message
+        self._ended = False  # no more data is accepted
         self._failure: Refusal | None = None
         self._reader: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._held_back = False
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: Any) -> None:
-        """A client is there."""
+        """Accept a client, or abort the connection."""
         self._transport = transport
         if not self._streams.accepts(transport):
             transport.abort()
@@ -119,7 +118,7 @@ class Connection(asyncio.Protocol, Direct):
         self._serving = asyncio.get_running_loop().create_task(self._serve())
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It is gone: so is its stream, as where gRPC cancels a call."""
+        """Cancel the stream of a client that is gone, as gRPC cancels a call."""
         self._streams.connections.discard(self)
         self.closed.set_result(None)
         self._ended = True
@@ -127,14 +126,14 @@ class Connection(asyncio.Protocol, Direct):
             self._serving.cancel()
 
     def eof_received(self) -> bool:
-        """It sends no more, but may wait for answers."""
+        """End the messages of a client that half-closed; answers are still sent."""
         if self._part:
             self._fail(Refusal("MALFORMED", "the stream ended inside a message"))
         self._end()
         return True
 
     def data_received(self, data: bytes) -> None:
-        """Take messages out as they come whole. Most often there is one, and nothing else."""
+        """Split complete messages off. The common case is exactly one message."""
         if self._ended:
             return
         if not self._part and len(data) >= _PREFIX and _LENGTH.unpack_from(data)[0] == len(data) - _PREFIX:
@@ -147,19 +146,19 @@ class Connection(asyncio.Protocol, Direct):
             self._transport.pause_reading()
 
     def pause_writing(self) -> None:
-        """The client does not take what it is sent."""
+        """Make `write` wait: the client does not read."""
         self._room = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Let `write` continue: the client reads again."""
         room, self._room = self._room, None
         if room is not None and not room.done():
             room.set_result(None)
 
-    # What a stream calls.
+    # Called by Stream.
 
     async def read(self) -> Any:
-        """The next message; grpc.aio.EOF after the last. Raises Refusal for what is no message."""
+        """Read the next message; grpc.aio.EOF after the last. Raises Refusal: MALFORMED, MESSAGE_TOO_LARGE."""
         while not self._messages:
             if self._ended:
                 if self._failure is not None:
@@ -182,20 +181,20 @@ class Connection(asyncio.Protocol, Direct):
         self._transport.write(_LENGTH.pack(len(message)) + message)
 
     def write_at_once(self, message: bytes) -> bool:
-        """Send a message if there is room; tells whether there was."""
+        """Send a message if there is room; whether there was."""
         if self._room is not None:
             return False
         self._transport.write(_LENGTH.pack(len(message)) + message)
         return True
 
     def invocation_metadata(self) -> tuple[()]:
-        """A connection brings none; a batch may name its trace."""
+        """Empty: a connection has no metadata; a batch may name its trace."""
         return ()
 
-    # The connection's own.
+    # Internal.
 
     def leave(self) -> None:
-        """Be gone."""
+        """Abort the connection."""
         self._transport.abort()
 
     async def _serve(self) -> None:

@@ -1,42 +1,43 @@
-"""The rate limiter: calls of somebody who sends very many wait here, not in gRPC's queue before everybody else's.
+"""Rate limiter: delays the calls of a flooding caller, so they do not delay other callers' calls in gRPC's queue.
 
-gRPC hands calls over one by one in the order in which they came, from all connections, which is what takes longest:
-with a thousand calls open on one, the next one of anybody stood behind a thousand. A caller may have some hundred
-calls begun in a second as they come. What goes beyond that waits by caller, and some are begun, from each caller
-in turn, whenever gRPC has nothing more to hand over. None waits for another to be answered.
+gRPC delivers calls one by one, in order of arrival, from all connections. Delivery is the slowest step. With a
+thousand calls open on one connection, the next call of any caller waited behind all of them. A caller may begin RATE
+calls a second, and BURST at once, on arrival. Further calls wait in a queue per caller. When gRPC's queue is empty,
+the limiter begins some of them, one caller after the other. No call waits for another call's answer.
 
-Many calls in a second are no flood where each waits for the one before. How many a caller has open only shows while
-they wait, since those in gRPC's queue cannot be seen. So the first one beyond the allowance waits, and if few others
-of the caller came until gRPC had no more, a number of calls of his go in as they come, until one waits again.
+Many sequential calls in a second are no flood. Calls in gRPC's queue cannot be counted, so a caller's open calls only
+show while they wait. So the first call beyond the allowance waits. If few calls of the caller have arrived when
+gRPC's queue is empty, its next TRUSTED calls begin on arrival. After that the allowance applies again.
 
-A caller is a principal, on whatever connections: a gateway's users share one. Without principals it is a connection.
+A caller is a principal, over all its connections: a gateway's users share one. Without authentication, a caller is a
+connection.
 """
 
 import asyncio
 from collections import OrderedDict, deque
 
-BURST = 16  # calls of a caller that are begun at once, and of all that wait in one go
-RATE = 500.0  # and so many in a second
-FEW = 16  # calls open at once that are no flood
-TRUSTED = 100  # calls that go in as they come, after so few were open
-_FEW_OF_SOME = 4  # the same, where gRPC may have more
-_QUIET_SECONDS = 0.0005  # between looks at whether calls came; if none did, gRPC's queue counts as empty
-_QUIET_LOOKS = 2  # one after the other: the event loop may have been too busy to be handed any before the first
-_MOST_KNOWN = 10_000  # callers, before those are forgotten that have made up for theirs
-_MOST_LOOKS = 20  # before some calls are begun all the same
+BURST = 16  # a caller's calls that begin at once; also the waiting calls that one look begins
+RATE = 500.0  # calls of a caller per second beyond the burst
+FEW = 16  # most waiting calls of a caller that are no flood
+TRUSTED = 100  # calls that begin on arrival after few were waiting
+_FEW_OF_SOME = 4  # as FEW, if gRPC's queue may not be empty
+_QUIET_SECONDS = 0.0005  # between looks; if no calls came, gRPC's queue counts as empty
+_QUIET_LOOKS = 2  # consecutive: before the first one, the event loop may have been too busy to receive calls
+_MOST_KNOWN = 10_000  # callers remembered; then those with a full allowance are forgotten
+_MOST_LOOKS = 20  # after which waiting calls begin although more still come
 
 
 class RateLimiter:
-    """What callers have begun lately. Of the event loop alone."""
+    """Recent calls by caller. Used only on the event loop."""
 
     def __init__(self) -> None:
-        self._begun: dict[str, float] = {}  # by caller: when it will have made up for what it began
-        self._trusted: dict[str, int] = {}  # by caller: how many more calls go in as they come
+        self._begun: dict[str, float] = {}  # by caller: when its allowance is full again
+        self._trusted: dict[str, int] = {}  # by caller: how many more calls begin on arrival
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._came = self._seen = self._looks = self._quiet = 0
 
     def enter(self, caller: str) -> "asyncio.Future[None] | None":
-        """A call has come; what it is to wait for, if anything."""
+        """Register a call. Returns the future it must await, or None if it may begin."""
         self._came += 1
         if caller not in self._waiting and self._allows(caller):
             return None
@@ -48,7 +49,7 @@ class RateLimiter:
         return turn
 
     def _allows(self, caller: str) -> bool:
-        """Whether a caller may begin another call at once; then it is counted."""
+        """Whether a caller may begin another call at once; counts the call if so."""
         left = self._trusted.get(caller, 0)
         if left:
             self._trusted[caller] = left - 1
@@ -63,7 +64,7 @@ class RateLimiter:
         return True
 
     def _look(self) -> None:
-        """Begin some calls, if no more came since the last look."""
+        """Begin some waiting calls, if no more came since the last look."""
         self._looks += 1
         self._quiet = self._quiet + 1 if self._seen == self._came else 0
         if self._quiet >= _QUIET_LOOKS or self._looks >= _MOST_LOOKS:
@@ -76,7 +77,7 @@ class RateLimiter:
             asyncio.get_running_loop().call_later(_QUIET_SECONDS, self._look)
 
     def _trust(self, few: int) -> None:
-        """Let the calls of those go in who have no more than a few open."""
+        """Trust the callers with at most `few` waiting calls."""
         if len(self._trusted) >= _MOST_KNOWN:
             self._trusted.clear()
         for caller, line in self._waiting.items():
@@ -90,7 +91,7 @@ class RateLimiter:
             caller, line = self._waiting.popitem(last=False)
             turn = line.popleft()
             if line:
-                self._waiting[caller] = line  # behind the others
-            if not turn.done():  # else its client has gone
+                self._waiting[caller] = line  # to the end of the round
+            if not turn.done():  # else its client cancelled it
                 turn.set_result(None)
                 return

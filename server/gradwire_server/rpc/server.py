@@ -1,4 +1,4 @@
-"""A running server: the front, the health service and reflection on one grpc.aio server, and how it ends."""
+"""Server: runs the front, the health service and reflection on one grpc.aio server, and drains it."""
 
 import asyncio
 import errno
@@ -25,22 +25,22 @@ from gradwire_server.rpc.service import SERVICE, Front
 if TYPE_CHECKING:
     from gradwire_server.rpc.traces import Traces
 
-# gRPC itself refuses what is over its cap without our details, after it has read the length. Up to this many times
-# our cap it is let through, for the front to refuse by name.
+# gRPC refuses a message over its own cap without our error details. So its cap is this many times ours, and the front
+# refuses what lies between.
 _SLACK = 4
-_FINISHING_SECONDS = 0.05  # between two looks at which sessions have a backward that waits
+_FINISHING_SECONDS = 0.05  # between checks for sessions whose backward waits for its client
 _PING_SECONDS = 10
 _MOST_EARLY_PINGS = 3
-_METADATA_BYTES = 8 << 10  # of a call, beyond which it is refused
-# Bytes of a call that gRPC takes in before the front reads them; left to itself it takes in megabytes of each.
-# A message that the front waits for is let through whole, so transfers lose nothing.
+_METADATA_BYTES = 8 << 10  # most bytes of a call's metadata
+# Bytes that gRPC reads ahead for each call; its default is megabytes. A message that the front waits for is read whole,
+# so transfers are no slower.
 _AHEAD_BYTES = 512 << 10
 
 log = logging.getLogger("gradwire.server")
 
 
 class Server:
-    """Listens at an address, "host:port" or "unix:path", until `drain`."""
+    """A server at an address, "host:port" or "unix:path", until `drain`."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class Server:
         traces: "Traces | None" = None,
         local: bool = True,
     ) -> None:
-        """With `tokens`, or a `tls` that asks for clients' certificates, calls need a principal.
+        """With `tokens`, or a `tls` that requires clients' certificates, calls need a principal.
 
-        Without both, clients of this machine and user have their streams by a socket of their own, unless not `local`.
+        Without tokens and TLS, clients of the same machine and user get local streams, unless `local` is false.
         """
         self.backend = backend
         self.tls = tls
@@ -64,7 +64,7 @@ class Server:
         self._server: grpc.aio.Server
 
     async def start(self, address: str) -> str:
-        """Begin to serve; the address with the port that was chosen. Raises OSError if it cannot be listened at."""
+        """Start serving; the address with the chosen port. Raises OSError if the address cannot be bound."""
         _check_free(address)
         keep_freed()
         await self.backend.start()
@@ -99,9 +99,9 @@ class Server:
         return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
 
     async def drain(self, grace: float) -> int:
-        """Take no new work, let what is running finish within the grace, and end.
+        """Refuse new work, let running work finish within the grace, and end.
 
-        Answers how many sessions are lost that were to be stored.
+        Returns how many sessions are lost because they could not be stored.
         """
         await self.health.enter_graceful_shutdown()
         self.front.finishing = await self.backend.waiting()
@@ -122,7 +122,7 @@ class Server:
         return lost
 
     async def _finished(self) -> None:
-        """Wait until nothing is being answered and no backward waits for its client, who is served until then."""
+        """Wait until no call is being answered and no backward waits for its client."""
         while True:
             await self.front.idle.wait()
             self.front.finishing = await self.backend.waiting()
@@ -132,7 +132,7 @@ class Server:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the host's address."""
+    """Whether a host's address is reachable only from this machine."""
     if host == "localhost":
         return True
     try:
@@ -147,7 +147,7 @@ def address_of(host: str, port: int) -> str:
 
 
 def _check_free(address: str) -> None:
-    """Raises OSError that says why a port cannot be listened at; gRPC would log that, and not tell."""
+    """Check that a port can be bound. Raises OSError with the reason, which gRPC would only log."""
     host, _, port = address.rpartition(":")
     if address.startswith("unix:") or port in ("", "0"):
         return
@@ -163,7 +163,7 @@ def _check_free(address: str) -> None:
                     trying.listen(1)
             except OSError as error:
                 failed.append(error)
-        # A name's addresses may be of a family that the system lacks. One that another program has, gRPC would leave.
+        # The system may lack an address's family. gRPC would skip an address that is in use.
         taken = [error for error in failed if error.errno == errno.EADDRINUSE]
         if taken or len(failed) == len(found):
             raise (taken or failed)[0]
@@ -178,7 +178,7 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", _SLACK * limits.max_message_bytes),
         ("grpc.max_send_message_length", _SLACK * limits.max_message_bytes),
-        # What a stranger may take before anybody knows who he is.
+        # Bounds for callers that are not authenticated yet.
         ("grpc.max_allowed_incoming_connections", limits.max_connections),
         ("grpc.max_concurrent_streams", limits.max_connection_calls),
         ("grpc.server_handshake_timeout_ms", int(limits.handshake_seconds * 1000)),
@@ -187,7 +187,7 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
         ("grpc.absolute_max_metadata_size", 2 * _METADATA_BYTES),
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", _AHEAD_BYTES),
-        # Clients may ping without calls, but who pings more often than that is sent away.
+        # Clients may ping without calls; gRPC closes the connections of those that ping more often than this.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _PING_SECONDS * 1000),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", _PING_SECONDS * 1000),

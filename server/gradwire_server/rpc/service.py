@@ -1,7 +1,7 @@
-"""The front: AutogradService over grpc.aio. It moves bytes, and hands sessions' requests to a backend unparsed.
+"""The front: serves AutogradService over grpc.aio, and passes sessions' requests to a backend as bytes.
 
-Handlers are registered without serializers: a request is peeked at for its session_id and goes on as bytes, so that
-the event loop neither parses a large message nor computes.
+Handlers are registered without serializers. The front reads only a request's session_id, so the event loop neither
+parses large messages nor computes.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 SERVICE = service_pb2.DESCRIPTOR.services_by_name["AutogradService"].full_name
 UPLOAD_ID_HEADER = "gradwire-transfer-id"
-_MAX_CONTROL = 1 << 16  # bytes of a request that is parsed on the event loop
-_MOST_WAITING = 64  # times the largest message: so much may wait while the backend computes
+_MAX_CONTROL = 1 << 16  # most bytes of a request that is parsed on the event loop
+_MOST_WAITING = 64  # limit on the bytes of unanswered requests, in largest messages
 _DATA_FIELD = service_pb2.UploadRequest.DATA_FIELD_NUMBER
 _ALLOWED_IN_DRAIN = frozenset(
     ("KeepAlive", "CloseSession", "Cancel", "ServerInfo", "ListOps", "ListSessions", "EndSession")
@@ -48,19 +48,19 @@ Answer: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
 
 
 class Front:
-    """The RPCs. `draining` refuses new work; `active` counts calls that are being answered, `waiting` their bytes."""
+    """The RPCs. `draining` refuses new work; `active` counts calls being answered, `waiting` their bytes."""
 
     def __init__(self, backend: SessionBackend, traces: "Traces | None" = None) -> None:
         self.backend = backend
         self.traces = traces
-        #: Who may administer a server that knows no principals.
+        #: May administer a server without authentication.
         self.owner: Owner | None = None
         self.draining = False
-        #: While it drains: sessions in which a backward waits for its client, which may bring it to its end.
+        #: While draining: sessions whose backward waits for its client; their calls are still admitted.
         self.finishing: frozenset[str] = frozenset()
         self.active = 0
         self.refusals: Counter[tuple[str, str]] = Counter()  # by method and reason
-        self.waiting = 0  # bytes of requests that are being answered
+        self.waiting = 0  # bytes of requests being answered
         self.idle = asyncio.Event()
         self.idle.set()
         self.streams = Streams()
@@ -127,13 +127,13 @@ class Front:
         return handle
 
     def begin(self, size: int = 0) -> None:
-        """A call or a stream's batch of so many bytes is to be answered."""
+        """Count a call or a batch of `size` bytes as being answered."""
         self.active += 1
         self.waiting += size
         self.idle.clear()
 
     def end(self, size: int = 0) -> None:
-        """It was."""
+        """Count a call or a batch of `size` bytes as answered."""
         self.active -= 1
         if not self.active:
             self.idle.set()
@@ -145,16 +145,16 @@ class Front:
 
     @property
     def crowded(self) -> bool:
-        """Whether as many bytes wait as may: large requests are refused, streams are not read."""
+        """Whether unanswered requests exceed their bytes: large requests are refused, streams are not read."""
         return self.waiting > self._most_waiting
 
     def admit(self, method: str, session_id: str | None = None) -> None:
-        """Raises Refusal if the server is about to end, and no backward of this session has to come to its end."""
+        """Check that a call may begin. Raises Refusal: UNAVAILABLE, while draining, unless the session is finishing."""
         if self.draining and method not in _ALLOWED_IN_DRAIN and session_id not in self.finishing:
             raise Refusal("UNAVAILABLE", "the server is shutting down")
 
     def admit_some(self, method: str) -> None:
-        """Raises Refusal if the server is about to end for all sessions. Of others the call's first message tells."""
+        """As `admit`, before the session is known. Admits all while any session is finishing."""
         if not self.finishing:
             self.admit(method)
 
@@ -178,20 +178,20 @@ class Front:
         return forward
 
     def parent_of(self, context: Wire) -> str:
-        """The trace that a call belongs to by its metadata, if that is of interest."""
+        """The call's traceparent from its metadata; empty if there is none or the server keeps no traces."""
         if self.traces is None:
             return ""
         found = (value for key, value in context.invocation_metadata() or () if key == "traceparent")
         return str(next(found, ""))
 
     def traced(self, parent: str, method: str, session_id: str) -> "Call | None":
-        """A call that begins, if it belongs to a trace and traces are kept."""
+        """Begin a traced call; None if the call has no traceparent or the server keeps no traces."""
         if not parent or self.traces is None:
             return None
         return self.traces.begin(parent, method, session_id[:ID_SHOWN], CALLER.get().name)
 
     async def tracing(self, traced: "Call", answer: Awaitable[bytes]) -> bytes:
-        """The answer to a call, which then has its spans."""
+        """Await a call's answer, and record the spans."""
         assert self.traces is not None
         try:
             given = await answer
@@ -226,7 +226,7 @@ class Front:
         return await self.backend.list_ops(_small(service_pb2.ListOpsRequest, raw).prefix)
 
     def _require_administrator(self, context: Context) -> None:
-        """Raises Refusal, PERMISSION_DENIED."""
+        """Check that the caller may administer the server. Raises Refusal: PERMISSION_DENIED."""
         if self.owner is None or not self.owner.calls(context):
             CALLER.get().require(ADMIN)
 
@@ -281,7 +281,7 @@ class Front:
             await self._abort(context, error, "Stream")
 
     async def _upload(self, requests: AsyncIterator[bytes], context: Context) -> bytes:
-        """Take chunks in. The transfer's id goes out with the headers, so that a broken call can be gone on with."""
+        """Receive chunks. The transfer's id is sent with the headers, so a broken call can be resumed."""
         self.begin()
         arrival: Any = None
         try:
@@ -360,12 +360,12 @@ class Front:
         """End the call with the refusal as its status. Always raises, as gRPC's abort does."""
         if isinstance(error, grpc.aio.AbortError):
             raise error
-        if isinstance(error, grpc.aio.InternalError):  # gRPC took no message: the call has ended, and nobody is to tell
+        if isinstance(error, grpc.aio.InternalError):  # gRPC took no message: the call has ended
             raise asyncio.CancelledError from None
         await abort(context, self.refused(error, method))
 
     def refused(self, error: Exception, method: str) -> Refusal:
-        """What to tell the caller of an error that ended a call, which is counted."""
+        """The refusal for an error that ended a call; counts it."""
         refusal = refusal_of(error, method, {"principal": CALLER.get().name})
         self.refusals[method, refusal.reason] += 1
         return refusal
@@ -381,7 +381,7 @@ def _small(kind: type[M], raw: bytes) -> M:
 
 
 async def _parsed(kind: type[M], raw: bytes) -> M:
-    """A message that may be large, parsed off the event loop."""
+    """Parse a message that may be large, off the event loop. Raises Refusal: MALFORMED."""
     try:
         return await asyncio.get_running_loop().run_in_executor(None, kind.FromString, raw)
     except DecodeError:

@@ -1,4 +1,4 @@
-"""Share: a large tensor's bytes through a ring in shared memory. Positions go by message, bytes do not."""
+"""Share: moves a large tensor's bytes through a ring in shared memory. Messages carry only positions."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ Write: TypeAlias = Callable[[service_pb2.ShareResponse], Awaitable[None]]
 
 
 async def share(backend: SessionBackend, parts: Parts, write: Write, admit: Callable[[str], None]) -> None:
-    """Answer a call, whose messages are `parts`, if `admit` takes its session's. Raises Refusal."""
+    """Answer a call with the messages `parts`, if `admit` accepts its session's id. Raises Refusal."""
     first = await anext(parts, None)
     if first is None or first.WhichOneof("transfer") is None:
         raise Refusal("MALFORMED", "a call begins with a message that has upload or download")
@@ -37,7 +37,7 @@ async def _share(
         await write(service_pb2.ShareResponse(ring=lent, transfer_id=transfer_id))
         if arrival is not None:
             moved = await _take(backend, arrival, first.upload.total_bytes, ring, parts, write)
-            # The messages of a client that was killed end as if it had said so.
+            # A killed client's messages end as if it had half-closed, so compare the bytes.
             clean = first.upload.offset + moved == first.upload.total_bytes
         else:
             await _give(backend, first, ring, parts, write)

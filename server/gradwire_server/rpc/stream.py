@@ -1,12 +1,12 @@
-"""A stream: one writer's batches in, their answers out in the same order, on one long call.
+"""Stream: receives one writer's batches and sends their answers in the same order, on one long call.
 
-Reading, computing and writing overlap: one task reads and hands batches to the backend, another writes their answers.
-What a stream holds is bounded twice. Its client sends no more than the credit it was
-granted, and one that does waits in its own transport, since nothing is read beyond that; and nothing more is handed
-to the backend while a slow reader has not taken the answers that are ready.
+Reading, computing and writing overlap. One task reads batches and submits them to the backend. Another task writes
+their answers. Two bounds limit what a stream holds. The client sends no more than its credit; the server does not read
+beyond it, so excess bytes wait in the client's transport. No batch is submitted while more than RESPONSE_BYTES of
+ready answers wait for a slow reader.
 
-To wake a task costs about what a small batch does. So a wire that can (`Direct`) hands a batch over when it comes, and
-has its answer written when that comes, past both tasks, where nothing else is under way.
+Waking a task costs about as much as a small batch. So a wire that can (`Direct`) bypasses both tasks if nothing else
+is under way. It submits a batch on arrival and writes its answer as soon as that is ready.
 """
 
 import asyncio
@@ -33,33 +33,33 @@ if TYPE_CHECKING:
 
 
 class Wire(Protocol):
-    """What a stream's messages come and go by: gRPC's context, or what looks like it (local_streams.py)."""
+    """Transport of a stream's messages: gRPC's context, or a local connection (local_streams.py)."""
 
     async def read(self) -> Any:
-        """The next message; grpc.aio.EOF after the last."""
+        """Read the next message; grpc.aio.EOF after the last."""
 
     async def write(self, message: bytes) -> None:
         """Send a message, once there is room."""
 
     def invocation_metadata(self) -> Any:
-        """What came with the call: keys and values."""
+        """The call's metadata: pairs of key and value."""
 
 
 class Direct:
-    """A wire that can do without tasks."""
+    """A wire that can deliver and send messages without waking a task."""
 
-    #: What a message is offered that nobody waited with; tells whether it was taken.
+    #: Called with each message that arrives while the stream awaits `read`; whether it took the message.
     take: Callable[[bytes], bool] | None = None
 
     def write_at_once(self, message: bytes) -> bool:
-        """Send a message if there is room; tells whether there was."""
+        """Send a message if there is room; whether there was."""
         raise NotImplementedError
 
 
-# Batches with the backend at once: enough that it never waits for the front.
+# Most batches submitted at once; enough that the backend never waits for the front.
 _MOST_AT_ONCE = 16
 _LEAST_WINDOW = 16 * MIB
-# Who opens a stream must say soon whose it is.
+# Deadline for the attach message.
 _ATTACH_SECONDS = 30.0
 _BATCH_IN = service_pb2.StreamRequest.BATCH_FIELD_NUMBER
 _BATCH_OUT = service_pb2.StreamResponse.BATCH_FIELD_NUMBER
@@ -68,15 +68,15 @@ _CREDIT = service_pb2.StreamResponse.CREDIT_BYTES_FIELD_NUMBER
 _PARENT = service_pb2.StreamRequest.TRACEPARENT_FIELD_NUMBER
 _PARENT_KEY = bytes_field(_PARENT, 0)[:-1]
 _WRITER = service_pb2.RunRequest.WRITER_FIELD_NUMBER
-# Batches that one message answers at most: few enough that the client never waits for one that is done.
+# Most batches that one message answers; few enough that the client never waits for a finished batch.
 _MOST_JOINED = 4
-_NO_RESULTS = 40  # bytes that an answer without results has at most
-_SMALL = 1 << 16  # bytes of a message that is parsed on the event loop
+_NO_RESULTS = 40  # most bytes of an answer without results
+_SMALL = 1 << 16  # most bytes of a message that is parsed on the event loop
 
 
 @dataclass(slots=True)
 class Batch:
-    """A batch with the backend: its answer, its bytes, whether the client wants to know."""
+    """A submitted batch: its answer, its bytes, and whether the client gets the answer."""
 
     answer: "asyncio.Future[bytes]"
     size: int
@@ -84,13 +84,13 @@ class Batch:
     traced: "Call | None" = None
 
     def ready(self) -> int:
-        """Bytes of an answer that waits to be written."""
+        """Bytes of the answer, if it is ready to be written."""
         answer = self.answer
         return len(answer.result()) if answer.done() and not answer.cancelled() and not answer.exception() else 0
 
 
 class Stream:
-    """An open stream. `serve` returns when the client is done and raises why it ended otherwise."""
+    """An open stream. `serve` returns when the client is done, and raises if the stream ends otherwise."""
 
     def __init__(self, front: "Front", context: Wire) -> None:
         self.front = front
@@ -103,17 +103,17 @@ class Stream:
         self.joins = False  # whether one message may answer several batches
         self._parent = front.parent_of(context)
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._batches: deque[Batch] = deque()  # read and not answered, the oldest first
+        self._batches: deque[Batch] = deque()  # unanswered, oldest first
         self._held = 0  # their bytes
-        self._room = asyncio.Event()  # an answer was taken
-        self._work = asyncio.Event()  # the writing task sees to the batches
+        self._room = asyncio.Event()  # set when an answer was written
+        self._work = asyncio.Event()  # set while the writing task handles the batches
         self._work.set()
-        self._sending = False  # gRPC has a message that it has not sent
+        self._sending = False  # gRPC is sending a message
         self._over = False
         self._direct = context if isinstance(context, Direct) else None
 
     async def serve(self) -> None:
-        """Attach, then run batches until the client half-closes or the stream is ended. Raises Refusal."""
+        """Attach, then run batches until the client half-closes or `end` is called. Raises Refusal."""
         await self._attach()
         reading, writing = asyncio.create_task(self._read()), asyncio.create_task(self._write())
         if self._direct is not None:
@@ -139,13 +139,13 @@ class Stream:
                 left.append(writing)
             for each in left:
                 if not each.cancel() and not each.cancelled():
-                    each.exception()  # looked at, whoever was told
+                    each.exception()  # retrieved, so asyncio logs nothing
 
     def end(self, error: Exception) -> None:
-        """End it from outside or from one of its batches; the client is told why."""
+        """End the stream with an error, which the client gets as the status."""
         if not self._ended.done():
             self._ended.set_exception(error)
-            self._ended.exception()  # looked at: one that is still attaching does not wait for it
+            self._ended.exception()  # retrieved, so asyncio logs nothing if the stream is still attaching
 
     async def _attach(self) -> None:
         try:
@@ -162,9 +162,9 @@ class Stream:
         self.session_id, self.writer, self.attempt = attach.session_id, attach.writer, attach.attempt
         self.joins = attach.joined_answers
         self.front.admit("Stream", self.session_id)
-        # An empty batch has its place in the session's order: what it answers is true of all that was sent before.
+        # An empty batch takes its place in the session's order, so its answer covers all that was sent before.
         run = service_pb2.RunRequest(writer=attach.writer, epoch=attach.epoch, acknowledged_seq=attach.acknowledged_seq)
-        await self.backend.keep_alive(self.session_id)  # before another stream gives way: whose session is it?
+        await self.backend.keep_alive(self.session_id)  # checks the owner, before another stream is ended
         self.front.streams.add(self)
         try:
             answer = service_pb2.RunResponse.FromString(
@@ -183,7 +183,7 @@ class Stream:
             raise
 
     async def _read(self) -> None:
-        """Hand batches over as they come, while there is room for them and their answers."""
+        """Submit batches as they arrive, while there is room for them and their answers."""
         read = self.context.read
         while (raw := await read()) is not grpc.aio.EOF:
             while self._full():
@@ -205,9 +205,9 @@ class Stream:
         await self._quiet()
 
     def _take(self, raw: bytes) -> bool:
-        """Hand a batch over as it comes, if there is nothing to wait for or to look at before."""
+        """Submit a batch on arrival, if it needs neither waiting nor parsing; whether the message was taken."""
         if self._ended.done():
-            return True  # nobody reads any more
+            return True  # the stream has ended: drop the message
         body = None if raw.startswith(_PARENT_KEY) else peek_field(raw, _BATCH_IN)
         if body is None or self.front.draining or self._full() or self.backend.is_full(self.session_id):
             return False
@@ -235,7 +235,7 @@ class Stream:
             await self._taken()
 
     async def _parsed(self, raw: bytes) -> tuple[bytes, bool, str]:
-        """The RunRequest of a message whose bytes do not show it at once, whether it is to be answered, its trace."""
+        """Parse a message: the RunRequest, whether to answer it, and its traceparent. Raises Refusal: MALFORMED."""
         try:
             if len(raw) <= _SMALL:
                 message = service_pb2.StreamRequest.FromString(raw)
@@ -272,7 +272,7 @@ class Stream:
             self._work.set()
 
     def _answered(self, answer: "asyncio.Future[bytes]") -> None:
-        """Write the answer of a batch that came alone, if none has come since; else the writing task does."""
+        """Write the answer of a batch that came alone. If more came since, leave it to the writing task."""
         if self._work.is_set() or not self._batches:
             return
         assert self._direct is not None
@@ -283,7 +283,7 @@ class Stream:
             self._work.set()
 
     async def _write(self) -> None:
-        """Write answers in the order of their batches, joined where that spares the client a message."""
+        """Write answers in the order of their batches, and join those that may share a message."""
         batches, send = self._batches, self._send
         joined = size = 0
         while True:
@@ -309,7 +309,7 @@ class Stream:
         self._sending = False
 
     def _can_wait(self, answer: bytes) -> bool:
-        """Whether the oldest batch's answer has nothing to tell that the next one's will not tell as well."""
+        """Whether the next batch's answer implies all that the oldest batch's answer says."""
         return (
             self.joins
             and len(answer) <= _NO_RESULTS
@@ -318,7 +318,7 @@ class Stream:
         )
 
     def _finish(self) -> None:
-        """The oldest batch is answered, or nobody is there to be."""
+        """Remove the oldest batch: it is answered, or the stream has ended."""
         size = self._batches.popleft().size
         self._held -= size
         self.front.end(size)
@@ -326,7 +326,7 @@ class Stream:
 
 
 def _message(answer: bytes, size: int, joined: int = 1) -> bytes:
-    """A StreamResponse: the answer to so many batches, whose bytes are the client's to send again."""
+    """A StreamResponse: the answer to `joined` batches, which returns their `size` bytes as credit."""
     more = varint_field(_CREDIT, size) + (varint_field(_BATCHES, joined) if joined > 1 else b"")
     return b"".join((bytes_field(_BATCH_OUT, len(answer)), answer, more))
 
@@ -336,14 +336,14 @@ def _has_nothing(response: service_pb2.RunResponse) -> bool:
 
 
 class Streams:
-    """The streams that are open: one per writer, since a new one takes over."""
+    """The open streams, one per writer: a new one takes over."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, int], Stream] = {}
-        self.held_back: set[Stream] = set()  # that are not read because of what their sessions have under way
+        self.held_back: set[Stream] = set()  # not read: their sessions have too many unanswered bytes
 
     def add(self, stream: Stream) -> None:
-        """Let a stream be its writer's; the one before ends. Raises Refusal if that is the newer one."""
+        """Make a stream its writer's, and end the previous one. Raises Refusal: STREAM_TAKEN, if that is newer."""
         key = (stream.session_id, stream.writer)
         before = self._open.get(key)
         taken = Refusal("STREAM_TAKEN", f"another stream of writer {stream.writer} has taken over")
@@ -354,7 +354,7 @@ class Streams:
         self._open[key] = stream
 
     def remove(self, stream: Stream) -> None:
-        """A stream has ended."""
+        """Remove a stream that has ended."""
         self.held_back.discard(stream)
         key = (stream.session_id, stream.writer)
         if self._open.get(key) is stream:
@@ -364,12 +364,12 @@ class Streams:
         return len(self._open)
 
     def end(self, error: Exception) -> None:
-        """End them all."""
+        """End all streams with an error."""
         for stream in list(self._open.values()):
             stream.end(error)
 
     def wake_held_back(self) -> None:
-        """Something was answered."""
+        """Let the held-back streams check for room: a request was answered."""
         if not self.held_back:
             return
         held_back, self.held_back = self.held_back, set()
@@ -377,6 +377,6 @@ class Streams:
             stream._room.set()
 
     def wake(self) -> None:
-        """There is room again for what waited."""
+        """Let all streams check for room."""
         for stream in self._open.values():
             stream._room.set()

@@ -1,7 +1,7 @@
-"""OpenTelemetry: a span for each call that belongs to a client's trace, and for a batch what its time went into.
+"""Traces: exports an OpenTelemetry span for each call of a client's trace, with a batch's times as child spans.
 
-A call says which trace it belongs to by W3C's traceparent: as metadata, or on a stream with each batch. Others make no
-span. Spans are made when the call is done, of the times that the worker tells; a worker knows nothing of traces.
+A call names its trace by W3C's traceparent, as metadata or in each batch of a stream. Calls without one get no span.
+Spans are built when the call is done, from the times in the worker's answer. Workers know nothing of traces.
 """
 
 import time
@@ -20,11 +20,11 @@ from gradwire_server.common.timings import read_timings
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _NANO = 1_000_000_000
-_EXPORT_SECONDS = 3.0  # for a collector to take spans; so long it may hold the server's end up
+_EXPORT_SECONDS = 3.0  # timeout of an export; may delay the server's end by as much
 
 
 class Traces:
-    """Makes spans and hands them to an exporter, from a thread of its own."""
+    """Builds spans and exports them from a separate thread."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         resource = Resource.create({SERVICE_NAME: "gradwire", SERVICE_VERSION: __version__})
@@ -34,28 +34,28 @@ class Traces:
 
     @staticmethod
     def to(endpoint: str) -> "Traces":
-        """To an OTLP collector's URL."""
+        """Traces that go to the URL of an OTLP collector."""
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
         return Traces(OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_SECONDS))
 
     def begin(self, parent: str, method: str, session: str, principal: str) -> "Call":
-        """A call that belongs to a trace begins."""
+        """Begin a call that belongs to a trace."""
         return Call(parent, method, session, principal)
 
     def flush(self) -> None:
-        """Export what there is. Blocks."""
+        """Export the finished spans. Blocks."""
         self._provider.force_flush()
 
     def close(self) -> None:
-        """Export the rest and end. Blocks, for the exporter's own patience at most."""
+        """Export the rest and end. Blocks, for the exporter's timeout at most."""
         self._provider.shutdown()
 
     def record(self, call: "Call", answer: bytes, refusal: Refusal | None = None) -> None:
-        """A call is answered or refused."""
+        """Record an answered or refused call."""
         context = _PROPAGATOR.extract({"traceparent": call.parent})
         if not trace.get_current_span(context).get_span_context().is_valid:
-            return  # what the client sent is no traceparent
+            return  # not a valid traceparent
         ended = call.began + int((time.monotonic() - call.since) * _NANO)
         about = {
             "rpc.system": "grpc",
@@ -76,7 +76,7 @@ class Traces:
         span.end(ended)
 
     def _divide(self, span: Any, began: int, ended: int, queued: float, computed: float, serialized: float) -> None:
-        """A batch's parts. Between them other sessions may have had their turns, so they need not fill the whole."""
+        """Add a batch's child spans. Other sessions' turns come between them, so they may not fill the parent."""
         inside = trace.set_span_in_context(span)
         place = began
         for name, seconds in (("queue", queued), ("compute", computed), ("serialize", serialized)):
@@ -86,7 +86,7 @@ class Traces:
 
 
 class Call:
-    """A call that belongs to a trace, as it begins."""
+    """A call of a trace: its parent and when it began."""
 
     __slots__ = ("began", "method", "parent", "principal", "session", "since")
 

@@ -1,4 +1,4 @@
-"""`Entry`: a session as the front knows it, which has a worker and calls there."""
+"""`Entry`: the front's record of a session, with its worker and pending calls."""
 
 import asyncio
 import zlib
@@ -13,7 +13,7 @@ W = TypeVar("W")
 
 
 class Traffic:
-    """Bytes of one principal's requests that are not answered yet."""
+    """Bytes of one principal's unanswered requests."""
 
     __slots__ = ("bytes",)
 
@@ -22,8 +22,11 @@ class Traffic:
 
 
 class Entry(Generic[W]):
-    """A session as the front knows it. `pending` has the requests that are not answered, by ticket, and `inflight`
-    counts their bytes. `handed` of them, of so many bytes, the worker has; the rest are kept back (worker_pool.py)."""
+    """The front's record of a session.
+
+    `pending` has the unanswered requests by ticket; `inflight` counts their bytes. The worker has `handed` of them, with
+    `handed_bytes` bytes. The rest are in `kept_back` (worker_pool.py).
+    """
 
     __slots__ = (
         "client", "epoch", "expires", "handed", "handed_bytes", "id", "inflight", "kept_back", "lease", "number",
@@ -41,9 +44,9 @@ class Entry(Generic[W]):
         self.expires = now + lease
         self.writers = 1
         self.epoch = EPOCH
-        self.stored = False  # whether there is something of it on disk
-        self.unstored = ""  # why it could not be stored when that was tried last, if so
-        self.saving = False  # whether it is stored because its lease ran out
+        self.stored = False  # whether some of its state is on disk
+        self.unstored = ""  # why its last save failed; empty if it did not
+        self.saving = False  # whether it is being evicted
         self.restoring: asyncio.Future[bytes] | None = None
         self.pending: dict[int, tuple[str, bytes]] = {}
         self.inflight = 0
@@ -53,10 +56,10 @@ class Entry(Generic[W]):
 
     @property
     def owner_number(self) -> int:
-        """Stands for its principal; 0 for none."""
+        """Number derived from the principal's name; 0 for none."""
         return zlib.crc32(self.owner.encode()) + 1 if self.owner else 0
 
     @property
     def shown(self) -> str:
-        """As much of the id as the log may show."""
+        """The part of the id that the log may show."""
         return self.id[:ID_SHOWN]

@@ -1,6 +1,6 @@
-"""Worker processes, as the front sees them: how they are started, spoken to, and started again when one ends.
+"""Worker processes: starts them, exchanges frames with them, and restarts those that end. This is the front's side.
 
-A worker that ends takes its own sessions with it and no others: their next call says so.
+A worker that ends loses only its own sessions; their pending and next calls are refused.
 """
 
 import asyncio
@@ -54,9 +54,9 @@ from gradwire_server.workers.worker_pool import Entry, LentRing, OpenUpload, Wor
 
 START_SECONDS = 120.0
 _KILL_SECONDS = 2.0
-_AGAIN_SECONDS = 1.0  # between starts of a worker that ends as soon as it was started
+_AGAIN_SECONDS = 1.0  # between attempts to restart a worker
 _SOCKET_BYTES = 1 << 20
-_AHEAD = 2  # chunks of a download that are fetched before they can be sent
+_AHEAD = 2  # chunks of a download that are fetched ahead of sending
 _KINDS = {method: kind for kind, method in enumerate(METHODS)}
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -64,13 +64,13 @@ log = logging.getLogger("gradwire.server")
 
 
 def worker_count(asked: int) -> int:
-    """How many worker processes there are to be: as asked, or for -1 one per GPU, or without one, per core."""
+    """Number of worker processes: `asked`, or for -1 one per GPU, or without GPUs one per core."""
     return asked if asked >= 0 else len(gpus()) or blas.cores()
 
 
 def gpus() -> list[str]:
-    """The GPUs, as CUDA_VISIBLE_DEVICES names them."""
-    if find_spec("cupy") is None:  # then there are none, and the engine need not be loaded to say so
+    """Names of the GPUs, as in CUDA_VISIBLE_DEVICES."""
+    if find_spec("cupy") is None:  # no GPUs without CuPy; the front need not load the engine
         return []
     from gradwire_engine.core.device import CPU, available
 
@@ -80,7 +80,7 @@ def gpus() -> list[str]:
 
 
 class ProcessWorker(Worker):
-    """A worker process. `environment` is added to this one's."""
+    """A worker process. `environment` is added to this process's environment."""
 
     def __init__(
         self, slot: int, plan: Callable[..., Plan], descriptor: int, limits: Limits, environment: dict[str, str]
@@ -99,11 +99,11 @@ class ProcessWorker(Worker):
         self._ready: asyncio.Future[service_pb2.ServerInfoResponse]
         self._asked: dict[int, asyncio.Future[Frame] | OpenUpload] = {}
         self._stopping = False
-        self._why = ""  # it was ended, if it was
+        self._why = ""  # why the front killed it, if it did
         self._lock = -1
         self._logs = False
         self._restarting: asyncio.Task[None] | None = None
-        self._exit = -1  # tells of the process's end
+        self._exit = -1  # pidfd, readable when the process ends
 
     def keep(self, lock: int, logs: bool) -> None:
         """Have the process store sessions."""
@@ -111,18 +111,18 @@ class ProcessWorker(Worker):
 
     @property
     def pid(self) -> int:
-        """The process's id."""
+        """Id of the process."""
         return self._process.pid
 
     async def start(self) -> service_pb2.ServerInfoResponse:
-        """Start the process; what it computes with, when it is ready. Raises OSError if it does not get so far."""
+        """Start the process; what it computes with, once it is ready. Raises OSError if it does not become ready."""
         loop = asyncio.get_running_loop()
         self._ready = loop.create_future()
         calls, control = _pair(), _pair()
         try:
             plan = self._plan(self.slot, calls[1].fileno(), control[1].fileno(), self._descriptor, self._shared)
             plan.lock, plan.stores, plan.logs = self._lock, self._lock >= 0, self._logs
-            # In a thread: a start takes milliseconds, for which the event loop has better use.
+            # In a thread: a start would block the event loop for milliseconds.
             self._process = await loop.run_in_executor(None, self._spawn, plan)
         finally:
             calls[1].close()
@@ -140,14 +140,14 @@ class ProcessWorker(Worker):
         return about
 
     def _spawn(self, plan: Plan) -> subprocess.Popen[bytes]:
-        # What is sent to all processes must not end one that has not come to ignore it: a child inherits what its
-        # parent's thread blocks.
+        # A signal to the process group must not end a child before the child ignores it. A child inherits the signals
+        # that its parent's thread blocks.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_THE_FRONT)
         try:
             return subprocess.Popen(
                 [sys.executable, "-m", "gradwire_server.worker.main", plan.text()],
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # the front's stdout says where it listens, and nothing else
+                stdout=2,  # the front's stdout carries only the address it listens at
                 pass_fds=(plan.calls, plan.control, plan.counters, plan.slots, *((plan.lock,) if plan.stores else ())),
                 env=self._environment,
             )
@@ -155,7 +155,7 @@ class ProcessWorker(Worker):
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     async def stop(self, grace: float) -> None:
-        """Let the process finish what it was given, for as long as the grace, and end it."""
+        """Let the process finish its calls within the grace, then end it."""
         self._stopping, self.alive = True, False
         if self._restarting is not None:
             self._restarting.cancel()
@@ -174,7 +174,7 @@ class ProcessWorker(Worker):
             self._shared = -1
 
     def _reap(self) -> int:
-        """Wait for the process's end, and help it if need be; its status."""
+        """Wait until the process ends, and kill it after _KILL_SECONDS; its exit status."""
         try:
             return self._process.wait(_KILL_SECONDS)
         except subprocess.TimeoutExpired:
@@ -182,7 +182,7 @@ class ProcessWorker(Worker):
             return self._process.wait()
 
     def end_if_held(self, now: int) -> None:
-        """End the process if what it computes has kept it from all calls for too long; it is started again."""
+        """Kill the process if one computation has blocked its other calls for hold_seconds; it is restarted."""
         since, most = self.load.counters.since(self.slot), self._hold_seconds
         if self.alive and most and since and now - since > most * 1e9:
             log.error("worker process held for too long", extra={"worker": self.slot, "seconds": (now - since) / 1e9})
@@ -190,8 +190,8 @@ class ProcessWorker(Worker):
             self._process.kill()
 
     def _watch_exit(self) -> None:
-        """Be told of the process's end also where its pipes stay open: a child of its own may hold them."""
-        with suppress(OSError):  # a kernel without it, or no descriptor left: the pipes' end is told all the same
+        """Watch for the process's end by pidfd: its own child may keep the pipes open."""
+        with suppress(OSError):  # no pidfds in the kernel, or no descriptor left: the pipes' end still shows
             self._exit = os.pidfd_open(self._process.pid)
             asyncio.get_running_loop().add_reader(self._exit, self._exited)
 
@@ -202,16 +202,16 @@ class ProcessWorker(Worker):
             self._exit = -1
 
     def _exited(self) -> None:
-        """The process has ended. What it had sent before counts."""
+        """Handle the process's end, after the frames it had sent."""
         self._unwatch_exit()
         control, calls = self._control, self._calls
         control.drain()
         calls.drain()
-        if not calls.closed:  # else a pipe's end has told of it
+        if not calls.closed:  # else a pipe's end was handled already
             self._lost()
 
     def _lost(self) -> None:
-        """The process has ended, or one of its pipes, which we did not end: so it is about to."""
+        """Handle the unexpected end of the process or of one of its pipes: refuse its calls, and restart it."""
         if self._stopping:
             return
         self.alive = False
@@ -272,16 +272,16 @@ class ProcessWorker(Worker):
     # Control
 
     def cancel(self, entry: Entry) -> None:
-        """Stop what the session has begun or waiting."""
+        """Cancel the session's running and waiting calls."""
         self._control.send(head(0, CANCEL, entry.number, self.last_ticket))
 
     def cancel_through(self, entry: Entry, writer: int, seq: int) -> None:
-        """Stop a writer's commands up to a seq."""
+        """Cancel a writer's commands up to a seq."""
         body = writer.to_bytes(4, "little")
         self._control.send(head(len(body), CANCEL_THROUGH, entry.number, seq), body)
 
     def close(self, entry: Entry) -> None:
-        """Stop what the session computes and refuse what waits."""
+        """Cancel the session's running calls and refuse waiting ones."""
         self._control.send(head(0, CLOSE, entry.number, self.last_ticket))
 
     def _controlled(self, frame: Frame) -> None:
@@ -316,25 +316,25 @@ class ProcessWorker(Worker):
         return self._ticket
 
     def name(self, entry: Entry) -> None:
-        """Tell what the log may show of a session, and whose it is."""
+        """Tell the worker a session's short id for the log, and its principal."""
         body = f"{entry.shown} {entry.owner}".encode()
         self._control.send(head(len(body), NAME, entry.number), body)
 
     async def numbers(self, first: int, last: int) -> dict[str, Any]:
-        """What the worker holds and has counted. Past whatever it computes."""
+        """What the worker holds and has counted, without waiting for its computations."""
         frame = await self._ask_for(NUMBERS, 0, first=first, last=last)
         told: dict[str, Any] = json.loads(frame.body)
         told["sessions"] = {int(number): each for number, each in told["sessions"].items()}
         return told
 
     async def list_ops(self) -> bytes:
-        """All ops, serialized."""
+        """All ops: a serialized ListOpsResponse."""
         return (await self._ask_for(OPS, 0)).body
 
     # Transfers
 
     async def begin_upload(self, entry: Entry, start: service_pb2.UploadStart) -> OpenUpload:
-        """Begin an upload or go on with one."""
+        """Begin or resume an upload."""
         arrival = await super().begin_upload(entry, start)
         arrival.ticket = self._next()
         self._asked[arrival.ticket] = arrival
@@ -344,7 +344,7 @@ class ProcessWorker(Worker):
         return arrival
 
     async def append(self, arrival: OpenUpload, data: memoryview) -> None:
-        """Take an upload's next bytes: put where the worker finds them when there is room, and not waited for."""
+        """Copy an upload's next bytes into a slot that the worker reads; waits for a free slot, not for the worker."""
         slot = await self._keys.take()
         if arrival.failure is not None:
             self._keys.give_back(slot)
@@ -355,7 +355,7 @@ class ProcessWorker(Worker):
         arrival.sent = True
 
     async def end_upload(self, arrival: OpenUpload) -> int:
-        """How many bytes the upload has, when all that were sent have arrived."""
+        """Bytes that the upload has, once all sent ones have arrived."""
         if arrival.failure is not None:
             raise arrival.failure
         ticket, arrival.ticket = arrival.ticket, 0
@@ -363,13 +363,13 @@ class ProcessWorker(Worker):
         return frame.number if arrival.sent else arrival.received
 
     def leave_upload(self, arrival: OpenUpload) -> None:
-        """Have the worker forget the call, unless it was ended."""
+        """Tell the worker to drop the upload's call, unless `end_upload` ended it."""
         if arrival.ticket:
             self._asked.pop(arrival.ticket, None)
             self._control.send(head(0, END_UPLOAD, arrival.number, arrival.ticket))
 
     async def chunks(self, entry: Entry, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
-        """A download's parts; some are fetched ahead, while those before are sent."""
+        """Parts of a download; fetches _AHEAD parts while earlier ones are sent."""
         message, size, total = await self._chunk(entry, transfer_id, offset)
         ahead: deque[asyncio.Future[tuple[bytes, int, int]]] = deque()
         try:
@@ -384,12 +384,12 @@ class ProcessWorker(Worker):
         finally:
             for unwanted in ahead:
                 if not unwanted.cancel() and not unwanted.cancelled():
-                    unwanted.exception()  # known to nobody, and not to be told of either: another came first
+                    unwanted.exception()  # retrieved, so asyncio logs nothing; another error came first
 
     async def _chunk(self, entry: Entry, transfer_id: str, offset: int) -> tuple[bytes, int, int]:
-        """A part of a download, how many of its bytes it has, and how many it has in all."""
+        """A part of a download: the message, its payload's bytes, and the transfer's total bytes."""
         slot = await self._keys.take()
-        # Where nobody waits any more, the slot is still in use until the worker has answered.
+        # Shielded: after a cancel the slot stays in use until the worker has answered.
         return await asyncio.shield(self._fetch(entry, transfer_id, offset, slot, self._keys))
 
     async def _fetch(
@@ -403,28 +403,28 @@ class ProcessWorker(Worker):
             keys.give_back(slot)
 
     async def lend_ring(self, entry: Entry, nonce: str) -> LentRing:
-        """A ring for one call, in the worker's memory."""
+        """Lend a ring for one call; the worker creates it."""
         ticket = self._next()
         try:
             frame = await self._ask(LEND, entry.number, ticket, json.dumps({"nonce": nonce}).encode())
-        except asyncio.CancelledError:  # the call is over; the ring comes all the same
+        except asyncio.CancelledError:  # the call is over, but the worker still lends the ring
             self._control.send(head(0, RETURN, entry.number, ticket))
             raise
         return LentRing(entry, ring=ticket, **json.loads(frame.body))
 
     def return_ring(self, lent: LentRing, clean: bool) -> None:
-        """The call has ended."""
+        """Return a ring after its call."""
         body = b"clean" if clean else b""
         self._control.send(head(len(body), RETURN, lent.entry.number, lent.ring), body)
 
     async def take(self, arrival: OpenUpload, lent: LentRing, place: int, size: int) -> None:
-        """Take an upload's next bytes out of a ring."""
+        """Receive an upload's next bytes from a ring."""
         told = {"arrival": arrival.ticket, "ring": lent.ring, "place": place, "size": size}
         await self._ask_for(TAKE, arrival.number, **told)
         arrival.sent = True
 
     async def give(self, entry: Entry, transfer_id: str, offset: int, lent: LentRing, place: int) -> tuple[int, int]:
-        """Put a download's next piece into a ring."""
+        """Write a download's next piece into a ring."""
         told = {"transfer_id": transfer_id, "offset": offset, "ring": lent.ring, "place": place}
         frame = await self._ask_for(GIVE, entry.number, **told)
         return int.from_bytes(frame.body, "little"), frame.number

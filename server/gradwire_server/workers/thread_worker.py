@@ -1,4 +1,4 @@
-"""A worker that is a thread of this process, as the embedded server has one."""
+"""`ThreadWorker`: a worker that is a thread of this process, as in the embedded server."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -18,7 +18,7 @@ from gradwire_server.workers.worker_pool import Entry, LentRing, OpenUpload, Wor
 
 
 class ThreadWorker(Worker):
-    """A thread of this process. `owns_process` lets it set the process's limits and collect its garbage."""
+    """A thread of this process. With `owns_process` it sets the process's limits and collects its garbage."""
 
     def __init__(
         self, limits: Limits, counters: SharedCounters, owns_process: bool = False, counts: bool = False
@@ -31,7 +31,7 @@ class ThreadWorker(Worker):
         self._loop: asyncio.AbstractEventLoop
 
     async def start(self) -> service_pb2.ServerInfoResponse:
-        """Start the thread; a process of its own is held to the limits."""
+        """Start the thread. With `owns_process` and without GPUs, cap the process's memory."""
         self._loop = asyncio.get_running_loop()
         if self.owns_process and cupy() is None:
             cap_process(self.runtime.limits.max_bytes)
@@ -42,7 +42,7 @@ class ThreadWorker(Worker):
         return self.runtime.describe()
 
     async def stop(self, grace: float) -> None:
-        """End the thread, if it does within the grace."""
+        """End the thread, waiting for the grace at most."""
         self.alive = False
         self.flush()
         await self._loop.run_in_executor(None, self._compute.stop, grace)
@@ -58,7 +58,7 @@ class ThreadWorker(Worker):
         self._compute.submit(method, number, raw, ticket, deadline)
 
     def _answer(self, call: Pending, result: bytes, failure: Exception | None) -> None:
-        with suppress(RuntimeError):  # the loop is closed: the server did not wait for a computation that went on
+        with suppress(RuntimeError):  # the loop is closed: the computation outlived the server's grace
             self._loop.call_soon_threadsafe(self.answered, call.ticket, result, failure)
 
     def _park(self, call: Pending) -> None:
@@ -66,41 +66,41 @@ class ThreadWorker(Worker):
             self._loop.call_soon_threadsafe(self.parked, call.ticket)
 
     def cancel(self, entry: Entry) -> None:
-        """Stop what the session has begun or waiting."""
+        """Cancel the session's running and waiting calls."""
         self.runtime.cancel(entry.number, self.last_ticket)
 
     def cancel_through(self, entry: Entry, writer: int, seq: int) -> None:
-        """Stop a writer's commands up to a seq."""
+        """Cancel a writer's commands up to a seq."""
         self.runtime.cancel_through(entry.number, writer, seq)
 
     def close(self, entry: Entry) -> None:
-        """Stop what the session computes."""
+        """Cancel the session's running calls and refuse waiting ones."""
         self.runtime.close(entry.number, self.last_ticket)
 
     def name(self, entry: Entry) -> None:
-        """Tell what the log may show of a session, and whose it is."""
+        """Tell the worker a session's short id for the log, and its principal."""
         self.runtime.name(entry.number, entry.shown, entry.owner)
 
     async def numbers(self, first: int, last: int) -> dict[str, Any]:
-        """What the host holds and has counted."""
+        """What the worker holds and has counted."""
         return self.runtime.numbers(first, last)
 
     async def list_ops(self) -> bytes:
-        """All ops, serialized."""
+        """All ops: a serialized ListOpsResponse."""
         return self.runtime.list_ops()
 
     async def append(self, arrival: OpenUpload, data: memoryview) -> None:
-        """Take an upload's next bytes. A copy of one chunk is quicker than a change of threads."""
+        """Copy an upload's next bytes on the event loop: one chunk's copy is quicker than a change of threads."""
         with self.runtime.receiving(arrival, data.nbytes) as room:
             room[:] = data
         arrival.received = arrival.offset
 
     async def end_upload(self, arrival: OpenUpload) -> int:
-        """How many bytes the upload has."""
+        """Bytes that the upload has received."""
         return arrival.received
 
     async def chunks(self, entry: Entry, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
-        """A download's parts."""
+        """Parts of a download."""
         total = offset + 1
         while offset < total:
             with self.runtime.chunk(entry.number, transfer_id, offset) as (start, data, total):
@@ -109,11 +109,11 @@ class ThreadWorker(Worker):
             yield message
 
     async def lend_ring(self, entry: Entry, nonce: str) -> LentRing:
-        """A ring for one call."""
+        """Lend a ring for one call."""
         made = self._loop.run_in_executor(None, self.runtime.lend_ring, entry.number, nonce)
         try:
             ring = await asyncio.shield(made)
-        except asyncio.CancelledError:  # the call is over; the ring comes all the same
+        except asyncio.CancelledError:  # the call is over, but the thread still lends the ring
             made.add_done_callback(lambda done: self._return_unused(entry.number, done))
             raise
         return LentRing(entry, ring.pid, ring.fd, ring.name, ring.nbytes, ring.piece, ring)
@@ -123,15 +123,15 @@ class ThreadWorker(Worker):
             self.runtime.return_ring(number, made.result(), False)
 
     def return_ring(self, lent: LentRing, clean: bool) -> None:
-        """The call has ended."""
+        """Return a ring after its call."""
         self.runtime.return_ring(lent.entry.number, lent.ring, clean)
 
     async def take(self, arrival: OpenUpload, lent: LentRing, place: int, size: int) -> None:
-        """Take an upload's next bytes out of a ring."""
+        """Receive an upload's next bytes from a ring."""
         await self._loop.run_in_executor(None, self.runtime.take, arrival, lent.ring, place, size)
         arrival.received = arrival.offset
 
     async def give(self, entry: Entry, transfer_id: str, offset: int, lent: LentRing, place: int) -> tuple[int, int]:
-        """Put a download's next piece into a ring: megabytes at once, which the event loop should not wait for."""
+        """Write a download's next piece into a ring, off the event loop: a piece has megabytes."""
         give = self.runtime.give
         return await self._loop.run_in_executor(None, give, entry.number, transfer_id, offset, lent.ring, place)

@@ -1,8 +1,8 @@
-"""Workers, as the front sees them: `Worker`, which is a thread of this process (thread_worker.py) or a process
-(process_worker.py).
+"""Workers: `Worker`, the front's view of a thread (thread_worker.py) or process (process_worker.py) that computes.
 
-Calls go there in order, and their answers come back. A worker has a few calls of each session at a time, no more than
-keep it busy: the others are kept back here, by session. So who sends thousands, or megabytes, stands in nobody's way.
+The front sends calls in order and receives their answers. A worker gets only a few calls of each session at a time,
+enough to keep it busy. The front keeps the others back, by session. So a session with thousands of calls, or megabytes,
+does not delay other sessions.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from gradwire_server.worker.frames import GOES_BACK, UPLOAD_BEGUN, Arrival
 from gradwire_server.workers.entry import Entry as EntryOf
 
 Entry: TypeAlias = "EntryOf[Worker]"
-# Calls of one session that its worker has at once, and their bytes, but for one that is larger by itself.
+# Most calls of one session that its worker has at once, and their bytes. One call may be larger than that.
 MOST_HANDED = 16
 MOST_HANDED_BYTES = 2 * MIB
 
 
 class Load:
-    """How many workers have work. What the shared counters tells falls slowly, since BLAS's threads follow it."""
+    """Number of workers with work. The number in the shared counters falls slowly, since BLAS threads follow it."""
 
     def __init__(self, counters: SharedCounters) -> None:
         self.counters = counters
         self._running = self._peak = 0
 
     def began(self) -> None:
-        """A worker that had no work has some."""
+        """Count an idle worker that got work."""
         self._running += 1
         if self._running > self._peak:
             self._peak = self._running
@@ -41,21 +41,21 @@ class Load:
                 self.counters.runnable = self._peak
 
     def ended(self) -> None:
-        """A worker has no more work."""
+        """Count a worker that became idle."""
         self._running -= 1
 
     def tick(self) -> None:
-        """Some time has passed."""
+        """Publish the peak since the last tick, and begin a new one."""
         self.counters.runnable = max(1, self._peak)
         self._peak = self._running
 
 
 @dataclass(slots=True)
 class OpenUpload(Arrival):
-    """An upload's call, whose it is, and how it goes."""
+    """An upload's call: its session and its progress."""
 
     entry: Entry
-    received: int  # what the upload had when the call began, or now where that is known at once
+    received: int  # bytes when the call began; kept current by a thread worker
     ticket: int = 0
     sent: bool = False
     failure: Refusal | None = None
@@ -63,7 +63,7 @@ class OpenUpload(Arrival):
 
 @dataclass(slots=True)
 class LentRing:
-    """A ring that a call has: where its client finds it, and the worker's own word for it."""
+    """A ring lent to a call: where the client finds it, and `ring`, the worker's handle."""
 
     entry: Entry
     pid: int
@@ -76,33 +76,33 @@ class LentRing:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What a worker tells of its calls and of its end; the backend says what is done then."""
+    """Callbacks of a worker for its calls and its end; the backend provides them."""
 
-    begun: "Callable[[Entry, int, str, bytes], None]"  # a call was handed over: its ticket, method and request
+    begun: "Callable[[Entry, int, str, bytes], None]"  # a call was submitted: ticket, method, request
     finished: "Callable[[Entry, int], None]"  # a call was answered
-    takes_back: "Callable[[Entry], None]"  # what a session has in memory is to be dropped and what is stored taken up
-    lost: "Callable[[Worker, str], tuple[int, Refusal]]"  # a worker has ended, and why: sessions lost, what to answer
+    takes_back: "Callable[[Entry], None]"  # evict a session: its memory is unusable, its files are complete
+    lost: "Callable[[Worker, str], tuple[int, Refusal]]"  # a worker ended, and why: sessions lost, refusal
 
 
 class Worker(ABC):
-    """Where sessions compute, as the front sees it: calls go there in order, and their answers come back."""
+    """A place where sessions compute. Gets calls in order and returns their answers."""
 
     def __init__(self, slot: int) -> None:
         self.slot = slot
         self.alive = False
         self.sessions = 0
         self.restarts = 0
-        self.active = 0  # sessions that were called lately, as of the last sweep, and those opened since
+        self.active = 0  # active sessions at the last sweep, and those opened since
         self.load: Load
         self.events: Events
         self._ticket = 0
-        self._waiting: dict[int, tuple[asyncio.Future[bytes], Entry, int]] = {}  # with the call's size
-        self._parked: set[int] = set()  # of those: they wait in the worker for one that comes later
+        self._waiting: dict[int, tuple[asyncio.Future[bytes], Entry, int]] = {}  # by ticket: future, session, bytes
+        self._parked: set[int] = set()  # tickets of calls that wait in the worker for an earlier seq
         self._told: dict[int, asyncio.Future[None]] = {}
         self._orders: dict[int, asyncio.Future[bytes]] = {}
 
     def call(self, entry: Entry, method: str, raw: bytes, deadline: float | None = None) -> "asyncio.Future[bytes]":
-        """Apply a call after all of its session before it; the answer. Until then the session cannot expire."""
+        """Submit a call in its session's order; its answer. A session with unanswered calls cannot expire."""
         future = asyncio.get_running_loop().create_future()
         self._ticket = ticket = self._ticket + 1
         if not self._waiting:
@@ -121,7 +121,7 @@ class Worker(ABC):
         return future
 
     def _took(self, entry: Entry, size: int) -> None:
-        """The worker has done with a call: hand over what was kept back, as far as there is room now."""
+        """Count a call that the worker is done with, and send kept-back calls while there is room."""
         entry.handed -= 1
         entry.handed_bytes -= size
         if entry.kept_back is not None:
@@ -138,39 +138,39 @@ class Worker(ABC):
             entry.kept_back = None
 
     def parked(self, ticket: int) -> None:
-        """A call waits in the worker for one before it that has not come, which may be among those kept back."""
+        """Record that a call waits in the worker for an earlier seq, which may be kept back here."""
         waiting = self._waiting.get(ticket)
         if waiting is not None and ticket not in self._parked:
             self._parked.add(ticket)
             self._took(waiting[1], waiting[2])
 
     def flush(self) -> None:
-        """Hand over all that is kept back: the worker is to end when it has done it."""
+        """Send all kept-back calls, before the worker ends."""
         for _, entry, _ in list(self._waiting.values()):
             if entry.kept_back is not None:
                 self._hand_over(entry, everything=True)
 
     def tell(self, method: str, number: int, raw: bytes) -> "asyncio.Future[None]":
-        """Apply a call that has no answer; done when it is applied, or the worker has ended."""
+        """Send a call without an answer; done when it is applied or the worker has ended."""
         self._ticket = ticket = self._ticket + 1
         self._told[ticket] = future = asyncio.get_running_loop().create_future()
         self._send(method, number, raw, ticket, None)
         return future
 
     def ask(self, method: str, number: int, raw: bytes) -> "asyncio.Future[bytes]":
-        """As `call`, for what is the server's own business: it renews no lease and is no work of the session's."""
+        """As `call`, for the server's own orders: neither renews the lease nor counts as session work."""
         self._ticket = ticket = self._ticket + 1
         self._orders[ticket] = future = asyncio.get_running_loop().create_future()
         self._send(method, number, raw, ticket, None)
         return future
 
     def lost(self, failure: Refusal) -> None:
-        """Nothing answers any more."""
+        """Fail all calls: the worker has ended."""
         for ticket in (*self._waiting, *self._told, *self._orders):
             self.answered(ticket, b"", failure)
 
     def answered(self, ticket: int, result: bytes, failure: Exception | None) -> None:
-        """The answer to a call has come."""
+        """Deliver the answer to a call."""
         waiting = self._waiting.pop(ticket, None)
         if waiting is None:
             order = self._orders.pop(ticket, None)
@@ -195,53 +195,53 @@ class Worker(ABC):
 
     @property
     def last_ticket(self) -> int:
-        """Of the calls handed over so far."""
+        """Ticket of the last call."""
         return self._ticket
 
     @abstractmethod
     async def start(self) -> service_pb2.ServerInfoResponse:
-        """Begin; what the worker computes with."""
+        """Start the worker; what it computes with."""
 
     @abstractmethod
     async def stop(self, grace: float) -> None:
-        """End, after what was handed over if that is done within the grace."""
+        """Finish the submitted calls within the grace, and end."""
 
     @abstractmethod
     def _send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None: ...
 
     @abstractmethod
     def keep(self, lock: int, logs: bool) -> None:
-        """Before `start`: store sessions; `lock` is to be held by whoever does."""
+        """Store sessions from the start on. Call before `start`. `lock`: descriptor that a storing process keeps open."""
 
     @abstractmethod
     def cancel(self, entry: Entry) -> None:
-        """Stop what the session has begun or waiting."""
+        """Cancel the session's running and waiting calls."""
 
     @abstractmethod
     def cancel_through(self, entry: Entry, writer: int, seq: int) -> None:
-        """Stop a writer's commands up to a seq."""
+        """Cancel a writer's commands up to a seq."""
 
     @abstractmethod
     def name(self, entry: Entry) -> None:
-        """Tell what the log may show of a session, and whose it is."""
+        """Tell the worker a session's short id for the log, and its principal."""
 
     @abstractmethod
     async def numbers(self, first: int, last: int) -> dict[str, Any]:
-        """What Runtime.numbers tells."""
+        """The result of Runtime.numbers."""
 
     @abstractmethod
     async def list_ops(self) -> bytes:
-        """What Runtime.list_ops tells."""
+        """The result of Runtime.list_ops."""
 
     @abstractmethod
     def close(self, entry: Entry) -> None:
-        """Stop what the session computes and refuse what waits; "Drop" follows."""
+        """Cancel the session's running calls and refuse waiting ones; "Drop" follows."""
 
     def end_if_held(self, now: int) -> None:  # noqa: B027 - a thread cannot be ended
-        """End the worker if what it computes has kept it from all calls for too long; `now` is time.monotonic_ns()."""
+        """End the worker if one computation has blocked its other calls for too long. `now`: time.monotonic_ns()."""
 
     async def begin_upload(self, entry: Entry, start: service_pb2.UploadStart) -> OpenUpload:
-        """Begin an upload or go on with one."""
+        """Begin or resume an upload."""
         answer = await self.call(entry, "BeginUpload", start.SerializeToString())
         received, taker = UPLOAD_BEGUN.unpack_from(answer)
         transfer_id = answer[UPLOAD_BEGUN.size :].decode()
@@ -249,44 +249,44 @@ class Worker(ABC):
 
     @abstractmethod
     async def append(self, arrival: OpenUpload, data: memoryview) -> None:
-        """Take an upload's next bytes."""
+        """Receive an upload's next bytes."""
 
     @abstractmethod
     async def end_upload(self, arrival: OpenUpload) -> int:
-        """No more bytes come by this call; how many the upload has."""
+        """End this call's part of an upload; bytes received so far."""
 
     def leave_upload(self, arrival: OpenUpload) -> None:  # noqa: B027 - not every worker keeps anything of it
-        """The upload's call is over, however it went."""
+        """Release an upload's call, successful or not."""
 
     @abstractmethod
     def chunks(self, entry: Entry, transfer_id: str, offset: int) -> AsyncGenerator[bytes, None]:
-        """A download's parts."""
+        """Parts of a download."""
 
     @abstractmethod
     async def lend_ring(self, entry: Entry, nonce: str) -> LentRing:
-        """A ring for one call."""
+        """Lend a ring for one call."""
 
     @abstractmethod
     def return_ring(self, lent: LentRing, clean: bool) -> None:
-        """The call has ended."""
+        """Return a ring after its call."""
 
     @abstractmethod
     async def take(self, arrival: OpenUpload, lent: LentRing, place: int, size: int) -> None:
-        """Take an upload's next bytes out of a ring."""
+        """Receive an upload's next bytes from a ring."""
 
     @abstractmethod
     async def give(self, entry: Entry, transfer_id: str, offset: int, lent: LentRing, place: int) -> tuple[int, int]:
-        """Put a download's next piece into a ring; its size, and where the next one begins."""
+        """Write a download's next piece into a ring; its size, and the next piece's offset, 0 after the last."""
 
 
 def _has_room(entry: Entry, size: int) -> bool:
-    """Whether a session's worker may have another call of so many bytes."""
+    """Whether the worker may get another call of `size` bytes from a session."""
     handed = entry.handed
     return not handed or (handed < MOST_HANDED and entry.handed_bytes + size <= MOST_HANDED_BYTES)
 
 
 def _settle(future: "asyncio.Future[bytes]", result: bytes, failure: Exception | None) -> None:
-    if future.done():  # its waiter has gone
+    if future.done():  # the waiting call was cancelled
         return
     if failure is None:
         future.set_result(result)
