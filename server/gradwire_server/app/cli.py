@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gradwire_server.rpc.server import Server
     from gradwire_server.rpc.traces import Traces
 
-_LOST = 3  # the exit status where sessions are lost that were to be stored
+_LOST = 3  # exit status if sessions could not be stored
 
 log = logging.getLogger("gradwire.server")
 
@@ -218,7 +218,7 @@ async def _serve(settings: Settings) -> int:
     from gradwire_server.common.logging import announce
     from gradwire_server.rpc.server import Server, address_of
 
-    sys.setswitchinterval(0.001)  # the event loop should not wait long for a computing thread
+    sys.setswitchinterval(0.001)  # seconds; bounds how long the event loop waits for a computing thread
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)

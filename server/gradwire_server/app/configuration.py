@@ -1,7 +1,7 @@
-"""Where settings come from: a flag wins over the environment, that over the file of --config, that over the default.
+"""Configuration: loads settings. Flags override the environment, which overrides --config's file, then defaults.
 
-What is wrong is refused, by the name under which it was given. So is a name that nobody knows, with the nearest there
-is; of variables only those that are nearly a setting's, for clients and containers have others that begin alike.
+Errors name the flag, variable or key that gave the value. Unknown keys are refused, with the nearest setting's name.
+An unknown variable is refused only if it resembles a setting's, since clients and containers use the same prefix.
 """
 
 import os
@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, TomlConf
 from gradwire_server.app.settings import PREFIX, Settings
 
 CONFIG = f"{PREFIX}CONFIG"
-# What clients, the health check and the container's files read: these are nobody's misspelt setting.
+# Variables of clients, the health check and the container's files; they are no misspelt settings.
 _OTHERS = frozenset(
     f"{PREFIX}{name}"
     for name in (
@@ -25,11 +25,11 @@ _OTHERS = frozenset(
     )
 )  # fmt: skip
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
-_LIKE = 0.8  # from here on, of 1, a name is taken for a misspelt one
+_LIKE = 0.8  # similarity, 0 to 1, from which a variable counts as misspelt
 
 
 class ConfigurationError(Exception):
-    """Settings that cannot be taken; the message names each and where it was given."""
+    """Invalid settings; the message names each one and its source."""
 
 
 def flag(name: str) -> str:
@@ -43,7 +43,7 @@ def variable(name: str) -> str:
 
 
 def shown(name: str) -> str:
-    """A setting's default as it may be given: "8MiB"; empty where there is nothing to say."""
+    """A setting's default as the user would write it, such as "8MiB"; may be empty."""
     default = Settings.model_fields[name].default
     if Settings.model_fields[name].annotation is ByteSize:
         for unit, size in _UNITS:
@@ -53,7 +53,7 @@ def shown(name: str) -> str:
 
 
 def load(flags: Mapping[str, Any], file: str = "") -> Settings:
-    """The settings, of those given as flags, the environment and the TOML file, if there is one.
+    """Load the settings from flags, the environment and the TOML file, if there is one.
 
     Raises ConfigurationError.
     """
@@ -81,7 +81,7 @@ def load(flags: Mapping[str, Any], file: str = "") -> Settings:
 
 
 def _said(problem: Any, flags: Mapping[str, Any], file: str, told: Mapping[str, Any]) -> str:
-    """A problem, and the name under which its setting was given."""
+    """The message of a problem, with the flag, variable or key that gave the value."""
     message = problem["msg"].removeprefix("Value error, ")
     if not problem["loc"]:
         return str(message)
@@ -98,7 +98,7 @@ def _said(problem: Any, flags: Mapping[str, Any], file: str, told: Mapping[str, 
 
 
 def _keys(file: str) -> dict[str, Any]:
-    """What the file says. Raises ConfigurationError: it cannot be read, is no TOML, or has a key that is no setting."""
+    """The file's keys. Raises ConfigurationError for an unreadable file, invalid TOML or an unknown key."""
     try:
         found = TomlConfigSettingsSource(Settings, Path(file))
         if not Path(file).is_file():
@@ -120,7 +120,7 @@ def _nearest(key: str) -> str:
 
 
 def _check_variables() -> None:
-    """Raises ConfigurationError for a variable that is nearly a setting's."""
+    """Check for misspelt variables. Raises ConfigurationError."""
     known = {variable(name): name for name in Settings.model_fields}
     for given in os.environ:
         if given.startswith(PREFIX) and given not in known and given not in _OTHERS:

@@ -1,7 +1,7 @@
-"""The embedded server: a child of the client's process on a private socket, which ends when its parent does.
+"""Embedded server: runs as a child of the client's process, on a private socket, and ends with its parent.
 
-Its parent holds the other end of its stdin. End of file there, or another parent, means that the parent is gone,
-also when it was killed; a thread of its own looks for both, so that no computation keeps the child alive.
+The parent holds the other end of the child's stdin. End of file there, or a changed parent id, means that the parent
+has ended or was killed. A separate thread checks both, so no computation keeps the child alive.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _MAX_SOCKET_PATH = 100  # the kernel's limit is 107 bytes
 
 
 def main(socket: str | None) -> None:
-    """Serve at a unix socket, one of its own in a private folder if none is given, until the parent is gone."""
+    """Serve at a Unix socket until the parent ends. Without `socket`, create one in a private folder."""
     parent = os.getppid()
     blas.prepare(["--embedded", *([f"--socket={socket}"] if socket else [])])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which shares the terminal
@@ -49,7 +49,7 @@ async def _serve(path: Path, parent: int) -> None:
     configure("plain", os.environ.get("GRADWIRE_LOG_LEVEL", "warning"))
     sys.setswitchinterval(0.001)
     memory = memory_bytes()
-    # One user, whose memory it is: the session may take most of what the machine has.
+    # The server has one user, so its sessions may use most of the machine's memory.
     limits = Limits(
         max_tensor_bytes=memory,
         max_session_bytes=memory * 4 // 5,
@@ -70,7 +70,7 @@ async def _serve(path: Path, parent: int) -> None:
 
 
 def _watch(parent: int, end: Callable[[], object], clean: Callable[[], None]) -> None:
-    """Call `end` when the parent is gone, and end the process if that is not enough."""
+    """Call `end` when the parent has ended; if the process still runs later, call `clean` and exit."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -78,7 +78,7 @@ def _watch(parent: int, end: Callable[[], object], clean: Callable[[], None]) ->
             if readable and not os.read(sys.stdin.fileno(), 4096):
                 break
         end()
-        time.sleep(_GRACE_SECONDS + _LAST_SECONDS)  # a daemon thread: if all goes well the process has ended by then
+        time.sleep(_GRACE_SECONDS + _LAST_SECONDS)  # a daemon thread: normally the process ends during the sleep
         clean()
         os._exit(0)
 
@@ -86,7 +86,7 @@ def _watch(parent: int, end: Callable[[], object], clean: Callable[[], None]) ->
 
 
 def _remove(path: Path) -> None:
-    """Remove the socket, and its folder if it is one that was made for it."""
+    """Remove the socket, and its folder if `main` created it."""
     path.unlink(missing_ok=True)
     if path.parent.name.startswith(_PREFIX):
         shutil.rmtree(path.parent, ignore_errors=True)

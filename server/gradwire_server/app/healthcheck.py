@@ -20,8 +20,8 @@ def serving_status(
 ) -> str:
     """The status the server at `address` reports: "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN" or "UNKNOWN".
 
-    `service` empty asks for the server as a whole; `timeout` is in seconds. With `tls` its certificate is to be for
-    `host`, or if that is empty for the address. Raises grpc.RpcError when no answer came.
+    `service` empty asks for the server as a whole; `timeout` is in seconds. With `tls` the server's certificate must be
+    for `host`, or for the address if `host` is empty. Raises grpc.RpcError without an answer.
     """
     options = [("grpc.ssl_target_name_override", host)] if host else []
     with grpc.insecure_channel(address) if tls is None else grpc.secure_channel(address, tls, options) as channel:
@@ -32,7 +32,7 @@ def serving_status(
 
 
 def _tls(*files: str | None) -> grpc.ChannelCredentials | None:
-    """With the authorities, certificate and key of the files, if there are any."""
+    """Channel credentials from files of authorities, certificate and key; None without any."""
     if not any(files):
         return None
     ca, cert, key = (Path(path).read_bytes() if path else None for path in files)

@@ -1,7 +1,7 @@
-"""Metrics for Prometheus, on a port of their own: what the front knows, and what its workers tell when they are asked.
+"""Metrics: serves Prometheus metrics of the front and its workers on a separate port.
 
-Nothing is gathered but when a page is asked for. No label holds what a client chose: ops are the registry's, methods
-the service's, reasons those of the contract.
+Values are gathered only when a page is requested. No label has a value that a client chose: ops come from the registry,
+methods from the service, reasons from the contract.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gradwire_server.registry.backend import Backend
     from gradwire_server.rpc.server import Server
 
-CPU = "cpu"  # as the contract names it
+CPU = "cpu"  # the contract's name of the device
 _WAIT_SECONDS = 5.0
 _Families = Iterator[Any]
 
@@ -30,7 +30,7 @@ log = logging.getLogger("gradwire.server")
 
 
 class Totals:
-    """What workers have counted, those that have ended included, as far as they had told."""
+    """Sums of the workers' counts. Includes the last known counts of ended workers."""
 
     def __init__(self) -> None:
         self.commands: Counter[tuple[str, str]] = Counter()
@@ -40,7 +40,7 @@ class Totals:
         self.sizes = Sum(COMMANDS)
 
     def add(self, meter: dict[str, Any]) -> None:
-        """What one worker's Meter told."""
+        """Add the counts of one worker's Meter."""
         for command, op, count in meter["commands"]:
             self.commands[command, op] += count
         for command, op, reason, count in meter["refusals"]:
@@ -50,7 +50,7 @@ class Totals:
 
 
 class Sum:
-    """Histograms added up."""
+    """Sum of histograms."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -58,12 +58,12 @@ class Sum:
         self.total = 0.0
 
     def add(self, told: dict[str, Any]) -> None:
-        """Another one."""
+        """Add a histogram."""
         self.counts = [mine + its for mine, its in zip(self.counts, told["counts"], strict=True)]
         self.total += told["total"]
 
     def family(self, name: str, what: str) -> HistogramMetricFamily:
-        """As Prometheus has it: counts of all that are not above a bound."""
+        """The histogram as Prometheus's family: for each bound, the count of values up to it."""
         below, buckets = 0, []
         for bound, count in zip((*map(float, self.bounds), "+Inf"), self.counts, strict=True):
             below += count
@@ -72,36 +72,36 @@ class Sum:
 
 
 class Metrics(Collector):
-    """A server's metrics. `start` listens; `close` ends that."""
+    """A server's metrics. `start` listens; `close` stops."""
 
     def __init__(self, server: "Server", backend: "Backend") -> None:
         self.server = server
         self.backend = backend
         self._loop = asyncio.get_running_loop()
-        self._last: dict[int, dict[str, Any]] = {}  # by worker, what it told last
-        self._ended: list[dict[str, Any]] = []  # what those had told that have ended
+        self._last: dict[int, dict[str, Any]] = {}  # last numbers, by worker
+        self._ended: list[dict[str, Any]] = []  # last counts of ended workers, joined
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
 
     def start(self, host: str, port: int) -> tuple[str, int]:
-        """Answer HTTP at an address; where. Raises OSError."""
+        """Listen for HTTP; the bound host and port. Raises OSError."""
         self._http, _ = start_http_server(port, host, self.registry)
         told: tuple[Any, ...] = self._http.server_address
         return str(told[0]), int(told[1])
 
     def close(self) -> None:
-        """Answer no more. Waits for its thread: not for the event loop to call."""
+        """Stop listening. Waits for the HTTP thread: do not call on the event loop."""
         self._http.shutdown()
         self._http.server_close()
 
     def describe(self) -> _Families:
-        """Nothing: what there is is told when it is asked for."""
+        """Empty, so registering the collector gathers nothing."""
         return iter(())
 
     def collect(self) -> _Families:
-        """All metrics, from a thread that answers a page."""
+        """All metrics. Runs in the HTTP thread that answers a page."""
         told = asyncio.run_coroutine_threadsafe(self.gather(), self._loop).result(_WAIT_SECONDS)
         yield from _front(self.server, self.backend)
         yield from _workers(self.backend, told)
@@ -111,7 +111,7 @@ class Metrics(Collector):
         yield from _counted(totals)
 
     async def gather(self) -> list[dict[str, Any]]:
-        """What the workers tell that are alive; on the event loop."""
+        """Numbers of the workers that are alive. Runs on the event loop."""
         told = await self.backend.numbers(0, 0)
         for slot, numbers in told.items():
             before = self._last.get(slot)
@@ -122,7 +122,7 @@ class Metrics(Collector):
 
 
 def _joined(meters: list[dict[str, Any]]) -> dict[str, Any]:
-    """Several workers' counts as one's."""
+    """The counts of several workers, summed, in the form of one Meter."""
     totals = Totals()
     for meter in meters:
         totals.add(meter)
@@ -145,7 +145,7 @@ def _counter(name: str, what: str, value: float) -> CounterMetricFamily:
 
 
 def _front(server: "Server", backend: "Backend") -> _Families:
-    """What the front knows without asking."""
+    """Metrics of the front."""
     front, directory, workers = server.front, backend.registry, backend.workers
     info = GaugeMetricFamily("gradwire_build_info", "The server's version; always 1.", labels=["version"])
     info.add_metric([__version__], 1)
@@ -179,7 +179,7 @@ def _front(server: "Server", backend: "Backend") -> _Families:
 
 
 def _workers(backend: "Backend", told: list[dict[str, Any]]) -> _Families:
-    """What the workers hold."""
+    """Metrics of what the workers hold."""
     yield _gauge("tensors", "Tensors that sessions name.", sum(each["tensors"] for each in told))
     held: Counter[str] = Counter({CPU: sum(each["bytes"] for each in told)})
     pools = [(name, *sizes) for each in told for name, sizes in each["pools"].items()]
@@ -204,7 +204,7 @@ def _workers(backend: "Backend", told: list[dict[str, Any]]) -> _Families:
 
 
 def _counted(totals: Totals) -> _Families:
-    """What the workers have counted."""
+    """Metrics of the workers' counts."""
     commands = CounterMetricFamily("gradwire_commands", "Commands carried out or refused.", labels=["command", "op"])
     for key, count in totals.commands.items():
         commands.add_metric(key, count)

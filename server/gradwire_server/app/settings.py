@@ -1,7 +1,7 @@
-"""The settings of `gradwire serve`, one declaration each: a flag, a variable GRADWIRE_<NAME>, a key of --config's file.
+"""Settings: declares each setting of `gradwire serve` once, for its flag, variable GRADWIRE_<NAME> and --config key.
 
-From here come the command line and its help, the environment's names, the file's keys and docs/operations.md's table
-(`make generate`). configuration.py says which of them wins.
+The command line, its help, the variables' names, the file's keys and the table in docs/operations.md (`make generate`)
+derive from these declarations. configuration.py defines which source wins.
 """
 
 from dataclasses import fields
@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from gradwire_server.common.limits import Limits
 
 _DEFAULT = Limits()
-_MOST_BYTES = (1 << 29) - 1  # of a message: gRPC is told four times as much, in 31 bits
+_MOST_BYTES = (1 << 29) - 1  # of a message: gRPC's cap is four times as much, in 31 bits
 _MOST = 1 << 62
 _LAST_PORT = 65535
 _LONGEST = 4_000_000.0  # seconds; leases travel as milliseconds in 32 bits
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Bytes: TypeAlias = int
 else:
     Bytes = Annotated[ByteSize, AfterValidator(int)]  # a number, or a text such as "8MiB"
-# What a text stands for, as the help says it.
+# The help's placeholder for a text.
 File = Annotated[str, "FILE"]
 Folder = Annotated[str, "DIRECTORY"]
 Address = Annotated[str, "HOST:PORT"]
@@ -32,7 +32,7 @@ Url = Annotated[str, "URL"]
 
 
 class Settings(BaseSettings):
-    """What can be set. `Settings()` looks at the environment; what is given by name wins over it."""
+    """All settings. `Settings()` reads the environment; keyword arguments override it."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="forbid")
 
@@ -296,24 +296,24 @@ class Settings(BaseSettings):
 
     @property
     def metrics_address(self) -> tuple[str, int]:
-        """Host and port of the metrics, which must be set."""
+        """Host and port of the metrics; `metrics` must be set."""
         return _address(self.metrics)
 
     @property
     def unguarded(self) -> str:
-        """What calls lack before strangers may reach the port; empty for nothing."""
+        """The missing protection for a port that others can reach; empty if none is missing."""
         lacking = [] if self.tls_cert else ["encryption (--tls-cert, --tls-key)"]
         lacking += [] if self.token_file or self.tls_client_ca else ["authentication (--token-file or --tls-client-ca)"]
         return " and no ".join(lacking)
 
     def limits(self) -> Limits:
-        """The part that sessions are held to."""
+        """The settings that are limits."""
         named = {field.name: getattr(self, field.name) for field in fields(Limits) if hasattr(self, field.name)}
         return Limits(**named)
 
 
 def _address(text: str) -> tuple[str, int]:
-    """Host and port; 127.0.0.1 where only a port is given. Raises ValueError."""
+    """Parse "HOST:PORT" or "PORT" of 127.0.0.1. Raises ValueError."""
     host, colon, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > _LAST_PORT or (colon and not host):
         raise ValueError(f"an address is HOST:PORT, or a port of 127.0.0.1, not {text!r}")

@@ -1,11 +1,11 @@
-"""The auth interceptor: identifies the caller before anything of a call is read.
+"""Auth interceptor: identifies the caller before the server reads any message of a call.
 
-A call without a valid credential is answered by a handler that takes no message, so that a stranger has nothing
-parsed or kept, whatever he sends. The only thing he learns is whether the server is well: a health check without a
-credential is answered for the server as a whole.
+A handler that reads no message answers calls without a valid credential. So the server neither parses nor keeps
+anything that an unauthenticated caller sends. Such a caller only learns whether the server is healthy: a health check
+without a credential is answered for the server as a whole.
 
-What a call began with is looked at for as long as it lasts: by a clock, so that the call of whom a token was taken
-from ends, though it may send nothing and nobody else may call.
+A timer checks the credentials of running calls. So a call ends when its token is revoked or expires, even if no
+message arrives.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ log = logging.getLogger("gradwire.server")
 
 
 class AuthInterceptor(grpc.aio.ServerInterceptor):
-    """Lets calls of principals in: by token, or, where connections need a client's certificate, by that.
+    """Admits calls with a valid token, or with a client's certificate if connections require one.
 
-    `stop_work` is called with the name of a principal who may no longer call, to end what is computed for it.
+    `stop_work` is called with a principal's name to cancel its computations, once it may no longer call.
     """
 
     def __init__(
@@ -55,21 +55,21 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         self._told = 0.0
         self._kept_out: Handler = grpc.stream_stream_rpc_method_handler(self._keep_out)
         self._unread_health: Handler = grpc.stream_stream_rpc_method_handler(_unread(health))
-        self._wrapped: dict[tuple[str, bool], Handler] = {}  # by method, and whether a certificate says who calls
-        self._calls: dict[Principal, set[asyncio.Task[Any]]] = {}  # under way
+        self._wrapped: dict[tuple[str, bool], Handler] = {}  # by method, and whether by certificate
+        self._calls: dict[Principal, set[asyncio.Task[Any]]] = {}  # running calls, by caller
         self._watching: list[asyncio.Task[None]] = []
-        # Its own thread: a disk that hangs, or files of others that keep all threads busy, hold up no look.
+        # A separate thread: neither a hanging disk nor a busy executor delays the look.
         self._reader = ThreadPoolExecutor(1, "gradwire-tokens")
 
     def watch(self) -> None:
-        """Follow the token file from now on, and end calls whose credential no longer holds."""
+        """Start following the token file, and ending calls whose credential no longer holds."""
         start = asyncio.get_running_loop().create_task
         self._watching.append(start(self._watch()))
         if self.tokens is not None:
             self._watching.append(start(self._follow(self.tokens)))
 
     async def stop(self) -> None:
-        """Follow it no more."""
+        """Stop following the token file and checking calls."""
         for task in self._watching:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -79,7 +79,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Handler | None]], details: Any
     ) -> Handler | None:
-        """The call's handler, or one that refuses it."""
+        """The call's handler, or a handler that refuses the call."""
         token = _token(details.invocation_metadata)
         if token is not None:
             caller = None if self.tokens is None else self.tokens.find(token)
@@ -100,7 +100,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         return handler
 
     async def _guarded(self, inner: Awaitable[Any], context: Context) -> Any:
-        """Await a call's answer. If its credential ends before, so does the call."""
+        """Await a call's answer. The call is refused if its credential ends first."""
         caller, task = CALLER.get(), asyncio.current_task()
         assert task is not None
         calls = self._calls.setdefault(caller, set())
@@ -128,7 +128,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
                 log.exception("the token file is not followed")
 
     async def _watch(self) -> None:
-        """Look at the clock, for tokens expire also while the file cannot be read."""
+        """Check for expired tokens, independent of the file: it may be unreadable."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
@@ -137,9 +137,9 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
                 log.exception("calls do not end with their credential")
 
     def _end_calls(self, revoked: set[str]) -> None:
-        """End the calls whose credential no longer holds, and what is computed for who has no other.
+        """End the calls whose credential no longer holds. Cancel the computations of principals without another one.
 
-        `revoked` are names that have lost a token, whether or not they have a call.
+        `revoked` has the names that lost a token, with running calls or without.
         """
         ended = {caller: calls for caller, calls in self._calls.items() if caller.over}
         for caller, calls in ended.items():
@@ -167,7 +167,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         await abort(context, Refusal("UNAUTHENTICATED", UNKNOWN))
 
     def _certify(self, context: Context) -> None:
-        """Let the caller be the principal that the connection's certificate names. Raises Refusal."""
+        """Set the caller to the principal named in the connection's certificate. Raises Refusal: UNAUTHENTICATED."""
         name = _certified_name(context)
         if not NAME.fullmatch(name):
             raise Refusal(
@@ -181,7 +181,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
 
 
 def _token(metadata: Any) -> str | None:
-    """The token that a call brings; None if it brings nothing, and "" for what is no bearer token."""
+    """The token in a call's metadata; None without authorization, "" if that is no bearer token."""
     for key, value in metadata or ():
         if key == "authorization":
             text = value if isinstance(value, str) else ""
@@ -198,12 +198,12 @@ def _certified_name(context: Context) -> str:
 
 
 def _check(context: Context) -> None:
-    """Raises Refusal if the caller's token has expired."""
+    """Check that the caller's credential still holds. Raises Refusal: UNAUTHENTICATED."""
     CALLER.get().check()
 
 
 def _why(caller: Principal) -> Refusal:
-    """What to say to one whose credential no longer holds."""
+    """The refusal for a caller whose credential no longer holds."""
     try:
         caller.check()
     except Refusal as refusal:
@@ -212,7 +212,7 @@ def _why(caller: Principal) -> Refusal:
 
 
 def _refusing(caller: Principal) -> Handler:
-    """A handler that says why a credential no longer holds."""
+    """A handler that refuses with the reason why a credential no longer holds."""
 
     async def refuse(requests: AsyncIterator[bytes], context: Context) -> None:
         await abort(context, _why(caller))
@@ -221,7 +221,7 @@ def _refusing(caller: Principal) -> Handler:
 
 
 def _unread(health: Check) -> Callable[[AsyncIterator[bytes], Context], Awaitable[None]]:
-    """Answer a health check for the server as a whole, whatever the request asks for."""
+    """A handler that answers a health check for the server as a whole, without reading the request."""
 
     async def answer(requests: AsyncIterator[bytes], context: Context) -> None:
         response = await health(health_pb2.HealthCheckRequest(), context)
@@ -233,7 +233,7 @@ def _unread(health: Check) -> Callable[[AsyncIterator[bytes], Context], Awaitabl
 def _entering(
     handler: Handler, enter: Callable[[Context], None], guarded: Callable[[Awaitable[Any], Context], Awaitable[Any]]
 ) -> Handler:
-    """The handler, run by `guarded` after `enter` was called with the call's context; what that refuses, is refused."""
+    """Wrap a handler: call `enter` with the context, which may raise Refusal, then run the handler by `guarded`."""
     kind = f"{'stream' if handler.request_streaming else 'unary'}_{'stream' if handler.response_streaming else 'unary'}"
     inner: Any = getattr(handler, kind)
     if inspect.isasyncgenfunction(inner):
@@ -254,7 +254,7 @@ def _entering(
 def _writing(
     generate: Callable[[Any, Context], AsyncGenerator[Any, None]],
 ) -> Callable[[Any, Context], Awaitable[None]]:
-    """A generator of answers as a coroutine that writes them: a cancel reaches that wherever it waits."""
+    """A coroutine that writes a generator's answers. A cancel reaches it wherever it waits."""
 
     async def write(request: Any, context: Context) -> None:
         async with aclosing(generate(request, context)) as answers, PipelinedWriter[Any](context.write) as sending:

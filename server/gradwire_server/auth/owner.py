@@ -1,10 +1,11 @@
-"""The owner of a server that asks nobody who he is: whoever runs as its user, on its machine.
+"""Owner: recognizes the administrator of a server that does not authenticate callers.
 
-A peer's address proves nothing: a proxy that runs beside the server passes strangers on from there. So the server
-leaves a secret in a file that its user alone can read, and `gradwire top` and `gradwire sessions` show it.
+The owner is any process of the server's user on the server's machine. A peer's address proves nothing: a proxy on
+the same machine may forward other callers. So the server writes a secret to a file that only its user can read.
+`gradwire top` and `gradwire sessions` send the secret.
 
-The file's name has the address, and the server holds a lock on it for as long as it runs: so that the secret is shown
-where this server listens and nowhere else, neither at the same port of another address nor after the server's death.
+The file's name contains the address, and the server holds a lock on the file while it runs. So clients send the secret
+only to this server, not to the same port of another address, and not after the server has died.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ class Owner:
     """The secret, and its file until `stop`."""
 
     def __init__(self, address: str) -> None:
-        """Where no such file can be had the owner is nobody."""
+        """Write the secret's file. If that fails, no caller counts as the owner."""
         self._secret = secrets.token_urlsafe(32)
         self._file: int | None = None
         try:
@@ -39,14 +40,14 @@ class Owner:
             log.info("the server has no owner: %s", error)
 
     def stop(self) -> None:
-        """Take the file away, unless it is a later server's."""
+        """Remove the file, unless it is a later server's."""
         if self._file is not None:
             _remove(self._path, self._file)
             os.close(self._file)
             self._file = None
 
     def calls(self, context: Any) -> bool:
-        """Whether a call shows the secret."""
+        """Whether a call's metadata has the secret."""
         for key, value in context.invocation_metadata() or ():
             if key == "authorization" and isinstance(value, str) and value[: len(_BEARER)].lower() == _BEARER:
                 shown = value[len(_BEARER) :].strip().encode()
@@ -55,7 +56,7 @@ class Owner:
 
 
 def _folder() -> Path:
-    """A folder of this user's alone. Raises OSError."""
+    """A folder that only this user can access. Raises OSError."""
     if not hasattr(os, "geteuid"):
         raise OSError("the system has no users of that kind")
     folder = Path(f"/tmp/gradwire-{os.geteuid()}")
@@ -68,10 +69,10 @@ def _folder() -> Path:
 
 
 def _write(path: Path, text: str) -> int:
-    """Make a file that is locked as soon as it can be seen under its name. Raises OSError."""
-    import fcntl  # not everywhere; but where users have numbers
+    """Create a file that is locked before it gets its name; its descriptor. Raises OSError."""
+    import fcntl  # missing on systems without user ids, where `_folder` raises first
 
-    making = path.with_name(f".{secrets.token_hex(8)}")  # which nobody sweeps up
+    making = path.with_name(f".{secrets.token_hex(8)}")  # lacks the ending, so `_sweep` skips it
     file = os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,7 +86,7 @@ def _write(path: Path, text: str) -> int:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove the files of servers that were killed: nobody holds their locks."""
+    """Remove the files of killed servers: their locks are free."""
     import fcntl
 
     for path in folder.glob(f"*{_ENDING}"):
@@ -99,7 +100,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _remove(path: Path, file: int) -> None:
-    """Remove a file by its name, if it is the one that is open."""
+    """Remove a path, if it is still the open file."""
     with contextlib.suppress(OSError):
         if os.path.samestat(path.lstat(), os.fstat(file)):
             path.unlink()

@@ -1,6 +1,6 @@
-"""Principals: who calls. Every call runs as one, `CALLER`; a session belongs to the one that opened it.
+"""Principals: identify callers. Every call runs as one, `CALLER`; a session belongs to the principal that opened it.
 
-Without authentication there is one principal, `ANONYMOUS`, whose sessions are as secret as their ids.
+Without authentication there is one principal, `ANONYMOUS`. Access to its sessions needs only their ids.
 """
 
 import re
@@ -13,12 +13,12 @@ from gradwire_server.common.errors import Refusal
 ADMIN = "admin"
 SCOPES = frozenset((ADMIN,))
 NAME = re.compile(r"[A-Za-z0-9._@:/+-]{1,128}")
-# One sentence for whatever is wrong with a credential, so that a stranger learns nothing of those there are.
+# One message for all errors of a credential, so it reveals nothing about valid ones.
 UNKNOWN = "who is calling is not known: a call needs a valid token, as metadata 'authorization: Bearer <token>'"
 
 
 class Principal:
-    """Somebody who may call. `over` once the credential has expired or was taken away, also while a call lasts."""
+    """An authenticated caller. `over` once its credential expired or was revoked, also during a call."""
 
     __slots__ = ("__weakref__", "expires", "name", "revoked", "scopes")
 
@@ -31,17 +31,17 @@ class Principal:
         return f"<Principal {self.name or 'anonymous'}>"
 
     def allow(self, scopes: frozenset[str], expires: datetime | None) -> None:
-        """What the credential allows, and until when."""
+        """Set the credential's scopes and expiry; `expires` of None means never."""
         self.scopes = scopes
         self.expires = None if expires is None else expires.timestamp()
 
     @property
     def over(self) -> bool:
-        """Whether the credential no longer holds."""
+        """Whether the credential expired or was revoked."""
         return self.revoked or (self.expires is not None and time.time() >= self.expires)
 
     def check(self) -> None:
-        """Raises Refusal, UNAUTHENTICATED, if the credential no longer holds."""
+        """Check that the credential still holds. Raises Refusal: UNAUTHENTICATED."""
         if not self.over:
             return
         if self.revoked or self.expires is None:
@@ -50,7 +50,7 @@ class Principal:
         raise Refusal("UNAUTHENTICATED", f"the token has expired at {told}")
 
     def require(self, scope: str) -> None:
-        """Raises Refusal, PERMISSION_DENIED, unless it has the scope."""
+        """Check that the principal has a scope. Raises Refusal: PERMISSION_DENIED."""
         if scope not in self.scopes:
             raise Refusal("PERMISSION_DENIED", f"this needs the scope {scope!r}, which the caller has not", scope=scope)
 

@@ -1,4 +1,7 @@
-"""TLS: the server's certificate and, where clients are to have one, who signs theirs. New files need no restart."""
+"""TLS: loads the server's certificate, and for mTLS the authorities of clients' certificates.
+
+New files need no restart.
+"""
 
 import logging
 import ssl
@@ -17,8 +20,8 @@ class TlsError(ValueError):
 class Tls:
     """Certificate, key and, for mTLS, the authorities of clients' certificates: paths of PEM files.
 
-    Every handshake looks at the files' dates. Files that changed and fit together serve from then on; others are told
-    in the log, and the ones before stay in force.
+    Every handshake checks the files' dates. Changed files are used if they are valid and fit together. Otherwise the
+    log has an error, and the previous files stay in force.
     """
 
     def __init__(self, cert: Path, key: Path, client_ca: Path | None = None) -> None:
@@ -28,12 +31,12 @@ class Tls:
         self._first = self._read()
 
     def credentials(self) -> grpc.ServerCredentials:
-        """What a port listens with."""
-        changed: Any = self._changed  # None is allowed, and means that nothing has
+        """Credentials for a listening port."""
+        changed: Any = self._changed  # None is allowed, and means no change
         return grpc.dynamic_ssl_server_credentials(self._first, changed, self.client_ca is not None)
 
     def _changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """The new files, if there are any. gRPC calls this in a thread of its own, for each handshake."""
+        """The changed files; None if there are none. gRPC calls this for each handshake, in one of its threads."""
         try:
             stamp = self._look()
             if stamp == self._stamp:
@@ -56,7 +59,7 @@ class Tls:
     def _read(self) -> grpc.ServerCertificateConfiguration:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            # An empty password, for else OpenSSL would ask whoever sits at the terminal.
+            # With an empty password OpenSSL does not prompt at the terminal.
             context.load_cert_chain(self.cert, self.key, password="")
         except ssl.SSLError:
             raise TlsError(

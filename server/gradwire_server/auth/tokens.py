@@ -1,15 +1,15 @@
-"""Tokens: the file that says who may call, how a line of it is made, and how a token is found in it.
+"""Tokens: reads and writes the token file, and finds the principal of a token.
 
 A token is `gradwire_<id>_<secret>`; its line has the id and a salted hash of the secret. The secret is 256 bits from
-the system's generator, so that no guessing is worth anyone's while and one round of SHA-256 keeps it; a slow
-password hash would let strangers who know no more than an id spend the server's time and memory.
+the system's generator. Guessing is infeasible, so one round of SHA-256 suffices. With a slow password hash, callers
+that know only an id could use up the server's time and memory.
 
 A line is a principal's name and words:
 
     alice id=5f1c09e2a7b34d10 hash=sha256:<salt>:<digest> scopes=admin expires=2030-01-01T00:00:00+00:00
     bob certificate scopes=admin
 
-`certificate` gives scopes to a name that comes with a client's certificate. Lines that begin with # are comments.
+`certificate` gives scopes to the name in a client's certificate. Lines that begin with # are comments.
 """
 
 import hashlib
@@ -33,8 +33,8 @@ _PREFIX = "gradwire"
 _TOKEN = re.compile(rf"{_PREFIX}_([0-9a-f]{{16}})_([A-Za-z0-9_-]{{43}})")
 _HASH = re.compile(r"sha256:([0-9a-f]{32}):([0-9a-f]{64})")
 _WORDS = frozenset(("id", "hash", "scopes", "expires", "certificate"))
-LOOK_SECONDS = 0.5  # between looks at the file; a change is taken over at the second look that finds it so
-_AGAIN_SECONDS = 60.0  # between lines of the log about a file that cannot be used
+LOOK_SECONDS = 0.5  # between looks at the file; a change is applied at the second look that finds it unchanged
+_AGAIN_SECONDS = 60.0  # between log lines about an unusable file
 _MOST_BYTES = 4 << 20
 
 Stamp: TypeAlias = tuple[int, int, int, int]  # dates, inode and size of a file
@@ -42,7 +42,7 @@ log = logging.getLogger("gradwire.server")
 
 
 class TokenFileError(ValueError):
-    """The file cannot be used; says where, and never what stands there."""
+    """The file cannot be used. The message names the place and never quotes secrets."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Line:
 
     @property
     def secret(self) -> tuple[str, bytes, bytes]:
-        """What makes it another token."""
+        """The identity of a token: a change of it makes another token."""
         return self.name, self.salt, self.digest
 
 
 def make(name: str, scopes: frozenset[str] = frozenset(), expires: datetime | None = None) -> tuple[str, str]:
-    """A new token, and the line for the file. Raises TokenFileError for a name or a scope that cannot be."""
+    """Create a token; the token and its line for the file. Raises TokenFileError for an invalid name or scope."""
     if not NAME.fullmatch(name):
         raise TokenFileError(f"a principal's name has 1 to 128 letters, digits and ._@:/+-, unlike {name!r}")
     _check_scopes(scopes)
@@ -78,7 +78,7 @@ def make(name: str, scopes: frozenset[str] = frozenset(), expires: datetime | No
 
 
 def append(path: Path, line: str) -> None:
-    """Add a line to the file, which nobody else may read."""
+    """Append a line to the file. A new file gets mode 0600."""
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+b") as file:
         file.seek(0, os.SEEK_END)
         whole = True
@@ -91,7 +91,7 @@ def append(path: Path, line: str) -> None:
 
 
 def parse(text: str) -> Iterator[Line]:
-    """The lines. Raises TokenFileError."""
+    """Parse the file's lines. Raises TokenFileError."""
     for number, raw in enumerate(text.splitlines(), 1):
         words = raw.split()
         if words and not words[0].startswith("#"):
@@ -140,7 +140,7 @@ def _digest(salt: bytes, secret: str) -> bytes:
 
 @dataclass(frozen=True)
 class Table:
-    """What a file says: lines by token id, and by the name in a certificate."""
+    """A file's content: lines by token id, and by the name in a certificate."""
 
     tokens: dict[str, Line]
     certificates: dict[str, Line]
@@ -149,36 +149,36 @@ class Table:
 
 
 class Tokens:
-    """The file's principals. Whoever asks `look` from time to time and has `take` what it finds follows the file.
+    """The file's principals. To follow the file, call `look` from time to time and pass its result to `take`.
 
-    `look` may be called by a thread, one at a time; all else is of the event loop.
+    `look` may run in a thread, one call at a time; use all else on the event loop.
 
-    Who has lost the line is `revoked`. A file that cannot be used, for it is missing, empty or has an error, leaves
-    those in force that were; so does one that is being written, since a change is taken when it lies still.
+    A principal whose line is gone is `revoked`. If the file is missing, empty or has an error, the previous tokens
+    stay in force. A change is applied only when two looks find the same file, so a file being written is not read.
     """
 
     def __init__(self, path: Path) -> None:
         """Raises TokenFileError, OSError."""
         self.path = path
         self.trouble = ""  # why the file cannot be used, if it cannot
-        self.hurried = False  # whether the next look is to read the file, whatever its date
+        self.hurried = False  # whether the next look reads the file even if its date is unchanged
         self._told = 0.0
         self._numbers = itertools.count()
-        self._taken = -1  # the number of the look whose table is in force
+        self._taken = -1  # number of the look whose table is in force
         self._known: dict[str, tuple[Line, Principal]] = {}
         self._certificates: dict[str, Line] = {}
         self._certified: WeakValueDictionary[str, Principal] = WeakValueDictionary()
         self._nobody = Line("nobody", "", secrets.token_bytes(16), secrets.token_bytes(32), frozenset(), None)
         self._stamp = self._look()
         self._seen: Stamp | None = self._stamp  # at the last look
-        self._failed: Stamp | None = None  # of a file whose content could not be used
+        self._failed: Stamp | None = None  # of a file with unusable content
         self._replace(self._read(self._stamp, next(self._numbers)))
 
     def __repr__(self) -> str:
         return f"<Tokens of {self.path}>"
 
     def find(self, token: str) -> Principal | None:
-        """Whose token it is; None if nobody's. In constant time, but for what is no token at all."""
+        """The principal of a token; None if there is none. In constant time for every well-formed token."""
         found = _TOKEN.fullmatch(token)
         if found is None:
             return None
@@ -186,7 +186,7 @@ class Tokens:
         return principal if hmac.compare_digest(_digest(line.salt, found[2]), line.digest) else None
 
     def certified(self, name: str) -> Principal:
-        """The principal whose name a client's certificate gives; the same for all calls that last."""
+        """The principal named in a client's certificate. All its concurrent calls share one object."""
         principal = self._certified.get(name)
         if principal is None:
             self._certified[name] = principal = Principal(name)
@@ -198,9 +198,9 @@ class Tokens:
         return any(principal.name == name and not principal.over for _, principal in self._known.values())
 
     def look(self) -> Table | None:
-        """What the file says, if that is new and has not changed since the last look. Waits for the disk.
+        """The file's table, if it is new and unchanged since the last look; else None. Waits for the disk.
 
-        What is wrong with the file goes to the log.
+        Logs errors of the file.
         """
         hurried, self.hurried = self.hurried, False
         if hurried:
@@ -215,20 +215,20 @@ class Tokens:
                 if stamp == self._stamp or not settled:
                     return None
                 if stamp == self._failed:
-                    raise TokenFileError(self.trouble)  # as before
+                    raise TokenFileError(self.trouble)  # as at the last read
             table = self._read(stamp, number)
         except TokenFileError as error:
             self._failed = stamp
             self._unusable(error)
             return None
-        except OSError as error:  # which may pass, though the file stays as it is
+        except OSError as error:  # may pass although the file is unchanged, so `_failed` is not set
             self._unusable(error)
             return None
         self._usable()
         return table
 
     def take(self, table: Table) -> set[str]:
-        """Let be in force what the file says, unless a later look was taken; the names of which a token was revoked."""
+        """Put a table in force, unless a later look's is; the names that lost a token."""
         if table.number <= self._taken:
             return set()
         self._taken, self._stamp, self._failed = table.number, table.stamp, None
@@ -239,14 +239,14 @@ class Tokens:
         return {principal.name for principal in gone}
 
     def reload(self) -> None:
-        """Read the file now, whatever its date. Waits for the disk."""
+        """Read the file now, even if its date is unchanged. Waits for the disk."""
         self.hurried = True
         table = self.look()
         if table is not None:
             self.take(table)
 
     def hurry(self) -> None:
-        """Have the next look read the file, whatever its date."""
+        """Make the next look read the file, even if its date is unchanged."""
         self.hurried = True
 
     def _usable(self) -> None:
@@ -285,7 +285,7 @@ class Tokens:
         return Table(tokens, certificates, stamp, number)
 
     def _replace(self, table: Table) -> list[Principal]:
-        """Whose token has a line stays who he is, others of before are revoked; which."""
+        """Replace the principals. Keeps those whose token still has a line, revokes the others and returns them."""
         before, self._known = self._known, {}
         for key, line in table.tokens.items():
             known = before.get(key)
@@ -297,7 +297,7 @@ class Tokens:
         gone = [principal for _, principal in before.values()]
         for principal in gone:
             principal.revoked = True
-        # A certificate holds by itself: what changes is what its line adds or takes away.
+        # A certificate is valid without a line; the line only changes its scopes and expiry.
         self._certificates = table.certificates
         for name, principal in list(self._certified.items()):
             _allow(principal, self._certificates.get(name))

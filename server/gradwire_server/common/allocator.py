@@ -1,4 +1,4 @@
-"""What the C library does with freed memory: keeps a few mebibytes while sessions work, little when they have ended."""
+"""Allocator: makes the C library keep a few MiB of freed memory while sessions work, and return more afterwards."""
 
 import ctypes
 import functools
@@ -6,22 +6,22 @@ from typing import Any
 
 _KEPT = 4 << 20
 _given = 0
-_WORTH = 8 << 20  # freed bytes that are worth a walk through the heap
+_WORTH = 8 << 20  # newly freed bytes that justify a walk through the heap
 
 
 def keep_freed() -> None:
-    """Let blocks of up to 4 MiB be reused, instead of given back to the system and taken again page by page.
+    """Make the allocator reuse blocks of up to 4 MiB, instead of returning them to the system.
 
-    glibc learns from the largest block it has seen freed what is worth keeping; where another library is at work, this
-    has no effect. No page of the block is touched. Messages of a mebibyte come twice as fast with it.
+    glibc raises its mmap threshold to the largest block freed so far. Other C libraries ignore this call. No page of
+    the block is touched. Messages of 1 MiB arrive twice as fast with it.
     """
-    bytes(_KEPT)  # zeroed by the kernel, as memory that is new
+    bytes(_KEPT)  # calloc: fresh pages from the kernel need no writes
 
 
 def give_back() -> None:
-    """Give the pages of freed blocks back to the system, also those between blocks in use, where they are many.
+    """Return the pages of freed blocks to the system, also those between used blocks, if there are many.
 
-    What was given back counts as free still, so that what is looked at is how much was freed since.
+    Returned pages still count as free, so the threshold applies to the bytes freed since the last trim.
     """
     global _given
     library = _library()
@@ -48,7 +48,7 @@ class _Mallinfo(ctypes.Structure):
 
 @functools.cache
 def _library() -> Any:
-    """The C library; None if it is none that tells and trims (glibc does, since 2.33)."""
+    """The C library; None if it lacks mallinfo2 or malloc_trim (glibc has both since 2.33)."""
     try:
         library = ctypes.CDLL(None)
         library.mallinfo2.restype = _Mallinfo

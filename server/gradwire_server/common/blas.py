@@ -1,7 +1,7 @@
-"""The environment that BLAS reads when NumPy loads it: how many threads, and which kernels. Imports no NumPy.
+"""BLAS: sets the environment that BLAS reads when NumPy loads it: threads and kernels. Imports no NumPy.
 
-OpenBLAS detects the CPU by its model and, for one it does not know, falls back to kernels without AVX-512,
-at half the speed or less. Where the CPU has AVX-512 it is told so, unless the user has set it.
+OpenBLAS detects the CPU by its model. For an unknown model it falls back to kernels without AVX-512, at half the speed
+or less. So `prepare` selects AVX-512 kernels if the CPU has them, unless the user has chosen.
 """
 
 import os
@@ -29,7 +29,7 @@ def threads() -> int:
 
 
 def shared() -> bool:
-    """Whether `prepare` took all cores, since neither the settings nor the environment said how many."""
+    """Whether `prepare` took all cores, since neither the settings nor the environment gave a number."""
     return _SHARED in os.environ
 
 
@@ -53,7 +53,7 @@ def wanted(blas_threads: int) -> dict[str, str]:
 
 
 def prepare(arguments: list[str], blas_threads: int = 0) -> None:
-    """Set the environment. Where NumPy is loaded already, start over as `python -m gradwire_server <arguments>`."""
+    """Set the environment. If NumPy is already loaded, restart as `python -m gradwire_server <arguments>`."""
     changes = wanted(blas_threads)
     os.environ.update(changes)
     if changes and "numpy" in sys.modules and not os.environ.get(_PREPARED):
@@ -63,19 +63,19 @@ def prepare(arguments: list[str], blas_threads: int = 0) -> None:
 
 
 class Follower:
-    """Gives BLAS the threads that are this process's share of the cores, as other workers begin and end to work."""
+    """Sets the number of BLAS threads to this process's share of the cores, as workers become busy or idle."""
 
     def __init__(self, cores: int) -> None:
         self._cores = cores
         self._runnable = 0
         self._libraries: list[Any] = []
         if cores:
-            from threadpoolctl import ThreadpoolController  # on first use: it needs the libraries to be loaded
+            from threadpoolctl import ThreadpoolController  # imported late: it finds only loaded libraries
 
             self._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
 
     def __call__(self, runnable: int) -> None:
-        """So many workers have work now."""
+        """Set the threads for `runnable` workers with work."""
         if self._cores and runnable != self._runnable:
             self._runnable = runnable
             for library in self._libraries:

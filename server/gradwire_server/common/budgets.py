@@ -1,7 +1,7 @@
-"""Budgets: how much computing a session, or a principal over all workers, may do within a minute.
+"""Budgets: limit the computing of a session, or of a principal over all workers, within a minute.
 
-A bucket holds so many seconds, and fills up within a minute. What a turn computed is taken out of it afterwards, for
-how long a command takes is known only then; while it is empty its sessions rest.
+A bucket of `limit` seconds refills within a minute. A turn's computing time is known only afterwards, and is taken from
+the bucket then. While the bucket is empty, its sessions wait.
 """
 
 import time
@@ -11,7 +11,7 @@ _MINUTE = 60.0
 
 
 class Budget:
-    """A bucket of seconds. `used` counts all that was ever taken, as whoever counts it has it."""
+    """A bucket of seconds. `used` is the caller's running total of seconds computed."""
 
     __slots__ = ("_clock", "_held", "_seen", "_since", "limit")
 
@@ -23,7 +23,7 @@ class Budget:
         self._since = clock()
 
     def rest(self, used: float) -> float:
-        """Seconds until there is something in it again, if so much was used by now; 0 if there is."""
+        """Seconds until the bucket is no longer overdrawn, given the total `used` by now; 0 if it is not."""
         now = self._clock()
         rate = self.limit / _MINUTE
         self._held = min(self.limit, self._held + (now - self._since) * rate) - max(0.0, used - self._seen)

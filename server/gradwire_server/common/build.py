@@ -1,4 +1,4 @@
-"""What the server computes with, as ServerInfo tells it: array libraries, BLAS and its settings, devices."""
+"""Build: describes array libraries, BLAS settings and devices for ServerInfo."""
 
 import os
 import platform

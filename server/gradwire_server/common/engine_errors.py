@@ -1,4 +1,4 @@
-"""The engine's exceptions as refusals: loaded by whatever computes, and not by the front of worker processes."""
+"""Engine errors: translates the engine's exceptions to refusals. Loaded only in processes that compute."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ def _refusal(error: BaseException) -> Refusal | None:
 
 
 def _command() -> Mapping[str, Any]:
-    """The session's command that is being carried out here, if any."""
+    """Log details of the running command, if any."""
     told = getattr(CURRENT.get().command, "told", None)
     return {} if told is None else told()
 

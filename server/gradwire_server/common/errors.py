@@ -1,8 +1,8 @@
-"""Refusals: one exception for everything a client may be told, and the table from a reason to its status code.
+"""Refusals: the one exception for errors that clients see, and the table from reason to status code.
 
-`refusal_of` turns whatever a command raised into one. What nobody foresaw becomes INTERNAL with a sentence that
-gives nothing away; the stack goes to the log. The engine's exceptions are told by engine_errors.py, so that the front,
-which computes nothing, loads no engine.
+`refusal_of` turns every exception of a command into a refusal. Unexpected exceptions become INTERNAL, with a message
+that reveals nothing; the stack goes to the log. engine_errors.py translates the engine's exceptions, so the front need
+not load the engine.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 DOMAIN = "gradwire"
 PREFIX = "REASON_"
-# HTTP/2 peers commonly refuse trailers over 8 KiB, and the text travels in them twice, once percent-encoded and
-# once in base64. So these count the bytes of the percent-encoded text.
+# HTTP/2 peers commonly refuse trailers over 8 KiB. Trailers carry the text twice: percent-encoded and in base64. So
+# these limits count the bytes of the percent-encoded text.
 MAX_TEXT = 1500
 MAX_DETAIL = 300
 MAX_DETAILS = 8
-_UNQUOTED = "".join(set(printable[:95]) - {"%"})  # what gRPC sends as it is
+_UNQUOTED = "".join(set(printable[:95]) - {"%"})  # characters that gRPC does not percent-encode
 
 log = logging.getLogger("gradwire.server")
 _Code = grpc.StatusCode
@@ -96,9 +96,9 @@ RETRY_AFTER = {"UNAVAILABLE": 1.0, "SESSION_LIMIT": 5.0, "COMPUTE_LIMIT": 60.0, 
 
 
 class Refusal(Exception):
-    """A command refused: a reason of errors.proto without its prefix, a sentence, details for a program."""
+    """A refused command: a reason of errors.proto without its prefix, a message, and metadata for programs."""
 
-    applied = False  # whether the command was applied all the same, and only its answer could not be given
+    applied = False  # whether the command was applied and only its answer is missing
 
     def __init__(self, reason: str, message: str, /, root_seq: int = 0, **metadata: object) -> None:
         super().__init__(message)
@@ -109,11 +109,11 @@ class Refusal(Exception):
 
     @property
     def code(self) -> grpc.StatusCode:
-        """The gRPC status code that goes with the reason."""
+        """The gRPC status code of the reason."""
         return CODES[self.reason]
 
     def fill(self, error: errors_pb2.Error) -> None:
-        """Write it into a batch's result."""
+        """Write the refusal into a batch's result."""
         error.code = self.code.value[0]
         error.reason = _NUMBERS[self.reason]  # type: ignore[assignment]
         error.message = self.message
@@ -122,7 +122,7 @@ class Refusal(Exception):
             error.metadata[key] = value
 
     def status(self) -> status_pb2.Status:
-        """As google.rpc.Status with its details, cut to what trailers can hold."""
+        """The refusal as google.rpc.Status with details, cut to fit trailers."""
         status = status_pb2.Status(code=self.code.value[0], message=_cut(self.message, MAX_TEXT))
         status.details.extend(_packed(detail) for detail in self._details())
         return status
@@ -149,15 +149,15 @@ _surroundings: "list[Callable[[], Mapping[str, Any]]]" = []
 def extend(
     translation: "Callable[[BaseException], Refusal | None]", surroundings: "Callable[[], Mapping[str, Any]]"
 ) -> None:
-    """Teach `refusal_of` a library's exceptions, and what to log of what is being done when another is raised."""
+    """Register a translation of exceptions for `refusal_of`, and a function with details for its log."""
     _translations.append(translation)
     _surroundings.append(surroundings)
 
 
 def refusal_of(error: BaseException, doing: str, about: "Mapping[str, Any] | None" = None) -> Refusal:
-    """What to tell the client of an exception raised while `doing` something.
+    """The refusal for an exception raised while `doing` something. Logs unexpected exceptions.
 
-    `about` is for the log; without it the session's command that is being carried out here, if any, tells.
+    `about` has details for the log. Without it the registered functions give them, such as the running command.
     """
     if isinstance(error, Refusal):
         return error

@@ -1,4 +1,4 @@
-"""Histograms of seconds and sizes, with the bounds that the metrics have."""
+"""Histogram: counts seconds and sizes, with the bounds of the metrics."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ COMMANDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 10_000)
 
 
 class Histogram:
-    """How many values fell below each bound, the last of all, and their sum."""
+    """Counts of values between neighbouring bounds, the last above all bounds, and the sum of values."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -19,10 +19,10 @@ class Histogram:
         self.total = 0.0
 
     def add(self, value: float) -> None:
-        """Another value."""
+        """Add a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def told(self) -> dict[str, Any]:
-        """As it travels."""
+        """The histogram as JSON values."""
         return {"counts": list(self.counts), "total": self.total}

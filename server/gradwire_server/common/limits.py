@@ -1,4 +1,4 @@
-"""What the server allows: sizes, counts and times, with defaults that suit a server shared by several users."""
+"""Limits: sizes, counts and times that the server allows. The defaults suit a server shared by several users."""
 
 import os
 import resource
@@ -8,19 +8,19 @@ from pathlib import Path
 from gradwire.v1 import service_pb2
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-# No response passes this unless asked for more: it is what a gRPC client takes when nobody told it otherwise.
+# Most bytes of a response, unless the client asks for more: the default limit of gRPC clients.
 RESPONSE_BYTES = 4 * MIB
 MIN_SLACK = GIB
-# What goes around a payload in its message: ids, a shape of 64 dimensions.
+# Room for the message around a payload: ids, a shape of 64 dimensions.
 ENVELOPE_BYTES = 4 * KIB
 MAX_CAP = 1 << 62
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bytes, counts and seconds.
+    """Limits in bytes, counts and seconds.
 
-    `max_session_bytes` and `max_bytes` of 0 mean a share of the machine's memory, a principal's 0 no limit of its own.
+    0 for `max_session_bytes` and `max_bytes` means a share of the machine's memory; for a principal, no limit.
     """
 
     max_connections: int = 4096
@@ -61,7 +61,7 @@ class Limits:
     max_prepared: int = 4096
 
     def resolved(self) -> "Limits":
-        """With the memory shares filled in, half for a session, four fifths for all; what a message holds fits it."""
+        """Fill in the memory shares, half for a session, four fifths for all. Fit payloads and chunks to a message."""
         memory = memory_bytes()
         total = self.max_bytes or memory * 4 // 5
         fitting = self.max_message_bytes - ENVELOPE_BYTES
@@ -74,7 +74,7 @@ class Limits:
         )
 
     def message(self) -> service_pb2.Limits:
-        """As ServerInfo and OpenSession tell it."""
+        """The message of ServerInfo and OpenSession."""
         return service_pb2.Limits(
             max_message_bytes=self.max_message_bytes,
             max_inline_bytes=self.max_inline_bytes,
@@ -101,7 +101,7 @@ class Limits:
 
 
 def memory_bytes() -> int:
-    """Memory that this process may use: the machine's, or its container's if that is less."""
+    """Bytes of memory that this process may use: the smaller of the machine's and its container's."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")):
         if path.exists():
@@ -112,10 +112,10 @@ def memory_bytes() -> int:
 
 
 def cap_process(max_bytes: int) -> None:
-    """Let the process have what its sessions may hold, and some more for itself, but not all there is.
+    """Cap the process's data at what it holds now, plus `max_bytes`, plus slack.
 
-    A result larger than that is then refused with MemoryError, before its pages are touched; without the cap the
-    kernel would grant it and later end the process. For NumPy only: CUDA reserves addresses that this would count.
+    A larger result then raises MemoryError before its pages are touched. Without the cap, the kernel would grant the
+    memory and later kill the process. For NumPy only: CUDA reserves addresses that RLIMIT_DATA would count.
     """
     held = _data_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -125,7 +125,7 @@ def cap_process(max_bytes: int) -> None:
 
 
 def _data_bytes() -> int:
-    """Private writable memory that the process has by now, as RLIMIT_DATA counts it; 0 if the system does not tell."""
+    """The process's private writable memory in bytes, as RLIMIT_DATA counts it; 0 if unknown."""
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return next((int(line.split()[1]) * KIB for line in lines if line.startswith("VmData:")), 0)

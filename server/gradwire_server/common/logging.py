@@ -1,4 +1,4 @@
-"""Log lines: plain for a person, or one JSON object a line for a machine. Neither holds a session's whole id."""
+"""Logging: formats log lines as plain text or as JSON. No line has a session's whole id."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ def _extras(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _on_one_line(value: Any) -> str:
-    """What a client sent must not look like a line of the log."""
+    """A value on one line, so a client's text cannot forge a log line."""
     text = str(value)
     return text if text.isprintable() else repr(text)
 
@@ -23,7 +23,7 @@ class PlainFormatter(logging.Formatter):
     """Time, level, message and details as key=value."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and the stack if there is one."""
+        """Format a record as one line, and its stack if there is one."""
         line = super().format(record)
         details = " ".join(f"{key}={_on_one_line(value)}" for key, value in _extras(record).items())
         head, newline, stack = line.partition("\n")
@@ -34,7 +34,7 @@ class JsonFormatter(logging.Formatter):
     """An object with time, level, message, the details, and the stack if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Format a record as one line."""
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, Any] = {
             "time": f"{when}.{int(record.msecs):03d}Z",
@@ -48,7 +48,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(style: str, level: str) -> None:
-    """Send the server's log to stderr in the style, "plain" or "json"."""
+    """Send the server's log to stderr. `style` is "plain" or "json"."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         JsonFormatter() if style == "json" else PlainFormatter("%(asctime)s %(levelname)s %(message)s")
@@ -57,7 +57,7 @@ def configure(style: str, level: str) -> None:
 
 
 def announce(style: str, address: str) -> None:
-    """Say on stdout that the server is ready, and where."""
+    """Print to stdout that the server is ready, and its address."""
     if style == "json":
         record = logging.makeLogRecord({"levelname": "INFO", "msg": "listening", "address": address})
         print(JsonFormatter().format(record), flush=True)

@@ -1,4 +1,4 @@
-"""The RPCs that carry one command each, read off the contract: what a batch may hold also goes alone."""
+"""Methods: the RPCs that carry one command each, from the contract. Every command of a batch has one."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from gradwire.v1 import service_pb2
 
 _REQUEST = "Request"
 _requests: list[Any] = [field.message_type for field in service_pb2.Command.DESCRIPTOR.oneofs_by_name["command"].fields]
-#: By method, the type of its request: "Create" and CreateRequest.
+#: Request type by method, such as CreateRequest by "Create".
 COMMANDS: dict[str, type[Message]] = {
     request.name.removesuffix(_REQUEST): GetMessageClass(request)
     for request in _requests

@@ -1,4 +1,4 @@
-"""Bytes to arrays and back: row-major, little-endian, without gaps. Sizes are checked before anything is allocated."""
+"""Payload: converts bytes to arrays and back: row-major, little-endian, no gaps. Checks sizes before allocating."""
 
 import math
 import sys
@@ -23,7 +23,7 @@ _SWAPPED = sys.byteorder == "big"
 
 
 def dtype_of(number: int) -> DType:
-    """The dtype of a wire number. Raises Refusal: DTYPE for one that is not known."""
+    """The dtype of a wire number. Raises Refusal: DTYPE, if it is unknown."""
     dtype = FROM_WIRE.get(number)
     if dtype is None:
         known = ", ".join(sorted(dtypes.BY_NAME))
@@ -32,7 +32,7 @@ def dtype_of(number: int) -> DType:
 
 
 def checked_bytes(shape: Sequence[int], dtype: DType) -> int:
-    """Bytes of a tensor of that shape. Raises Refusal: SHAPE for one that no array can have."""
+    """Bytes of a tensor of a shape. Raises Refusal: SHAPE, if no array can have it."""
     if len(shape) > MAX_DIMS:
         raise Refusal("SHAPE", f"a tensor has at most {MAX_DIMS} dimensions, not {len(shape)}")
     if any(size < 0 for size in shape):
@@ -44,7 +44,7 @@ def checked_bytes(shape: Sequence[int], dtype: DType) -> int:
 
 
 def check_size(shape: Sequence[int], dtype: DType, given: int) -> int:
-    """Bytes of a tensor, which `given` must be. Raises Refusal: SHAPE, PAYLOAD_SIZE."""
+    """Bytes of a tensor; `given` must equal them. Raises Refusal: SHAPE, PAYLOAD_SIZE."""
     wanted = checked_bytes(shape, dtype)
     if given != wanted:
         partial = given % dtype.itemsize
@@ -61,7 +61,7 @@ def check_size(shape: Sequence[int], dtype: DType, given: int) -> int:
 
 
 def array_of(data: "bytes | np.ndarray[Any, Any]", dtype: DType, shape: Sequence[int], copy: bool = True) -> Array:
-    """The array that the bytes are; `check_size` has been called. Raises Refusal: ARGUMENT_VALUE for odd bools."""
+    """The array of the bytes; call `check_size` first. Raises Refusal: ARGUMENT_VALUE for bools other than 0 and 1."""
     if dtype == dtypes.bool_:
         flags = np.frombuffer(data, np.uint8)
         if flags.size and flags.max() > 1:
@@ -71,7 +71,7 @@ def array_of(data: "bytes | np.ndarray[Any, Any]", dtype: DType, shape: Sequence
 
 
 def bytes_of(array: Array) -> bytes:
-    """An array's values as they travel."""
+    """An array's values in wire order."""
     values = host(array)
     if _SWAPPED:
         values = values.astype(values.dtype.newbyteorder("<"))
@@ -79,7 +79,7 @@ def bytes_of(array: Array) -> bytes:
 
 
 def travelling(array: Array) -> tuple[memoryview, bool]:
-    """An array's values as they travel, read-only, and whether they are the array's own bytes and no copy."""
+    """An array's values in wire order, read-only, and whether they share the array's memory."""
     values = host(array)
     as_sent = values.dtype.newbyteorder("<") if _SWAPPED else values.dtype
     sent = np.ascontiguousarray(values, as_sent)

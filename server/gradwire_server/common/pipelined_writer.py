@@ -1,4 +1,4 @@
-"""Messages of a stream that are written while the next one is got ready: gRPC takes one at a time."""
+"""Pipelined writer: writes one message while the next one is prepared. gRPC takes one message at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,22 +8,22 @@ from typing import Generic, TypeVar
 
 M = TypeVar("M")
 
-# What a call was sending when it was cancelled.
+# The write that a call abandoned.
 _UNSENT: "ContextVar[asyncio.Future[None] | None]" = ContextVar("unsent", default=None)
 
 
 class PipelinedWriter(Generic[M]):
-    """Writes in order. When the block ends all is written; when it is left by a cancel the last message may not be."""
+    """Writes in order. After the block all messages are written; after a cancel, the last one may not be."""
 
     def __init__(self, write: Callable[[M], Awaitable[None]]) -> None:
         self._write = write
         self._writing: asyncio.Future[None] | None = None
 
     async def send(self, message: M) -> None:
-        """Wait until the message before is written, and begin with this one. Raises what writing that one raised."""
+        """Wait for the previous write, then start writing a message. Raises the previous write's exception."""
         await self._written()
         self._writing = asyncio.ensure_future(self._write(message))
-        await asyncio.sleep(0)  # it begins now, not when the next one is ready
+        await asyncio.sleep(0)  # the write starts now, not at the next await
 
     async def _written(self) -> None:
         if self._writing is not None:
@@ -45,18 +45,18 @@ class PipelinedWriter(Generic[M]):
 
 
 def leave(writing: "asyncio.Future[None]") -> None:
-    """The call is to end, whatever becomes of its last message."""
+    """Abandon a write, so its call can end; `all_sent` may still wait for the write."""
     writing.add_done_callback(_look)
     _UNSENT.set(writing)
 
 
 def _look(writing: "asyncio.Future[None]") -> None:
     if not writing.cancelled():
-        writing.exception()  # there is an error to tell already
+        writing.exception()  # retrieved, so asyncio logs nothing; the call has another error
 
 
 async def all_sent() -> None:
-    """Wait until the client has taken the message that was left, or its call ends: gRPC takes no status before that."""
+    """Wait until the abandoned write is done or its call ends: gRPC takes no status before."""
     writing = _UNSENT.get()
     if writing is not None:
         await asyncio.wait((writing,))

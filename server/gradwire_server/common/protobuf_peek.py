@@ -1,7 +1,7 @@
-"""The few bytes of a message that the front reads itself, so that its event loop parses no large message.
+"""Protobuf peek: reads a message's first fields, so the front's event loop parses no large message.
 
-A session's requests begin with session_id (field 1), a batch goes on with writer and first_seq. A sender may
-order fields otherwise; then `None` says that the message must be parsed.
+A session's requests begin with session_id (field 1). A batch continues with writer and first_seq. A sender may order
+fields otherwise. Then the functions return None, and the caller must parse the message.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _TRACEPARENT = 55  # characters of a traceparent
 
 @dataclass(slots=True)
 class Header:
-    """What a message begins with; 0 for fields that it leaves out."""
+    """A message's first fields; empty or 0 if missing."""
 
     session_id: str = ""
     writer: int = 0
@@ -38,7 +38,7 @@ def peek_run(raw: bytes) -> Header | None:
         if place >= len(raw):
             return header
         key, place = _varint(raw, place)
-        if key >> 3 > 3:  # fields come in order: writer and first_seq, if at all, came before
+        if key >> 3 > 3:  # fields are in order, so writer and first_seq came before or are missing
             return header
         value, place = _varint(raw, place)
         if key == (1 << 3 | _BYTES):
@@ -60,7 +60,7 @@ def peek_data(raw: bytes, field: int) -> memoryview | None:
 
 
 def peek_field(raw: bytes, field: int) -> bytes | None:
-    """As `peek_data`, a copy."""
+    """As `peek_data`, but a copy."""
     place = _only_field(raw, field)
     return None if place is None else raw[place:]
 
@@ -83,12 +83,12 @@ def peek_parent(raw: bytes, field: int) -> tuple[str, bytes]:
 
 
 def varint_field(field: int, value: int) -> bytes:
-    """A field that is a number."""
+    """An encoded varint field."""
     return _encode(field << 3 | _VARINT) + _encode(value)
 
 
 def bytes_field(field: int, size: int) -> bytes:
-    """What precedes `size` bytes of a bytes field."""
+    """Key and length that precede the `size` bytes of a bytes field."""
     return _encode(field << 3 | _BYTES) + _encode(size)
 
 

@@ -1,4 +1,4 @@
-"""Numbers that the contract fixes, for the front and its workers alike."""
+"""Protocol: numbers that the contract fixes, for the front and its workers."""
 
 PROTOCOL = 1
-EPOCH = 1  # of a session that was never rolled back
+EPOCH = 1  # the epoch of a session that was never rolled back

@@ -1,8 +1,8 @@
-"""What the front and its workers know of each other without asking: a few numbers in memory that all of them see.
+"""Shared counters: numbers in shared memory that the front and its workers read without asking each other.
 
-Each worker writes the bytes its sessions hold, and for principals with a place what theirs hold and have computed; the
-front writes how many workers have work. Every number has one writer and is written whole, so there is no lock; a
-reader may be a moment behind.
+Each worker writes the bytes its sessions hold. For each principal with a place, it also writes what the principal's
+sessions hold and have computed. The front writes how many workers have work. Every number has one writer and is
+written whole, so there is no lock. A reader may see a slightly old value.
 """
 
 import mmap
@@ -11,11 +11,11 @@ import tempfile
 from typing import NamedTuple
 
 _SIZE = 8
-PLACES = 1024  # of principals, the first for those without a quota
+PLACES = 1024  # for principals; the first is for callers without a quota
 
 
 class PrincipalTotals(NamedTuple):
-    """What a principal's sessions hold, and the microseconds that they have computed ever since the server started."""
+    """What a principal's sessions hold, and the microseconds they have computed since the server started."""
 
     bytes: int = 0
     tensors: int = 0
@@ -32,7 +32,7 @@ _KINDS = len(PrincipalTotals._fields)
 
 
 class SharedCounters:
-    """Numbers for so many workers, of this process alone or, given the file's descriptor, of several."""
+    """Counters for `workers` workers: private to this process, or shared by the file's descriptor."""
 
     def __init__(self, workers: int, descriptor: int | None = None) -> None:
         self.workers = workers
@@ -43,14 +43,14 @@ class SharedCounters:
 
     @staticmethod
     def file(workers: int) -> int:
-        """A file for the shared counters of so many workers, without a name: its descriptor."""
+        """Create an unnamed file for the counters of `workers` workers; its descriptor."""
         with tempfile.TemporaryFile() as file:
             file.truncate(_numbers(workers) * _SIZE)
             return os.dup(file.fileno())
 
     @property
     def runnable(self) -> int:
-        """How many workers have work."""
+        """Number of workers with work."""
         return self._numbers[0]
 
     @runnable.setter
@@ -62,15 +62,15 @@ class SharedCounters:
         return self._numbers[1 + worker]
 
     def hold(self, worker: int, size: int) -> None:
-        """Say what a worker's sessions hold."""
+        """Set the bytes that a worker's sessions hold."""
         self._numbers[1 + worker] = size
 
     def since(self, worker: int) -> int:
-        """By time.monotonic_ns(), when what a worker computes without looking up began; 0 for nothing."""
+        """When a worker's uninterrupted computation began, by time.monotonic_ns(); 0 if there is none."""
         return self._numbers[self._last + worker]
 
     def compute(self, worker: int, since: int) -> None:
-        """Say that a worker has begun to compute, or for 0 that it looks up."""
+        """Set when a worker began to compute; 0 when it handles other calls again."""
         self._numbers[self._last + worker] = since
 
     def total(self) -> int:
@@ -78,7 +78,7 @@ class SharedCounters:
         return sum(self._numbers[1 : 1 + self.workers])
 
     def hold_share(self, worker: int, place: int, share: PrincipalTotals) -> None:
-        """Say what a worker's sessions of the principal at a place hold."""
+        """Set what a worker's sessions of the principal at a place hold."""
         start = self._start(place) + worker
         for kind, number in enumerate(share):
             self._numbers[start + kind * self.workers] = number
@@ -91,12 +91,12 @@ class SharedCounters:
         )
 
     def computed(self, place: int, worker: int = -1) -> int:
-        """The microseconds that the sessions of the principal at a place have computed, in one worker or in all."""
+        """Microseconds computed by the sessions of the principal at a place, in one worker, or in all for -1."""
         start = self._start(place) + PrincipalTotals._fields.index("computed") * self.workers
         return self._numbers[start + worker] if worker >= 0 else sum(self._numbers[start : start + self.workers])
 
     def forget(self, worker: int) -> None:
-        """A worker has ended, and what it held with it."""
+        """Reset an ended worker's counters, except the computed time."""
         self.hold(worker, 0)
         self.compute(worker, 0)
         for place in range(PLACES):

@@ -1,7 +1,7 @@
-"""Timings: what a batch waited, computed and took to serialize, as the last field of its answer.
+"""Timings: encodes how long a batch waited, computed and serialized, as the last field of its answer.
 
-They are appended to the bytes of an answer that is done, for only then is known what that took; so they are always the
-last bytes, of fixed size, and the front can read them without parsing the rest.
+The time to serialize is known only when the answer is serialized, so the field is appended to the bytes. It always has
+the last bytes and a fixed size, so the front reads it without parsing the rest.
 """
 
 import struct
@@ -14,12 +14,12 @@ from gradwire_server.common.protobuf_peek import bytes_field, varint_field
 _FIELDS = struct.Struct("<BdBdBd")  # Timings: three doubles, each with its key
 _KEYS = (0x09, 0x11, 0x19)
 _HEAD = bytes_field(service_pb2.RunResponse.TIMINGS_FIELD_NUMBER, _FIELDS.size)
-#: Appended to a serialized RunRequest, asks for them.
+#: Requests timings when appended to a serialized RunRequest.
 ASK = varint_field(service_pb2.RunRequest.TIMINGS_FIELD_NUMBER, 1)
 
 
 class Timed(Protocol):
-    """A call whose times were taken, in seconds; `resumed`, by time.monotonic(), is when its last step began."""
+    """A timed call, in seconds. `resumed` is when its last step began, on time.monotonic()'s clock."""
 
     queued: float
     computed: float
@@ -27,14 +27,14 @@ class Timed(Protocol):
 
 
 def with_timings(call: Timed, answer: bytes, serializing: float) -> bytes:
-    """An answer and the times of its call; `serializing`, by time.monotonic(), is when it began to be written."""
+    """An answer with its call's timings. `serializing` is when serializing began, on time.monotonic()'s clock."""
     computed = call.computed + serializing - call.resumed
     values = (call.queued, computed, time.monotonic() - serializing)
     return b"".join((answer, _HEAD, _FIELDS.pack(*(part for pair in zip(_KEYS, values, strict=True) for part in pair))))
 
 
 def read_timings(answer: bytes) -> tuple[float, float, float] | None:
-    """The seconds of queue, compute and serialize that an answer ends with, if it does."""
+    """Seconds of queue, compute and serialize at an answer's end; None without timings."""
     fields = len(answer) - _FIELDS.size
     if fields < len(_HEAD) or answer[fields - len(_HEAD) : fields] != _HEAD:
         return None

@@ -211,7 +211,7 @@ class Worker(ABC):
 
     @abstractmethod
     def keep(self, lock: int, logs: bool) -> None:
-        """Store sessions from the start on. Call before `start`. `lock`: descriptor that a storing process keeps open."""
+        """Store sessions. Call before `start`. `lock`: descriptor that the storing process keeps open."""
 
     @abstractmethod
     def cancel(self, entry: Entry) -> None:
