@@ -1,4 +1,4 @@
-"""`gradwire serve`: a server until SIGTERM. `gradwire token`: a token for it.
+"""Command line: `gradwire serve` runs a server until SIGTERM or SIGINT; `gradwire token` creates a token for it.
 
 Imports no NumPy before BLAS's environment is set.
 """
@@ -34,7 +34,7 @@ log = logging.getLogger("gradwire.server")
 
 
 def _options(command: Any) -> Any:
-    """An option per setting, from its field: name, type, default, sentence."""
+    """Add an option per setting, from its field: name, type, default, description."""
     for name, field in reversed(Settings.model_fields.items()):
         kind: Any = field.annotation
         told, default = flag(name), default_of(name)
@@ -58,7 +58,7 @@ class _Serve(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Run under the name that the user typed, also where another program's command line leads here."""
+        """Run under the name that the user typed, also if another program's command line calls this one."""
         return super().make_context("gradwire serve", args, parent, **extra)
 
 
@@ -114,7 +114,7 @@ def serve(context: click.Context, /, config: str, **values: Any) -> None:
 
 
 def _check_bind(settings: Settings) -> None:
-    """Strangers are not to reach a port by oversight. Raises UsageError."""
+    """Check that no port is unprotected by oversight. Raises UsageError."""
     lacking = settings.unguarded
     if not lacking:
         return
@@ -181,7 +181,7 @@ def _backend(settings: Settings) -> "Backend":
 
 
 def _traces(settings: Settings) -> "Traces | None":
-    """Where spans go. Raises UsageError without OpenTelemetry."""
+    """The exporter of spans. Raises UsageError without OpenTelemetry."""
     if not settings.traces:
         return None
     try:
@@ -193,7 +193,7 @@ def _traces(settings: Settings) -> "Traces | None":
 
 
 def _metrics(server: "Server", backend: "Backend", settings: Settings) -> "Metrics":
-    """The page of metrics. Raises OSError."""
+    """Start the metrics. Raises OSError."""
     from gradwire_server.app.metrics import Metrics
     from gradwire_server.rpc.server import is_loopback
 
@@ -212,7 +212,7 @@ def _metrics(server: "Server", backend: "Backend", settings: Settings) -> "Metri
 
 
 async def _serve(settings: Settings) -> int:
-    """Serve until a signal; how many sessions are lost that were to be stored."""
+    """Serve until a signal. Returns how many sessions are lost because they could not be stored."""
     from gradwire_server.auth.owner import Owner
     from gradwire_server.auth.tokens import Tokens
     from gradwire_server.common.logging import announce
@@ -226,7 +226,7 @@ async def _serve(settings: Settings) -> int:
     tls = _tls(settings)
     if tokens is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, tokens.hurry)
-    elif tls is not None:  # whose files are looked at anyway: who asks for it must not end the server
+    elif tls is not None:  # each handshake checks the files anyway; SIGHUP must not end the server
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     backend, traces = _backend(settings), _traces(settings)
     if settings.state_dir:
