@@ -1,8 +1,8 @@
-"""Applying commands, alone or in a batch, on the compute thread: what all handlers have in common.
+"""Batches: applies commands, of a batch or of a unary call, on the compute thread.
 
-A command that fails becomes a refusal in its place and poisons the ids it was to give; the rest of the batch runs.
-A request that was applied before is answered from memory. A batch is applied in turns: it yields between two commands
-when its turn is over, so that a long one keeps nobody waiting, and a command that takes long yields between its steps.
+A failed command becomes a refusal in its place and poisons its result ids; the rest of the batch runs. A repeated
+request is answered from the response cache. A batch yields between two commands when its turn is over, so it does not
+block other sessions. An expensive command also yields between its steps.
 """
 
 import time
@@ -23,18 +23,18 @@ from gradwire_server.session.prepared_calls import prepare, run_calls
 from gradwire_server.session.retry import settle, settling
 from gradwire_server.session.session import Pending, Session, Writer
 
-# What a client that cancels counts on all the same: ids are free again, and calls are known by their numbers.
+# Applied even when cancelled: clients rely on ids being free again and on prepared ops being registered.
 _NEVER_STOPPED = ("release", "prepare")
-# What the runtime of protobuf says where memory is short, too.
+# Protobuf also raises EncodeError when memory is short.
 _NO_MEMORY = (MemoryError, EncodeError)
-# What changes no values: downloads may go on sending a tensor's own bytes.
+# Commands that change no values, so downloads may continue to send a tensor's own bytes.
 _LOOKING = ("read", "describe")
-_LEAST_SHOWN = 100  # characters of a refusal
-_OVER, _INSIDE = object(), object()  # of a batch's commands: all are applied; one of them pauses
+_LEAST_SHOWN = 100  # characters of a refusal's message
+_OVER, _INSIDE = object(), object()  # pauses of a batch: all commands are applied; inside a command
 
 
 class OutOfOrder(Exception):
-    """A batch came before the one that precedes it. `refusal` is what to say if that one never comes."""
+    """A batch arrived before its predecessor. `refusal` is the answer if the predecessor never arrives."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
@@ -42,7 +42,7 @@ class OutOfOrder(Exception):
 
 
 def run_unary(call: Pending) -> Generator[None, None, bytes]:
-    """Apply a command that came alone; one that takes long yields in pauses. Raises Refusal."""
+    """Apply the command of a unary call; an expensive command yields between its steps. Raises Refusal."""
     session = call.session
     which, request_type, response_type = MESSAGES[call.method]
     request: Any = request_type.FromString(call.raw)
@@ -94,7 +94,7 @@ def run_unary(call: Pending) -> Generator[None, None, bytes]:
 
 
 def _written(session: Session, answer: Any) -> bytes:
-    """The answer to a command that was applied. Raises Refusal: MESSAGE_TOO_LARGE, MEMORY_LIMIT, which say so."""
+    """Serialize an applied command's answer. Raises Refusal: MESSAGE_TOO_LARGE, MEMORY_LIMIT, with `applied` set."""
     limit = session.limits.max_message_bytes
     try:
         response = serialized(answer)
@@ -109,12 +109,12 @@ def _written(session: Session, answer: Any) -> bytes:
 
 
 def serialized(message: Any) -> bytes:
-    """A message's bytes. Raises MemoryError, EncodeError."""
+    """Serialize a message. Raises MemoryError, EncodeError."""
     return message.SerializeToString()  # type: ignore[no-any-return]
 
 
 def run_batch(call: Pending) -> Generator[None, None, bytes]:
-    """Apply a batch, or answer what of it was applied before; yields when `call.session.turn_ends` has come.
+    """Apply a batch, except commands applied before, whose results are repeated. Yields at `call.session.turn_ends`.
 
     Raises Refusal, OutOfOrder.
     """
@@ -188,16 +188,17 @@ def _check_order(writer: Writer, first: int, count: int) -> None:
 
 
 def _span(command: service_pb2.Command) -> int:
-    """How many seqs a command takes."""
+    """Number of seqs that a command takes."""
     return command.calls.count if command.HasField("calls") else 1
 
 
 def _run_commands(
     session: Session, writer: Writer, call: Pending, commands: Any, repeated: int, response: service_pb2.RunResponse
 ) -> Iterator[None]:
-    """Apply the commands but for the first `repeated`, which were applied before.
+    """Apply the commands except the first `repeated`, which were applied before.
 
-    Between turns only other sessions compute: this one's cancel token and counters stay, its surroundings do not.
+    Between turns only other sessions compute. The session's cancel token and counters remain valid; its context must
+    be activated again.
     """
     session.inline_left = min(RESPONSE_BYTES, session.limits.max_message_bytes) * 3 // 4
     session.cancel_token.begin(call.ticket, writer=writer.number)
@@ -222,7 +223,7 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
             if span <= repeated:
                 repeated -= span
                 continue
-        if clock() >= session.turn_ends:  # never after the last: its answer is there
+        if clock() >= session.turn_ends:  # never after the last command, whose answer is ready
             yield None
         timeout = command.timeout_ms
         if timeout:
@@ -231,7 +232,7 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
             yield from run_calls(session, writer, command.calls, repeated, results)
             repeated = 0
         elif number == final and results and command.quiet and command.HasField("release"):
-            # Somebody waits for the answer, and nobody for this.
+            # Deferred until the answer is sent: the client waits for the answer, but not for the release.
             session.leaving = command.release.tensors
             writer.applied += 1
         else:
@@ -244,13 +245,13 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
 
 
 def _settle_downloads(session: Session, which: str | None) -> None:
-    """Before a command: let no download depend on what it may change."""
+    """Copy the bytes of downloads that a command may change."""
     if which not in _LOOKING:
         session.transfers.settle()
 
 
 def _run_command(session: Session, writer: Writer, command: service_pb2.Command, results: Any) -> Iterator[None] | None:
-    """Apply a command. One that takes long is applied when the steps are through that it gives."""
+    """Apply a command. Returns the steps of an expensive command, which is applied once they are exhausted."""
     seq = writer.applied + 1
     cancel_token = session.cancel_token
     cancel_token.seq = seq
@@ -289,7 +290,7 @@ def _run_command(session: Session, writer: Writer, command: service_pb2.Command,
         _refused(session, writer, command, results, result, refusal)
     writer.applied = seq
     if session.meter is not None:
-        session.meter.applied(which, getattr(command, which or "", None), refusal)  # also of one that was not begun
+        session.meter.applied(which, getattr(command, which or "", None), refusal)  # also if it never began
     return None
 
 
@@ -308,7 +309,7 @@ def _take_steps(
         _refused(session, writer, command, results, result, refusal)
     writer.applied += 1
     if session.notes is not None:
-        session.notes.resumed(writer.applied)  # nodes that others made in its pauses have numbers, too
+        session.notes.resumed(writer.applied)  # other sessions' nodes advanced the numbers during the pauses
     if session.meter is not None:
         session.meter.applied(which, getattr(command, which), refusal)
 
@@ -316,7 +317,7 @@ def _take_steps(
 def _through(
     session: Session, which: str, steps: Iterator[None], again: Callable[[], Iterator[None] | None]
 ) -> Generator[None, None, Refusal | None]:
-    """Take a command's steps, of which the first may raise as well as the last; what to answer if it fails."""
+    """Take a command's steps; return its refusal if any step fails, else None."""
     try:
         yield from in_pauses(steps)
     except Exception as error:  # noqa: BLE001 - becomes the command's refusal; the unforeseen is logged
@@ -327,7 +328,7 @@ def _through(
 def _refused(
     session: Session, writer: Writer, command: service_pb2.Command, results: Any, result: Any, refusal: Refusal
 ) -> None:
-    """Say why a command was not applied, also to what depends on it."""
+    """Answer a command with its refusal, log it, and poison the command's result ids."""
     seq = writer.applied + 1
     which = command.WhichOneof("command")
     refusal.fill((result or results.add(seq=seq)).error)
@@ -345,9 +346,9 @@ def _surroundings(session: Session) -> Iterator[None]:
 
 
 def _fitting(response: service_pb2.RunResponse, session: Session) -> bytes:
-    """The response serialized; results that make it pass the message cap give way to refusals, largest first.
+    """Serialize a response; over the message cap or without memory, replace results with refusals, largest first.
 
-    So do those for which there is no memory. Raises MemoryError where there is none even for the refusals.
+    Raises MemoryError if memory is too short even for the refusals.
     """
     limit = session.limits.max_message_bytes
     for _ in range(len(response.results) + 1):
@@ -367,7 +368,7 @@ def _fitting(response: service_pb2.RunResponse, session: Session) -> bytes:
 
 
 def _cut(response: service_pb2.RunResponse) -> bytes:
-    """A response of refusals alone, cut to a few bytes each."""
+    """Serialize a response that has only refusals, with shortened messages and no metadata."""
     for result in response.results:
         result.error.metadata.clear()
         result.error.message = result.error.message[:_LEAST_SHOWN]

@@ -1,7 +1,7 @@
-"""What a worker counts for the metrics: commands by op, refusals by reason, times and sizes of calls.
+"""The meter: counts for a worker's metrics: commands by op, refusals by reason, times and sizes of calls.
 
-The compute thread alone writes, and adds to one number at a time; whoever reads, from another thread, is at most a
-moment behind. Nothing here is named by a client: ops are those of the registry, commands those of the contract.
+Only the compute thread writes, one number at a time, so readers in other threads see values that are at most slightly
+old. No label comes from a client: ops are those of the registry, commands those of the contract.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from gradwire_server.session.arguments import CALLS
 
 
 class Meter:
-    """The numbers of one worker since it began."""
+    """Counters and histograms of one worker since its start."""
 
     def __init__(self) -> None:
         self.commands: Counter[tuple[str, str]] = Counter()  # by command and op
@@ -25,7 +25,7 @@ class Meter:
         self.sizes = Histogram(COMMANDS)
 
     def applied(self, which: str | None, request: Any, refusal: Refusal | None) -> None:
-        """A command was carried out or refused. An op that there is none of counts as "" ."""
+        """Count a command that was applied or refused. An unknown op counts as ""."""
         op = request.op if which == "op" and request.op in CALLS else ""
         key = (which or "", op)
         self.commands[key] += 1
@@ -33,15 +33,15 @@ class Meter:
             self.refusals[which or "", op, refusal.reason] += 1
 
     def called(self, ops: Iterable[str]) -> None:
-        """Calls of these prepared ops are about to be carried out."""
+        """Count calls of prepared ops before they are executed."""
         self.calls.update(ops)
 
     def refused(self, op: str, refusal: Refusal) -> None:
-        """A call of a prepared op was refused."""
+        """Count a refused call of a prepared op."""
         self.refusals["op", op, refusal.reason] += 1
 
     def told(self) -> dict[str, Any]:
-        """As it travels. From any thread: a copy is made in one step."""
+        """The counts as JSON-compatible values. Thread-safe: each counter is copied in one step."""
         commands = self.commands.copy()
         for op, count in self.calls.copy().items():
             commands["op", op] += count

@@ -1,7 +1,7 @@
-"""What was answered: so that a repeated request is answered again instead of applied again.
+"""The response cache: answers a repeated request without applying it again.
 
-`Memory` keeps unary responses by request_id, the newest up to a cap. `Recall` keeps a writer's results by
-seq until the client says that it has them.
+`Memory` keeps unary responses by request_id, the newest up to a cap. `Recall` keeps a writer's results by seq until
+the client acknowledges them.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ class Memory:
         self.held: OrderedDict[str, tuple[str, bytes, bytes]] = OrderedDict()
 
     def find(self, request_id: str, method: str, request: bytes) -> bytes | None:
-        """The response that this request had. Raises Refusal: ARGUMENT_VALUE if another request had the id."""
+        """Find the response to a repeated request. Raises Refusal: ARGUMENT_VALUE if another request had the id."""
         found = self.held.get(request_id)
         if found is None:
             return None
@@ -41,7 +41,7 @@ class Memory:
         self.put(request_id, method, _digest(request), response)
 
     def put(self, request_id: str, method: str, digest: bytes, response: bytes) -> None:
-        """Remember the response to a request of that digest."""
+        """Remember the response to a request, given the request's digest."""
         self.held[request_id] = (method, digest, response)
         self.bytes += len(response) + len(request_id)
         while self.bytes > self.max_bytes or len(self.held) > self.max_count:
@@ -55,7 +55,7 @@ class Memory:
 
 
 class Recalled:
-    """Bytes that all writers of a session have remembered."""
+    """Bytes of cached results of all writers of a session."""
 
     __slots__ = ("bytes",)
 
@@ -64,7 +64,7 @@ class Recalled:
 
 
 class Recall:
-    """A writer's responses, a batch each, from seq `start` on. Bounded in number, and with others' in bytes."""
+    """One writer's responses, one per batch, from seq `start`. Bounded in number, and in bytes over all writers."""
 
     def __init__(self, max_bytes: int, max_count: int, all_writers: Recalled | None = None) -> None:
         self.max_bytes = max_bytes
@@ -74,7 +74,7 @@ class Recall:
         self.held: deque[tuple[int, bytes]] = deque()  # the batch's last seq, its serialized results
 
     def keep(self, last: int, response: bytes) -> None:
-        """Remember what the batch that ends with seq `last` answered."""
+        """Remember the response to the batch that ends with seq `last`."""
         self.held.append((last, response))
         self.all_writers.bytes += len(response)
         while self.held and (self.all_writers.bytes > self.max_bytes or len(self.held) > self.max_count):
@@ -86,7 +86,7 @@ class Recall:
             self._forget()
 
     def results(self, first: int, last: int) -> list[service_pb2.Result]:
-        """What the commands from `first` to `last` answered. Raises Refusal: RESULT_FORGOTTEN."""
+        """Results of the commands from `first` to `last`. Raises Refusal: RESULT_FORGOTTEN."""
         if first < self.start:
             raise Refusal(
                 "RESULT_FORGOTTEN",

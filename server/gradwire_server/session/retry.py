@@ -1,4 +1,4 @@
-"""What becomes of a command that raised: a second try where memory was short, else a refusal."""
+"""Retry: retries a command that failed for lack of memory, and turns other failures into refusals."""
 
 import gc
 from collections.abc import Callable, Generator, Iterator
@@ -11,7 +11,7 @@ from gradwire_server.session.session import Session
 def settle(
     session: Session, method: str, error: Exception, again: Callable[[], Iterator[None] | None]
 ) -> Refusal | None:
-    """What to answer to a command that raised, or None if it went well at a second try.
+    """Refusal of a command that raised, or None if its retry succeeded.
 
     The refusal has no traceback: its frames would keep the command's tensors alive.
     """
@@ -26,10 +26,10 @@ def settle(
 def settling(
     session: Session, method: str, error: Exception, again: Callable[[], Iterator[None] | None]
 ) -> Generator[None, None, Refusal | None]:
-    """As `settle`, for a command that takes steps: its second try pauses between them as its first did."""
+    """Settle a command that takes steps: its retry also yields between them. Returns as `settle` does."""
     failed: Exception | None = error
     if _scarce(error):
-        _forget(error)  # what was computed up to there is room, too
+        _forget(error)  # frees intermediate results that its frames hold
     if _scarce(error) and _make_room(session):
         if session.notes is not None:
             session.notes.resumed(session.cancel_token.seq - 1, session.recording.generator.get_state())
@@ -37,7 +37,7 @@ def settling(
             yield from again() or ()
             failed = None
         except Exception as second:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
-            # The first try of a backward may have freed what the second would need: memory was why.
+            # A backward's first try may have freed what the retry needs; the cause is still the lack of memory.
             freed = isinstance(second, EngineError) and second.reason is Reason.GRAPH_FREED
             failed = error if freed else second
     if failed is None:
@@ -46,13 +46,13 @@ def settling(
         refusal = session.cancel_token.refusal()
     else:
         refusal = refusal_of(failed, method)
-    failed = None  # or its traceback and this frame would hold each other
+    failed = None  # breaks the reference cycle of its traceback and this frame
     _forget(refusal)
     return refusal
 
 
 def _forget(error: Exception) -> None:
-    """Let go of the frames that an exception came through, and of the exceptions before it."""
+    """Drop an exception's traceback and chained exceptions, whose frames hold tensors."""
     error.__traceback__ = error.__context__ = error.__cause__ = None
 
 
@@ -61,8 +61,7 @@ def _scarce(error: Exception) -> bool:
 
 
 def _make_room(session: Session) -> bool:
-    """Collect the cycles that `create_graph` leaves, and give up what programs are prepared with; whether that gave
-    bytes back."""
+    """Collect reference cycles made by `create_graph` and drop programs' plans; return whether bytes were freed."""
     held = session.account.bytes
     for program in session.programs.values():
         program.plans.clear()

@@ -1,7 +1,7 @@
-"""A session: the tensors its ids name, what failed, what each writer has applied, and the engine's surroundings.
+"""A session: its tensors by id, poisoned ids, each writer's progress, and the engine's contexts.
 
-Everything here is touched by the compute thread alone, but for the cancel token, whose few plain attributes are written
-whole by the control thread and only grow, and transfers' bytes. Leases and writers' numbers are the front's.
+Only the compute thread uses a session, with two exceptions. The control thread writes attributes of the cancel token,
+which are plain values and only grow, and accesses transfers' bytes. The front keeps leases and numbers the writers.
 """
 
 import math
@@ -19,7 +19,7 @@ from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import FLOAT, category, name_of
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import AccumulateGrad
-from gradwire_server.common import engine_errors  # noqa: F401 - refusal_of knows the engine's exceptions from here on
+from gradwire_server.common import engine_errors  # noqa: F401 - the import teaches refusal_of the engine's exceptions
 from gradwire_server.common.budgets import Budget
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
@@ -35,8 +35,8 @@ from gradwire_server.session.transfers import Transfers
 
 Answered: TypeAlias = "Callable[[bytes, Exception | None], None]"
 
-_WRITER_SHIFT = 40  # a command's number is its writer's, shifted so far, and its seq
-CLIENT_IDS = 1 << 52  # ids below are the client's to choose, those from here to twice as much the server's
+_WRITER_SHIFT = 40  # a command's number is its writer's number, shifted by these bits, and its seq
+CLIENT_IDS = 1 << 52  # clients choose ids below; the server chooses ids from here to twice as much
 MAX_POISON = 100_000
 _MAX_QUOTE = 400
 _DISABLED = types_pb2.GRAD_MODE_DISABLED
@@ -44,7 +44,7 @@ _DISABLED = types_pb2.GRAD_MODE_DISABLED
 
 @dataclass(slots=True)
 class Failure:
-    """Why the result that an id was to name does not exist: the command that failed first."""
+    """Cause of a poisoned id: the command that failed first."""
 
     seq: int
     writer: int
@@ -54,7 +54,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Writer:
-    """One of the session's clients: how far its commands are applied, what they answered, its prepared ops."""
+    """One writer: how far its commands are applied, their cached responses, its prepared ops."""
 
     number: int
     recall: Recall
@@ -64,12 +64,12 @@ class Writer:
     dropped: "DroppedHooks" = field(default_factory=lambda: DroppedHooks())
 
     def command_number(self, seq: int) -> int:
-        """What a command of this writer is known by within the session."""
+        """Number of this writer's command `seq`, unique within the session."""
         return self.number << _WRITER_SHIFT | seq
 
 
 class DroppedHooks:
-    """Numbers of hooks that nothing can ask for any more, told to the client until it says that it has the answer."""
+    """Numbers of unreachable hooks, repeated in answers until the client acknowledges one."""
 
     __slots__ = ("gone", "seq", "told")
     MOST = 4096  # in one answer
@@ -80,36 +80,36 @@ class DroppedHooks:
         self.seq = 0
 
     def acknowledge(self, seq: int) -> None:
-        """The client has all answers through this seq."""
+        """Forget the told numbers if the client has all answers through `seq`."""
         if self.told and seq >= self.seq:
             for _ in range(self.told):
                 self.gone.popleft()
             self.told = 0
 
     def tell(self, seq: int) -> list[int]:
-        """What the answer to the command of this seq tells."""
+        """Numbers for the answer to the command `seq`."""
         if not self.told:
             self.told, self.seq = min(len(self.gone), self.MOST), seq
         return list(islice(self.gone, self.told))
 
 
 class Aside(Protocol):
-    """What a session needs of its worker so that others compute while one of its ops takes long (lane.py)."""
+    """A session's interface to its worker's lane: lets others compute during its expensive ops (lane.py)."""
 
     def look(self, cancel_token: "CancelToken", /) -> None:
-        """Between two ops of one command. Raises EngineError: CANCELLED."""
+        """Yield to other sessions between two ops of one command. Raises EngineError: CANCELLED."""
 
     def aside(
         self, cancel_token: "CancelToken", compute: Callable[[], Any], name: str, alone: bool, room: int, /
     ) -> Any:
-        """The result of `compute`. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
+        """Return the result of `compute`. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
 
 
 class CancelToken(Interrupt):
-    """What runs and whether it should stop: asked by the engine between nodes, pulled by the control thread.
+    """The running call and whether it should stop: polled by the engine between nodes, pulled by the control thread.
 
-    `ticket` is the running call's; for a batch `writer` and `seq` are the running command's. It is to be asked when a
-    slice of a turn is over, so that a long command gives way to other sessions, and when a deadline has come.
+    `ticket` is the running call's; for a batch `writer` and `seq` are the running command's. `at` is the time of the
+    next check: the end of the slice, when a long command yields to other sessions, or the deadline.
     """
 
     __slots__ = (
@@ -120,25 +120,25 @@ class CancelToken(Interrupt):
     def __init__(self) -> None:
         super().__init__()
         self._slice_ends = math.inf
-        self.closed = False  # the session is closed: what waits is refused
+        self.closed = False  # the session is closed; its waiting calls are refused
         self.cancel_ticket = 0  # calls up to this one are cancelled
         self.through: dict[int, int] = {}  # by writer: commands through this seq are cancelled
         self.ticket = 1
         self.writer = 0
         self.seq = 0
         self.deadline: float | None = None
-        self.seconds: float | None = None  # the command's own time limit, for the message
-        self.lane: Aside | None = None  # where what takes long is computed aside
+        self.seconds: float | None = None  # the command's own time limit, for the refusal's message
+        self.lane: Aside | None = None  # computes expensive ops aside
         self.account: Account | None = None  # the session's
 
     def begin(self, ticket: int, deadline: float | None = None, writer: int = 0) -> None:
-        """Another call runs."""
+        """Begin a call."""
         self.ticket, self.writer = ticket, writer
         self.seconds = None
         self._until(deadline)
 
     def limit(self, milliseconds: int) -> None:
-        """Give the running command a time limit of its own; 0 takes it back."""
+        """Set the running command's own time limit; 0 removes it."""
         self.seconds = milliseconds / 1000 if milliseconds else None
         self._until(time.monotonic() + milliseconds / 1000 if milliseconds else None)
 
@@ -147,39 +147,39 @@ class CancelToken(Interrupt):
         self.at = self._slice_ends if deadline is None else min(deadline, self._slice_ends)
 
     def slice(self, ends: float) -> None:
-        """Let the computation go on for a while."""
+        """Begin a slice that ends at time.monotonic() `ends`."""
         self._slice_ends = ends
         self._until(self.deadline)
 
     def pull(self) -> None:
-        """What cancels was changed; what runs is to look. From the control thread."""
+        """Make the running command check for cancellation. Called by the control thread."""
         self.at = -math.inf
         if self.account is not None:
             self.account.pressed = True
 
     def look(self) -> None:
-        """Between two ops of one command. Raises EngineError: CANCELLED."""
+        """Check for cancellation, and yield to others, between two ops of a command. Raises EngineError: CANCELLED."""
         if self.lane is not None:
             self.lane.look(self)
         elif self.stopping():
             raise EngineError(Reason.CANCELLED, "the command was cancelled")
 
     def aside(self, compute: Callable[[], Any], name: str, work: float, alone: bool, room: int = 0) -> Any:
-        """What takes long, where it can be ended and others go on. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
+        """Compute an expensive op aside, if there is a lane. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
         return compute() if self.lane is None else self.lane.aside(self, compute, name, alone, room)
 
     def cancelled(self) -> bool:
-        """Whether the client wants it stopped."""
+        """Whether the client cancelled the running command."""
         return self.cancel_ticket >= self.ticket or self.through.get(self.writer, -1) >= self.seq
 
     def stopping(self) -> bool:
-        """Whether it should stop, for the client's sake or the deadline's."""
+        """Whether the running command is cancelled or past its deadline."""
         if self.cancel_ticket >= self.ticket or (self.through and self.cancelled()):
             return True
         return self.deadline is not None and time.monotonic() >= self.deadline
 
     def refusal(self) -> Refusal:
-        """What to say of a command that was stopped."""
+        """Refusal of a stopped command: CANCELLED or DEADLINE_EXCEEDED."""
         if self.cancelled():
             return Refusal("CANCELLED", "cancelled by the client; no tensor has changed")
         limit = "the call's deadline" if self.seconds is None else f"the command's limit of {self.seconds} s"
@@ -187,14 +187,14 @@ class CancelToken(Interrupt):
 
 
 class Doing(Command):
-    """The command that a session carries out, and whose it is, for the log."""
+    """The command that a session executes, with session and principal, for the log."""
 
     def __init__(self, key: int) -> None:
         self.key = key
         self.names: Mapping[int, tuple[str, str]] = {}
 
     def told(self) -> dict[str, Any]:
-        """As details of a line of the log; a command that came alone has no seq."""
+        """Details for a log line; a unary call has no seq."""
         session, principal = self.names.get(self.key, ("", ""))
         writer, seq = divmod(self.number, 1 << _WRITER_SHIFT)
         about = {"session": session, "principal": principal, "number": self.key}
@@ -202,20 +202,20 @@ class Doing(Command):
 
 
 class Stored(Protocol):
-    """What a session needs of where it is stored (storage/kept.py)."""
+    """A session's interface to its stored files (storage/kept.py)."""
 
     def use(self) -> None:
-        """The session is about to compute what no file knows of. Raises Refusal: STORAGE."""
+        """Note that the session is about to apply commands that no file contains. Raises Refusal: STORAGE."""
 
 
 class Noted(Protocol):
-    """What commands tell a session's log besides themselves (storage/write_ahead_log.py)."""
+    """What a session's log records besides commands (storage/write_ahead_log.py)."""
 
     def resumed(self, applied: int, generator: bytes = b"") -> None:
-        """The session computes, perhaps after others have; with a generator, for the second time."""
+        """Note that the session resumes, perhaps after other sessions; `generator` is its state before a retry."""
 
     def refused(self, session: "Session", seq: int, refusal: Refusal) -> None:
-        """A command was refused."""
+        """Note a refused command."""
 
 
 class Session:
@@ -226,16 +226,16 @@ class Session:
         self.limits = limits
         self.epoch = EPOCH
         self.line: deque[Pending] = deque()  # calls that wait for their turn, in order
-        self.parked: list[Pending] = []  # batches that came before the one that precedes them
+        self.parked: list[Pending] = []  # batches that arrived before their predecessor
         self.turn_ends = 0.0
-        self.used = 0.0  # seconds computed, less what was made up for by having nothing to do
+        self.used = 0.0  # seconds computed, less idle time at a rate (worker/scheduler.py)
         self.idle_since = 0.0
-        self.credit = 0.0  # seconds of its turn that are left, or below 0 what it has taken of others'
+        self.credit = 0.0  # seconds left of the turn; negative: taken from other sessions
         self.budget: Budget | None = None
-        self.rests = False  # until it may compute again
-        self.left = False  # in the slice that runs, it computed aside
+        self.rests = False  # whether it waits for its compute quota
+        self.left = False  # whether it computed aside in the current slice
         self.waited = 0.0  # seconds of the slice in which it did not compute
-        self.reached = 0  # the number that others' nodes reached meanwhile
+        self.reached = 0  # highest node number of other sessions while it computed aside
         self.writers: dict[int, Writer] = {}
         self.recalled = Recalled()
         self.memory = Memory(limits.remembered_bytes // 2, limits.remembered_responses)
@@ -243,7 +243,7 @@ class Session:
         self.max_programs = limits.max_programs
         self.store: dict[int, Tensor] = {}
         self.names: dict[Tensor, int] = {}
-        self.leaving: Sequence[int] = ()  # ids that are released as soon as the answer is on its way
+        self.leaving: Sequence[int] = ()  # ids to release once the answer is sent
         self.aliases: dict[Tensor, set[int]] = {}
         self.poison: OrderedDict[int, Failure] = OrderedDict()
         self.next_id = CLIENT_IDS
@@ -251,20 +251,20 @@ class Session:
         self.account = cancel_token.account = Account(limit=limits.max_session_bytes, operations=operations)
         self.transfers = Transfers(self.account)
         self.snapshots = Snapshots()
-        self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the one that ran last is the last
+        self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the most recently run is last
         self.hooks = HookTable()
-        self.broken: Refusal | None = None  # why it could not be restored, or cannot go on
-        self.torn = False  # something of a call was applied that is neither answered nor logged
-        self.kept: Stored | None = None  # where it is stored, if it is
-        self.notes: Noted | None = None  # what its log is to tell of refusals and nodes, if it has one
-        self.place = 0  # of its principal in the shared counters; 0 for one without a quota
-        self.told = PrincipalTotals()  # what it holds, as the shared counters has it
-        self.owner = 0  # tells sessions of one principal from those of others; 0 for nobody's
+        self.broken: Refusal | None = None  # why it could not be restored, or cannot continue
+        self.torn = False  # part of a call was applied that is neither answered nor logged
+        self.kept: Stored | None = None  # its stored files; None if it is not stored
+        self.notes: Noted | None = None  # refusals and node numbers for its log; None without a log
+        self.place = 0  # of its principal in the shared counters; 0 without a quota
+        self.told = PrincipalTotals()  # its usage as last published in the shared counters
+        self.owner = 0  # its principal's number; 0 without a principal
         self.cancel_token = cancel_token
-        self.meter: Meter | None = None  # of the worker, if it counts
-        self.alone = 0  # commands that came by unary calls
+        self.meter: Meter | None = None  # the worker's, if it counts
+        self.alone = 0  # commands applied by unary calls
         self.computed = 0.0  # seconds
-        self.inline_left = 0  # bytes of values that the response being made may still hold
+        self.inline_left = 0  # bytes of values that the current response may still hold
         self.command = Doing(key)
         self.recording = Context(
             account=self.account, generator=RandomGenerator(), interrupt=self.cancel_token, command=self.command
@@ -275,7 +275,7 @@ class Session:
         self.contexts: dict[tuple[int, int], Context] = {}
 
     def context(self, grad_mode: int, default_dtype: int = 0) -> Context:
-        """The surroundings of an op of this grad mode and default dtype. Raises Refusal: ARGUMENT_VALUE, DTYPE."""
+        """Engine context for a grad mode and default dtype. Raises Refusal: ARGUMENT_VALUE, DTYPE."""
         if default_dtype:
             return self._with_default(grad_mode, default_dtype)
         if grad_mode < _DISABLED:
@@ -301,18 +301,18 @@ class Session:
         return known
 
     def enter(self, context: Context) -> None:
-        """Let the ops that follow be computed in these surroundings."""
+        """Activate a context for the following ops."""
         if context is not self.current:
             CURRENT.set(context)
             self.current = context
 
     @property
     def commands(self) -> int:
-        """How many were carried out or refused. From any thread."""
+        """Number of commands applied or refused. Thread-safe."""
         return self.alone + sum(writer.applied for writer in list(self.writers.values()))
 
     def attach(self, number: int) -> None:
-        """Another writer; the front numbers them."""
+        """Add a writer; the front numbers writers."""
         recall = Recall(self.limits.remembered_bytes // 2, self.limits.remembered_responses, self.recalled)
         self.writers[number] = Writer(number, recall)
 
@@ -337,11 +337,11 @@ class Session:
         return [self.tensor(tensor_id) for tensor_id in ids]
 
     def number(self, place: int) -> NoReturn:
-        """A number that a run gives: only a program has such. Raises Refusal: ARGUMENT_TYPE."""
+        """Refuse an input number, which exists only in a program's run. Raises Refusal: ARGUMENT_TYPE."""
         raise Refusal("ARGUMENT_TYPE", f"number {place}: only a step of a program takes the numbers of its run")
 
     def missing(self, tensor_id: int) -> Refusal:
-        """Why there is no tensor of that id."""
+        """Refusal for an id without a tensor: DEPENDENCY_FAILED or TENSOR_NOT_FOUND."""
         failure = self.poison.get(tensor_id)
         if failure is None:
             return Refusal("TENSOR_NOT_FOUND", f"no tensor {tensor_id} in this session", tensor=tensor_id)
@@ -355,7 +355,7 @@ class Session:
         )
 
     def check_new(self, tensor_id: int) -> None:
-        """Whether an id can be given to a new tensor. Raises Refusal: TENSOR_EXISTS, ARGUMENT_VALUE, TENSOR_LIMIT."""
+        """Check that an id can name a new tensor. Raises Refusal: TENSOR_EXISTS, ARGUMENT_VALUE, TENSOR_LIMIT."""
         store = self.store
         if tensor_id not in store and tensor_id < CLIENT_IDS and len(store) < self.max_tensors:
             return
@@ -368,7 +368,7 @@ class Session:
         self.check_room(1)
 
     def check_room(self, count: int) -> None:
-        """Whether so many more tensors can be named. Raises Refusal: TENSOR_LIMIT."""
+        """Check that `count` more tensors can be named. Raises Refusal: TENSOR_LIMIT."""
         limit, held = self.max_tensors, len(self.store)
         if held + count > limit:
             raise Refusal(
@@ -378,7 +378,7 @@ class Session:
             )
 
     def check_all_new(self, ids: Sequence[int]) -> None:
-        """As `check_new`, for several or none that are to be given at once; 0 is left to the server."""
+        """Check ids as `check_new` does, for several or no new tensors; the server chooses an id for 0."""
         seen: set[int] = set()
         self.check_room(max(1, len(ids)))
         for tensor_id in ids:
@@ -388,7 +388,7 @@ class Session:
             seen.add(tensor_id)
 
     def bind(self, tensor_id: int, tensor: Tensor) -> int:
-        """Let an id, or for 0 one that the server chooses, name a tensor; `check_new` has been called."""
+        """Name a tensor by an id, for 0 one that the server chooses. Call `check_new` first."""
         if not tensor_id:
             tensor_id = self.next_id
             self.next_id += 1
@@ -400,7 +400,7 @@ class Session:
         return tensor_id
 
     def allot(self, ids: Sequence[int], count: int) -> list[int]:
-        """Ids for so many new tensors: the client's, and where it gave none or 0 the server's."""
+        """Ids for `count` new tensors: the client's, or the server's where the client gave none or 0."""
         allotted = list(ids) + [0] * (count - len(ids))
         for place, tensor_id in enumerate(allotted):
             if not tensor_id:
@@ -409,7 +409,7 @@ class Session:
         return allotted
 
     def release(self, tensor_id: int) -> bool:
-        """Forget an id; tells whether it was known."""
+        """Forget an id; return whether it named a tensor."""
         tensor = self.store.pop(tensor_id, None)
         if tensor is None:
             if self.poison:
@@ -426,7 +426,7 @@ class Session:
         return True
 
     def release_all(self, ids: Iterable[int]) -> int:
-        """Forget ids; how many were known."""
+        """Forget ids; return how many named a tensor."""
         if self.aliases or self.poison:
             return sum([self.release(tensor_id) for tensor_id in ids])
         forget, names = self.store.pop, self.names
@@ -439,7 +439,7 @@ class Session:
         return released
 
     def let_go(self) -> None:
-        """Forget the ids that leave."""
+        """Forget the ids in `leaving`."""
         leaving, self.leaving = self.leaving, ()
         self.release_all(leaving)
 
@@ -453,7 +453,7 @@ class Session:
         return ids
 
     def poison_ids(self, ids: Iterable[int], refusal: Refusal, seq: int, writer: int) -> None:
-        """Remember that the results these ids were to name do not exist, and whose fault it is."""
+        """Poison the ids of a failed command's results with their root cause."""
         if refusal.reason == "DEPENDENCY_FAILED":
             root = int(refusal.metadata["tensor"])
             failure = self.poison.get(root)
@@ -468,16 +468,16 @@ class Session:
             self.poison.popitem(last=False)
 
     def gone_hooks(self, number: int) -> "deque[int]":
-        """Where to note that a hook is gone: ids tell their writer. Nobody is told of other numbers."""
+        """Queue for the number of a dropped hook: its writer's, or a dummy if there is no such writer."""
         writer = self.writers.get(number >> _WRITER_SHIFT)
         return deque(maxlen=0) if writer is None else writer.dropped.gone
 
     def leaf_id(self, node: AccumulateGrad) -> int:
-        """The id of a leaf's node's leaf, or 0."""
+        """Id of the leaf tensor of a node, or 0."""
         return self.names.get(node.variable, 0)
 
     def drop(self) -> int:
-        """Let go of everything and break the cycles that `create_graph` leaves; how many bytes were held."""
+        """Free everything and break reference cycles made by `create_graph`; return the bytes held before."""
         held = self.account.bytes
         self.transfers.clear()
         for tensor in self.store.values():
@@ -497,10 +497,10 @@ class Session:
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A call that has arrived and is not answered: tickets rise in the order of arrival.
+    """A call that has arrived and is not answered. Tickets rise in the order of arrival.
 
-    `sent`, by time.monotonic(), is when the front handed it over, and `queued` how many seconds later it began;
-    `steps` is what is left of a call that has begun, `give_up` when one that is parked has waited long enough.
+    `sent`, by time.monotonic(), is when the front passed the call on; `queued` is the seconds until it began. `steps`
+    is the rest of a begun call; `give_up` is when a parked call times out.
     """
 
     method: str
@@ -510,10 +510,10 @@ class Pending:
     deadline: float | None = None
     sent: float = 0.0
     queued: float = 0.0
-    resumed: float = 0.0  # when the step began that runs
+    resumed: float = 0.0  # when the current step began
     computed: float = 0.0
     size: int = 1  # commands
     steps: "Generator[None, None, bytes] | None" = None
     give_up: float | None = None
-    #: Where the answer waits for the disk: takes what to do then, and the answer.
+    #: Set if the answer waits for the disk: takes the callback for that time, and the answer.
     hold: "Callable[[Answered, bytes], None] | None" = None

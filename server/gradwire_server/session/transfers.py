@@ -1,9 +1,9 @@
-"""Transfers: bytes on their way between a large tensor and the chunks of Upload and Download.
+"""Transfers: holds a large tensor's bytes between a command and the chunks of Upload and Download.
 
-An upload's bytes land in one buffer, which the tensor made of it takes over. A download's are the tensor's own
-until the session's next command that may change them, which first makes a copy: so they stay what they were when they
-were read, and a client that only waits for them costs no second tensor. The copy is counted from the start, so there is
-room for it. Both kinds count as bytes of the session while they are held.
+An upload fills one buffer, which becomes the tensor's memory. A download uses the tensor's own bytes until the next
+command that may change them, which copies them first. So the bytes stay as they were read, and a client that only
+waits for the download costs no second tensor. The copy's bytes are counted from the start, so there is room for it.
+Both kinds count as bytes of the session while they are held.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ from gradwire_engine import Account
 from gradwire_server.common.errors import Refusal
 
 MAX_TRANSFERS = 1024
-ABANDONED_SECONDS = 900.0  # a copy that nobody fetches, or an upload that nobody finishes or uses, makes room
-# The last chunks may be lost after they were sent, with the connection: a copy sent to its end can still be asked for.
+ABANDONED_SECONDS = 900.0  # then an unfetched download, or an unfinished or unused upload, is dropped
+# A broken connection may lose the last chunks, so a download that was sent to its end can be requested again.
 LINGER_SECONDS = 10.0
 
 
 class Upload:
-    """Bytes arriving. `taker` is the call that may append: a new call takes over from a broken one."""
+    """An upload's bytes. `taker` is the number of the call that may append; a new call replaces a broken one."""
 
     def __init__(self, total: int, request_id: str) -> None:
         self.buffer: np.ndarray[Any, Any] = np.empty(total, np.uint8)
@@ -34,14 +34,14 @@ class Upload:
         self.request_id = request_id
         self.received = 0
         self.taker = 0
-        self.logged = False  # whether the session's log has its bytes, if there is one
+        self.logged = False  # whether the session's log contains its bytes
         self.touched = time.monotonic()
         self.finished = False
         self.lock = threading.Lock()
 
     @staticmethod
     def received_already(buffer: "np.ndarray[Any, Any]", request_id: str) -> "Upload":
-        """An upload whose bytes are all here."""
+        """Create an upload that is already complete."""
         made = Upload(0, request_id)
         made.buffer, made.total, made.received = buffer, buffer.nbytes, buffer.nbytes
         made.logged = True
@@ -49,7 +49,7 @@ class Upload:
 
 
 class Download:
-    """Bytes leaving. `settle` and `copying` are called by different threads."""
+    """A download's bytes. Different threads call `settle` and `copying`."""
 
     def __init__(self, data: memoryview) -> None:
         self.total = data.nbytes
@@ -59,19 +59,19 @@ class Download:
         self._lock = threading.Lock()
 
     def whole(self) -> memoryview:
-        """All bytes, as they are now."""
+        """All bytes, without a copy."""
         with self._lock:
             return self._data
 
     def settle(self) -> None:
-        """Go on with a copy: after this nobody reads the tensor's own bytes."""
+        """Replace the tensor's own bytes with a copy."""
         copied = np.array(np.frombuffer(self._data, np.uint8))
-        with self._lock:  # waits for one chunk at most; whoever copies chunks waits for nothing
+        with self._lock:  # waits for one chunk at most; copying a chunk waits for nothing
             self._data = copied.data
 
     @contextmanager
     def copying(self, offset: int, most: int) -> Iterator[memoryview]:
-        """The bytes from `offset` on, `most` at most, which stay what they are inside the block."""
+        """At most `most` bytes from `offset`, which do not change inside the block."""
         with self._lock:
             yield self._data[offset : offset + most]
 
@@ -84,10 +84,10 @@ class Transfers:
         self.held: dict[str, Upload | Download] = {}
         self.begun: dict[str, str] = {}  # transfer ids of uploads by request_id
         self.borrowed: list[Download] = []  # downloads of tensors' own bytes
-        # Ids of downloads follow from these, so that commands that are applied again give the same ones.
+        # Download ids are derived from these, so replayed commands give the same ids.
         self.seed = secrets.token_bytes(16)
         self.begun_downloads = 0
-        self.logs = False  # whether an upload is used only when it is logged
+        self.logs = False  # whether an upload must be logged before it is used
 
     def begin(self, total: int, limit: int, request_id: str = "") -> str:
         """Start an upload, or find the one begun under this request_id.
@@ -116,9 +116,9 @@ class Transfers:
         return transfer_id
 
     def pin(self, data: memoryview, borrowed: bool = False) -> str:
-        """Keep bytes for Download; `borrowed` ones may change with the session's next command, unless it settles them.
+        """Hold bytes for Download; `borrowed` bytes belong to a tensor and are copied before a command may change them.
 
-        Raises EngineError: MEMORY_LIMIT, which is also asked before they are copied.
+        Raises Refusal: MEMORY_LIMIT for too many transfers.
         """
         self.tidy(0.0)
         download = Download(data)
@@ -130,13 +130,13 @@ class Transfers:
         return transfer_id
 
     def settle(self) -> None:
-        """Before a command runs: let no download depend on what it may change."""
+        """Copy the borrowed bytes of all downloads, before a command may change them."""
         while self.borrowed:
-            self.borrowed[-1].settle()  # before it is taken off: there may be no memory for it
+            self.borrowed[-1].settle()  # before the pop: the copy may raise MemoryError
             self.borrowed.pop()
 
     def put(self, transfer_id: str, transfer: Upload | Download) -> None:
-        """Hold a transfer again that was held before."""
+        """Hold a restored transfer."""
         self.held[transfer_id] = transfer
         self.account.bytes += transfer.total
         if isinstance(transfer, Upload) and transfer.request_id:
@@ -150,15 +150,15 @@ class Transfers:
         return transfer_id
 
     def resume(self, transfer_id: str) -> tuple[Upload, int]:
-        """An upload to go on with, and the number its new call appends under."""
+        """Resume an upload; return it and the new call's taker number."""
         upload: Upload = self._find(transfer_id, Upload)
-        with upload.lock:  # the broken call's last chunk is in, or will be refused
+        with upload.lock:  # the broken call's last chunk has been written, or will be refused
             upload.taker += 1
             return upload, upload.taker
 
     @contextmanager
     def receiving(self, transfer_id: str, taker: int, offset: int, size: int) -> Iterator[memoryview]:
-        """Where the next bytes are to be written, inside the block; if it ends well, they are the upload's.
+        """Memory for the next bytes; they count as received if the block does not raise.
 
         Raises Refusal: TRANSFER_NOT_FOUND, ARGUMENT_VALUE, PAYLOAD_SIZE.
         """
@@ -191,7 +191,7 @@ class Transfers:
         return end
 
     def finished(self, transfer_id: str) -> Upload:
-        """An upload that is complete. Raises Refusal: TRANSFER_NOT_FOUND, PAYLOAD_SIZE, UNAVAILABLE."""
+        """A complete upload. Raises Refusal: TRANSFER_NOT_FOUND, PAYLOAD_SIZE, UNAVAILABLE."""
         upload: Upload = self._find(transfer_id, Upload)
         if upload.received != upload.total:
             raise Refusal(
@@ -205,13 +205,13 @@ class Transfers:
         return upload
 
     def download(self, transfer_id: str) -> Download:
-        """The bytes that Read pinned. Raises Refusal: TRANSFER_NOT_FOUND."""
+        """A download by id. Raises Refusal: TRANSFER_NOT_FOUND."""
         download: Download = self._find(transfer_id, Download)
         download.touched = time.monotonic()
         return download
 
     def finish(self, transfer_id: str, received: bool = False) -> None:
-        """A download was sent to its end: it counts no longer and goes soon, at once where it has arrived."""
+        """Finish a download that was sent to its end: uncount its bytes; drop it at once if the client received it."""
         download = self.held.get(transfer_id)
         if received:
             self.forget(transfer_id)
@@ -220,7 +220,7 @@ class Transfers:
             self.account.bytes -= download.total
 
     def tidy(self, linger: float = LINGER_SECONDS) -> None:
-        """Drop downloads that were sent to their end so many seconds ago, and transfers that nobody goes on with."""
+        """Drop abandoned transfers, and finished downloads that were not used for `linger` seconds."""
         now = time.monotonic()
         for transfer_id, held in list(self.held.items()):
             if now - held.touched >= (linger if held.finished else ABANDONED_SECONDS):
@@ -237,7 +237,7 @@ class Transfers:
             self.borrowed.remove(transfer)
 
     def clear(self) -> None:
-        """Drop them all."""
+        """Drop all transfers."""
         for transfer_id in list(self.held):
             self.forget(transfer_id)
 

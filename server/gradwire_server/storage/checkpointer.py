@@ -1,9 +1,9 @@
-"""The checkpointer: what a worker does to store its sessions and to take them up again.
+"""The checkpointer: stores and restores a worker's sessions.
 
-Saving is a call in the session's line. The compute thread describes the session and hands its tensors' bytes to the
-system, a piece per slice, so that other sessions compute in between; the session itself then goes on, while a thread of
-the checkpointer waits for the disk. The answer is sent when the snapshot would survive a crash. With a log, so is every
-other answer of the session.
+Saving is a call in the session's queue. The compute thread encodes the session and writes its tensors' bytes, a piece
+per slice, so other sessions compute in between. Then the session continues, while the checkpointer's thread waits for
+the disk. The answer is sent once the snapshot survives a crash. With a write-ahead log, every other answer of the
+session also waits until it survives a crash.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from gradwire_server.storage.snapshot_encoder import SnapshotEncoder
 from gradwire_server.storage.stores import LogStore, SnapshotStore, Writing
 from gradwire_server.storage.write_ahead_log import START, Log, log_path
 
-_LOG_SECONDS = 60.0  # for a disk to begin a log
-_LOG_FACTOR = 4  # times the last snapshot's bytes that a log may have before another is made
+_LOG_SECONDS = 60.0  # timeout for creating a log
+_LOG_FACTOR = 4  # a log of this many times the last snapshot's bytes causes a new snapshot
 _LEAST_LOG = 64 << 20
 Steps = Generator[None, None, bytes]
 
@@ -46,12 +46,12 @@ log = logging.getLogger("gradwire.server")
 
 
 class Checkpointer:
-    """Stores and restores sessions of one worker. `logs`: whether what is answered is written first."""
+    """Stores and restores sessions of one worker. `logs`: whether answers wait for a write-ahead log."""
 
     def __init__(
         self, logs: bool = False, snapshots: SnapshotStore | None = None, log_store: LogStore | None = None
     ) -> None:
-        """Without stores of its own it has those of configured.py."""
+        """Use the stores of configured.py by default."""
         self.logs = logs
         self.snapshots = snapshots or SNAPSHOTS()
         self.log_store = log_store or LOGS()
@@ -61,7 +61,7 @@ class Checkpointer:
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """End when all that was begun is on disk."""
+        """End after the queued tasks, within `timeout` seconds."""
         self._tasks.put(None)
         self._thread.join(timeout)
         if self.log_writer is not None:
@@ -77,11 +77,11 @@ class Checkpointer:
     # Sessions' lives.
 
     def begin(self, session: Session, order: Order) -> None:
-        """A session begins that is to be stored in a folder of its own."""
+        """Begin a session that is stored in its own folder."""
         session.kept = SessionFiles(Path(order.home), order.home_head, self.snapshots)
 
     def forget(self, session: Session, keep: bool) -> None:
-        """A session has ended; `keep` leaves its files."""
+        """Forget a session that has ended; `keep` leaves its files."""
         kept, session.kept, session.notes = kept_of(session), None, None
         if kept is None:
             return
@@ -91,7 +91,7 @@ class Checkpointer:
             self._tasks.put(lambda: self.snapshots.remove(kept.folder))
 
     def opened(self, session: Session, call: Pending) -> Steps:
-        """With a log, an opened session has a snapshot before anybody is told of it."""
+        """With logs, store an opened session's first snapshot before its opening is answered."""
         kept = kept_of(session)
         if self.logs and kept is not None:
             yield from self._save(session, call, kept, kept.folder, kept.head, Order())
@@ -114,7 +114,7 @@ class Checkpointer:
             self._hold(call, lambda: self._unchanged(kept, tensors, uses if order.last else None))
             return b""
         if kept.saving and not order.request and not order.last:
-            return b""  # the next time will do
+            return b""  # the next save stores it
         if order.last and not self.logs and (given_up := session.hooks.give_up()):
             log.warning(
                 "backwards that wait for their client are given up: the session ends here",
@@ -124,7 +124,7 @@ class Checkpointer:
 
     @staticmethod
     def _unchanged(kept: SessionFiles, tensors: int, uses: int | None) -> bytes:
-        """On the checkpointer's thread, after the snapshots before: nothing was to be stored anew."""
+        """Answer a save of an unchanged session. Runs on the checkpointer's thread, after earlier snapshots."""
         if kept.mark is None:
             raise Refusal("STORAGE", "the server cannot write its state directory")
         if uses is not None:
@@ -141,12 +141,12 @@ class Checkpointer:
         order: Order,
         request: pb.SaveSessionRequest | None = None,
     ) -> Steps:
-        """Store it in a folder; `kept` for a session's own."""
+        """Store a session in a folder; `kept` is None for a named snapshot."""
         mark = _mark(session)
         uses = kept.uses if kept is not None else 0
         head = pb.SnapshotHead.FromString(raw_head)
         if kept is not None and kept.log is not None:
-            kept.bytes = max(kept.bytes, kept.log.taken)  # should this fail, it is tried again when the log has grown
+            kept.bytes = max(kept.bytes, kept.log.taken)  # after a failure, the next save waits until the log has grown
         encoder = SnapshotEncoder(session)
         yield from encoder.steps()
         self._fill(session, head, encoder, request)
@@ -186,7 +186,7 @@ class Checkpointer:
             encoder.state.named.extend(request.tensors)
 
     def _rotate(self, session: Session, kept: SessionFiles) -> Future[Refusal | None]:
-        """What comes from now on is in the next generation's log; done when there is one, or cannot be."""
+        """Switch to the next generation's log; the future is done when that log exists or failed."""
         assert self.log_writer is not None
         begun: Future[Refusal | None] = Future()
         old = kept.log
@@ -206,9 +206,9 @@ class Checkpointer:
         uses: int | None,
         begun: Future[Refusal | None] | None,
     ) -> bytes:
-        """On the checkpointer's thread: bring a snapshot to the disk; `uses` where nothing but a log is to follow it.
+        """Commit a snapshot to disk, on the checkpointer's thread, after its log was created (`begun`).
 
-        That is there first, if it is to be there: `begun`.
+        `uses` is given if the files then contain the whole session: at its end, or with a log.
         """
         try:
             if begun is not None:
@@ -236,13 +236,13 @@ class Checkpointer:
         return _summary(writing.head.SerializeToString(), size, writing.head.tensors).SerializeToString()
 
     def _hold(self, call: Pending, task: Callable[[], bytes | None]) -> None:
-        """Answer a call when a task of the checkpointer's thread is done."""
+        """Run a task on the checkpointer's thread, and answer the call when the task is done."""
 
         def hold(answer: Callable[[bytes, Exception | None], None], result: bytes) -> None:
             def run() -> None:
                 try:
                     made = task()
-                except Exception as error:  # noqa: BLE001 - handed to whoever waits
+                except Exception as error:  # noqa: BLE001 - becomes the call's refusal
                     answer(b"", refusal_of(error, call.method))
                 else:
                     answer(result if made is None else made, None)
@@ -254,7 +254,7 @@ class Checkpointer:
     # The log.
 
     def wants_saving(self, session: Session) -> bool:
-        """Whether a session's log has become long."""
+        """Whether a session's log is so long that a new snapshot is due."""
         kept = kept_of(session)
         if kept is None or kept.log is None or kept.saving:
             return False
@@ -262,13 +262,13 @@ class Checkpointer:
 
     @staticmethod
     def own_order() -> bytes:
-        """The order to store a session where it is stored already."""
+        """The order to store a session in its own folder."""
         return Order().pack()
 
     # Restoring.
 
     def restore(self, session: Session, call: Pending, limit: Callable[[Session], None]) -> Steps:
-        """Fill an empty session with what is stored, when `limit` has told it how much it may hold.
+        """Fill an empty session from its stored state, after `limit` set the session's limits.
 
         Raises Refusal: SNAPSHOT_DAMAGED, MEMORY_LIMIT and others.
         """
@@ -291,7 +291,7 @@ class Checkpointer:
                     break
                 except (Refusal, FileNotFoundError):
                     if self.snapshots.list(source)[-1:] == [generation]:
-                        raise  # else another has taken its place meanwhile
+                        raise  # else a newer generation has replaced it: read that one
             yield from SnapshotDecoder(session, state, memories).fill()
             answer = self._restored(session, state, head, request)
             if request is None:
@@ -314,7 +314,7 @@ class Checkpointer:
     ) -> service_pb2.RestoreSessionResponse:
         answer = service_pb2.RestoreSessionResponse(client_nodes=head.client_nodes)
         if request is not None:
-            # A session of its own, whose past nobody else has seen.
+            # A new session: no client has seen its epoch or its writers.
             session.epoch = _another(session.epoch)
             session.attach(max(session.writers, default=0) + 1)
             for named in state.named:
@@ -329,7 +329,7 @@ class Checkpointer:
         return answer
 
     def _take_up(self, session: Session, generation: int, logged: bool) -> Steps:
-        """Apply what the log has, and go on where it ends. `logged`: whether there is to be one of this generation."""
+        """Replay the logs and continue at their end. `logged`: whether this generation must have a log."""
         kept = kept_of(session)
         assert kept is not None
         first = log_path(kept.folder, generation)
@@ -348,7 +348,7 @@ class Checkpointer:
         kept.mark = None
         running = self.snapshots.running(kept.folder)
         if running and (len(session.writers) > 1 or session.alone):
-            # Something may have been applied that no file knows of, and numbers do not tell of what.
+            # Commands may have been lost, and with unary calls or several writers the seqs do not show which.
             session.epoch = _another(session.epoch)
         if self.logs:
             path = log_path(kept.folder, kept.generation)
@@ -360,7 +360,7 @@ class Checkpointer:
 
 
 def _check_begun(begun: Future[Refusal | None]) -> None:
-    """Wait until a log was begun. Raises Refusal: UNAVAILABLE, STORAGE where it was not."""
+    """Wait until a log was created. Raises Refusal: UNAVAILABLE, STORAGE if creation failed or took too long."""
     try:
         failure = begun.result(_LOG_SECONDS)
     except FutureTimeout:
@@ -370,13 +370,13 @@ def _check_begun(begun: Future[Refusal | None]) -> None:
 
 
 def _mark(session: Session) -> Any:
-    """What differs when something was applied."""
+    """A value that changes whenever a command was applied or the number of transfers changed."""
     writers = tuple((writer.number, writer.applied) for writer in session.writers.values())
     return session.alone, writers, len(session.transfers.held)
 
 
 def _another(epoch: int) -> int:
-    """An epoch that nobody has seen."""
+    """A new epoch that no client has seen."""
     return epoch + 1 + secrets.randbelow(1 << 20)
 
 

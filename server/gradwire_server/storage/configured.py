@@ -1,4 +1,4 @@
-"""Which stores hold stored sessions. The front and its workers both take them from here."""
+"""Configured stores: the classes that hold stored sessions, for the front and its workers."""
 
 from gradwire_server.storage.log_files import LogFiles
 from gradwire_server.storage.snapshot_files import SnapshotFiles

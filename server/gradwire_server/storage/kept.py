@@ -1,4 +1,4 @@
-"""Where a session is stored, and how far: `SessionFiles`, which checkpointer and log writer share."""
+"""Stored files of a session: `SessionFiles`, which checkpointer and log writer share."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ log = logging.getLogger("gradwire.server")
 
 @dataclass
 class SessionFiles:
-    """Where a session is stored, and how far."""
+    """A session's folder, newest generation, log, and whether the files contain everything applied."""
 
     folder: Path
     head: bytes
     store: SnapshotStore
     generation: int = 0
-    mark: Any = None  # what the last snapshot had seen
+    mark: Any = None  # of the last snapshot (checkpointer._mark)
     bytes: int = 0  # the last snapshot's
     log: Log | None = None
     notes: Notes = field(default_factory=Notes)
     saving: bool = False
-    # How often it was about to compute, and whether the files say that it does no more.
+    # Number of `use` calls, and whether the files say that nothing was applied since the snapshot.
     uses: int = 0
     stopped: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def use(self) -> None:
-        """It is about to compute what no file knows of. Raises Refusal: STORAGE where that cannot be noted."""
+        """Note that commands are about to be applied that no file contains. Raises Refusal: STORAGE."""
         if self.log is not None:
             return
         with self.lock:
@@ -49,7 +49,7 @@ class SessionFiles:
                 self.stopped = False
 
     def stop(self, uses: int) -> None:
-        """The files know of all that was applied, unless it was used since. Raises OSError."""
+        """Note that the files contain everything applied, if `use` was not called since. Raises OSError."""
         with self.lock:
             if self.uses == uses:
                 self.stopped = True
@@ -57,5 +57,5 @@ class SessionFiles:
 
 
 def kept_of(session: Session) -> SessionFiles | None:
-    """Where a session is stored, if it is: of `session.kept` commands know less (session.Stored)."""
+    """The session's files, if it is stored; `session.kept` has the narrower type session.Stored."""
     return cast("SessionFiles | None", session.kept)

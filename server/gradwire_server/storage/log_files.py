@@ -1,4 +1,4 @@
-"""Logs as files: written at a place, flushed, and found again by name. A few hundred stay open."""
+"""Log files: stores each log as a file in its session's folder. At most _MOST_OPEN files stay open."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradwire_server.storage.snapshot_files import LOG, generations, sync_folder
 from gradwire_server.storage.stores import LogStore
 
 _MOST_OPEN = 512  # files
-_MOST_PARTS = 512  # of one write
+_MOST_PARTS = 512  # buffers in one pwritev
 
 
 class LogFiles(LogStore):
@@ -24,11 +24,11 @@ class LogFiles(LogStore):
         self._open: OrderedDict[Path, int] = OrderedDict()
 
     def list(self, place: Path) -> list[int]:
-        """The generations of which there is a log's file."""
+        """The generations that have a log file."""
         return generations(place, LOG)
 
     def exists(self, path: Path) -> bool:
-        """Whether the file is there."""
+        """Whether the file exists."""
         return path.exists()
 
     def size(self, path: Path) -> int:
@@ -36,7 +36,7 @@ class LogFiles(LogStore):
         return path.stat().st_size
 
     def create(self, path: Path, beginning: bytes) -> None:
-        """Write a file beside its place, and move it there."""
+        """Write a temporary file and rename it to `path`."""
         beside = path.with_name(f"{path.name}.new")
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
@@ -62,13 +62,13 @@ class LogFiles(LogStore):
             _check_there(path, descriptor)
             os.pwrite(descriptor, mark[1], mark[0])
         except (OSError, MemoryError):
-            # By descriptor: under the name there may be another file by now.
+            # By descriptor: the path may name another file now.
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, place)
             raise
 
     def cut(self, path: Path, size: int) -> None:
-        """Cut the file off, by its name: from any thread."""
+        """Truncate the file, by its path. Thread-safe."""
         os.truncate(path, size)
 
     def close(self, path: Path) -> None:
@@ -78,7 +78,7 @@ class LogFiles(LogStore):
             os.close(descriptor)
 
     def open(self, path: Path) -> BinaryIO:
-        """Open the file anew."""
+        """Open the file for reading, with its own descriptor."""
         return path.open("rb")
 
     def _file(self, path: Path) -> int:
@@ -93,14 +93,14 @@ class LogFiles(LogStore):
 
 
 def _check_there(path: Path, descriptor: int) -> None:
-    """Whether what is written can be found again: its directory was not taken away, nor itself. Raises OSError."""
+    """Check that `path` still names the written file. Raises OSError if file or folder were removed or replaced."""
     found, written = os.stat(path), os.fstat(descriptor)
     if (found.st_dev, found.st_ino) != (written.st_dev, written.st_ino):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
 def _write(descriptor: int, parts: Sequence[bytes | memoryview], place: int) -> None:
-    """Write at a place, whatever the system takes at once. Raises OSError."""
+    """Write all parts at an offset; repeats short writes. Raises OSError."""
     for start in range(0, len(parts), _MOST_PARTS):
         some = list(parts[start : start + _MOST_PARTS])
         while some:

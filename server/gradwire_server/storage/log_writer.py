@@ -1,8 +1,8 @@
-"""The log writer: what a worker writes to the logs of its sessions, and which answers wait for that.
+"""The log writer: writes a worker's calls to its sessions' logs, and holds their answers until the records are on disk.
 
-A call is applied and then written; its answer is sent when that would survive a crash. Where memory is so short that
-what was applied cannot be written, the session goes back to what is written (`give_up`). Bytes of uploads and files,
-which can wait, are copied to the log's queue no faster than it is written.
+A call is applied, then logged; its answer is sent once the record survives a crash. If memory is too short to log what
+was applied, the session is restored from its log (`give_up`). Bytes of uploads and files enter the log's queue no
+faster than the disk writes them.
 """
 
 from __future__ import annotations
@@ -26,29 +26,28 @@ if TYPE_CHECKING:
     from gradwire_server.storage.tensor_files import Loaded
 
 _UPLOAD_PART = 1 << 20
-_WAIT_SECONDS = 0.001  # for room in the log's queue, before others have their turn
-_INLINE = 1 << 10  # bytes that any server takes within a message
+_WAIT_SECONDS = 0.001  # wait for room in the log's queue, before other sessions have their turn
+_INLINE = 1 << 10  # bytes that every server accepts inside a message
 _UNLOGGED = ("Tidy", "BeginUpload", "Describe")  # they change nothing that outlives the server
 
 
 class LogWriter:
-    """Writes what is applied to sessions that have a log."""
+    """Logs the calls of sessions that have a log."""
 
     def __init__(self, store: LogStore) -> None:
         self.journal = WriteAheadLog(store)
 
     def check(self, session: Session) -> None:
-        """Before a call: whether what it does can be logged. Raises Refusal: UNAVAILABLE."""
+        """Check, before a call, that the session's log can be written. Raises Refusal: UNAVAILABLE."""
         kept = kept_of(session)
         if kept is not None and kept.log is not None and kept.log.failing:
             self.journal.check(kept.log)
 
     def unary(self, call: Pending) -> Generator[None, None, bytes]:
-        """Apply a command that came alone, and let its answer wait until the log has it. Yields in pauses.
+        """Apply a unary call's command and hold its answer until it is logged. Yields in pauses.
 
-        Raises Refusal.
-
-        One that is refused is logged if it used anything up, or was applied and cannot be answered.
+        A refused command is logged if it changed the random generator or the next id, or if it was applied but cannot
+        be answered. Raises Refusal.
         """
         session, kept = call.session, kept_of(call.session)
         assert kept is not None
@@ -74,7 +73,7 @@ class LogWriter:
         return answer
 
     def record(self, session: Session, call: Pending) -> None:
-        """A call was applied: let its answer wait until the log has it."""
+        """Log an applied call and hold its answer until the record is on disk."""
         kept = kept_of(session)
         if kept is None or kept.log is None or call.hold is not None:
             return
@@ -92,7 +91,7 @@ class LogWriter:
         self._put(call, kept.log, packed(record, batch) if logged else ())
 
     def _record_refused(self, session: Session, call: Pending) -> None:
-        """A unary call was refused; its answer, which acknowledges nothing, does not wait."""
+        """Log a refused unary call. Its answer does not wait, since it acknowledges nothing."""
         kept = kept_of(session)
         if kept is not None and kept.log is not None:
             record = pb.LogRecord(call=pb.LogCall(method=call.method, request=call.raw))
@@ -100,7 +99,7 @@ class LogWriter:
             self.journal.put(kept.log, packed(record), None)
 
     def _put(self, call: Pending, target: Log, parts: Parts) -> None:
-        """Write a record, and let the answer wait until it is on disk with all before it."""
+        """Write a record, and hold the call's answer until it and all earlier records are on disk."""
         journal = self.journal
 
         def hold(answer: Answered, result: bytes) -> None:
@@ -111,9 +110,9 @@ class LogWriter:
         call.hold = hold
 
     def give_up(self, call: Pending) -> bool:
-        """What is in memory is ahead of the log, and stays so; whether there is a log to come back from.
+        """Give up a session whose memory is ahead of its log; return whether there is a log to restore it from.
 
-        The call's answer waits until all that may have been acknowledged is on disk; nothing more is written then.
+        The call's answer waits until everything that may have been acknowledged is on disk. Then the log is closed.
         """
         session, journal = call.session, self.journal
         kept = kept_of(session)
@@ -134,7 +133,7 @@ class LogWriter:
     # Bytes in the log.
 
     def keep_upload(self, call: Pending) -> Iterator[None]:
-        """An upload was received: let its answer wait until the log has its bytes. Raises Refusal: UNAVAILABLE."""
+        """Log a complete upload's bytes, and wait until they are on disk. Raises Refusal: UNAVAILABLE."""
         session = call.session
         self.check(session)
         kept, transfer_id = kept_of(session), call.raw.decode()
@@ -149,9 +148,9 @@ class LogWriter:
         held.logged = True
 
     def keep_loaded(self, call: Pending, loaded: Loaded) -> Iterator[None]:
-        """Leaves are made of a file, which may be another by the time the log is read: let it have their bytes.
+        """Log the bytes of leaves loaded from a file, since the file may change before a replay.
 
-        Raises Refusal: UNAVAILABLE, CANCELLED; nothing has an id yet.
+        Runs before the leaves have ids. Raises Refusal: UNAVAILABLE, CANCELLED.
         """
         kept = kept_of(call.session)
         assert kept is not None
@@ -172,7 +171,7 @@ class LogWriter:
             yield from self._written(call.session, kept.log, failed)
 
     def record_load(self, call: Pending, loaded: Loaded) -> None:
-        """The leaves have ids."""
+        """Log the creation of loaded leaves, after they were given ids."""
         session = call.session
         kept, request_id = kept_of(session), loaded.request.request_id
         assert kept is not None
@@ -195,8 +194,10 @@ class LogWriter:
         data: memoryview,
         failed: list[Refusal],
     ) -> Iterator[None]:
-        """Copy bytes to the log, a part before each yield, no faster than it is written; whether they are there
-        `_written` tells. Raises Refusal: CANCELLED, DEADLINE_EXCEEDED."""
+        """Queue bytes for the log, one part before each yield, no faster than the log is written.
+
+        `_written` waits for the disk. Raises Refusal: CANCELLED, DEADLINE_EXCEEDED.
+        """
 
         def done(failure: Refusal | None) -> None:
             if failure is not None:
@@ -217,7 +218,7 @@ class LogWriter:
             yield
 
     def _written(self, session: Session, target: Log, failed: list[Refusal]) -> Iterator[None]:
-        """Wait until all before is on disk. Raises Refusal: UNAVAILABLE, CANCELLED, DEADLINE_EXCEEDED."""
+        """Wait until all earlier records are on disk. Raises Refusal: UNAVAILABLE, CANCELLED, DEADLINE_EXCEEDED."""
         written = threading.Event()
 
         def done(failure: Refusal | None) -> None:

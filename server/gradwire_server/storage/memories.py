@@ -1,4 +1,4 @@
-"""Memories of tensors as bytes."""
+"""Memories: views a tensor's memory as bytes."""
 
 import math
 from typing import Any
@@ -9,7 +9,7 @@ from gradwire_server.common.errors import Refusal
 
 
 def flat(owner: Any) -> Any:
-    """The bytes of a memory's owner as a vector, without a copy on the CPU. Raises Refusal: NOT_SUPPORTED."""
+    """View the memory's owner as a uint8 vector, without a copy. Raises Refusal: NOT_SUPPORTED for gaps."""
     if not isinstance(owner, np.ndarray):
         from gradwire_engine.core.device import cupy
 

@@ -1,4 +1,4 @@
-"""Orders: what the front tells a worker of a session, a snapshot or a file that is to be stored or read."""
+"""Orders: the front's instructions to a worker to store or read a session, a snapshot or a file."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-LATER = "later"  # of a refusal: what could not be stored now can be when a backward is through
+LATER = "later"  # metadata of a refusal: the session can be stored once a backward has finished
 _BYTES = ("head", "request", "home_head")
 
 
 @dataclass
 class Order:
-    """What the front tells of a session, or of a snapshot, that is to be stored or was."""
+    """The front's instruction to store or restore a session or a named snapshot."""
 
-    folder: str = ""  # where from or to, if not the session's own
-    head: bytes = b""  # a SnapshotHead without what only the worker knows
+    folder: str = ""  # source or target; "" for the session's own
+    head: bytes = b""  # a SnapshotHead without the worker's fields
     room: int | None = None  # bytes that the principal has left
-    request: bytes = b""  # the client's
+    request: bytes = b""  # the client's request
     last: bool = False  # whether the session ends here
     place: int = 0  # of the principal in the shared counters
-    owner: int = 0  # a number that stands for the principal
-    home: str = ""  # the session's own folder, and its head
+    owner: int = 0  # the principal's number
+    home: str = ""  # the session's own folder; its head follows
     home_head: bytes = b""
 
     def pack(self) -> bytes:
-        """As bytes."""
+        """Serialize the order."""
         told = dict(self.__dict__)
         for name in _BYTES:
             told[name] = base64.b64encode(told[name]).decode()
@@ -34,7 +34,7 @@ class Order:
 
     @staticmethod
     def unpack(raw: bytes) -> Order:
-        """Of bytes."""
+        """Parse a serialized order."""
         told: dict[str, Any] = json.loads(raw)
         for name in _BYTES:
             told[name] = base64.b64decode(told[name])
@@ -43,18 +43,18 @@ class Order:
 
 @dataclass
 class FileOrder:
-    """What the front tells of a file; the client's request goes with it."""
+    """The front's instruction to write or read a tensor file; the client's request is appended."""
 
     path: str
     name: str
-    room: int | None = None  # bytes that it may have
+    room: int | None = None  # bytes that the file may have
 
     def pack(self, request: bytes) -> bytes:
-        """As bytes."""
+        """Serialize the order and the client's request."""
         return json.dumps(asdict(self)).encode() + b"\n" + request
 
     @staticmethod
     def unpack(raw: bytes) -> tuple[FileOrder, bytes]:
-        """Of bytes."""
+        """Parse a serialized order; return it and the client's request."""
         told, _, request = raw.partition(b"\n")
         return FileOrder(**json.loads(told)), request

@@ -1,8 +1,8 @@
-"""Replay: a log's records applied to a session that was filled from the snapshot before them.
+"""Replay: applies a log's records to a session restored from the preceding snapshot.
 
-What was refused the first time is refused again and not tried: why it was may have passed. All else has to go as it
-went then, which each record says: whether a command is refused now that was applied then, or how many commands, ids and
-tensors there are after it. A session that comes out otherwise is refused by name: its clients have seen another.
+A command that was refused originally is refused again without being tried, since the cause may have passed. Everything
+else must repeat exactly: each record contains its refusals and the counts of commands and tensors and the next id after
+it. A session that differs is refused, since its clients have seen other results.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SCARCE = ("MEMORY_LIMIT", "TENSOR_LIMIT", "PROGRAM_LIMIT")
 
 
 class ReplayCancelToken(CancelToken):
-    """Stops the commands that were refused the first time, and gives nodes the numbers that they had."""
+    """Refuses the commands that were refused originally, and gives nodes their original numbers."""
 
     __slots__ = ("_refusals", "_resumptions", "_seq", "_session")
 
@@ -43,13 +43,13 @@ class ReplayCancelToken(CancelToken):
         self.through = {0: 0}
 
     def follow(self, record: pb.LogRecord) -> None:
-        """Go by what a record says."""
+        """Use a record's refusals and resumptions."""
         self._refusals = {each.seq: each for each in record.refusals}
-        self._resumptions = {each.after_seq + 1: each for each in record.resumptions}  # of several the last
+        self._resumptions = {each.after_seq + 1: each for each in record.resumptions}  # the last one for each seq
 
     @property
     def seq(self) -> int:
-        """The command that runs."""
+        """The running command's seq; setting it applies the resumption before that command."""
         return self._seq
 
     @seq.setter
@@ -60,21 +60,21 @@ class ReplayCancelToken(CancelToken):
             self.resume(told)
 
     def resume(self, told: pb.LogResumption) -> None:
-        """Go on as it went on then."""
+        """Restore the node number, and before a retry the random generator."""
         go_on_from(told.node_seq)
         if told.generator:
             self._session.recording.generator.set_state(told.generator)
 
     def cancelled(self) -> bool:
-        """Whether it was refused the first time."""
+        """Whether the command was refused originally."""
         return self._seq in self._refusals
 
     def stopping(self) -> bool:
-        """As `cancelled`; time is no reason."""
+        """Whether the command was refused originally; deadlines do not apply."""
         return self._seq in self._refusals
 
     def refusal(self) -> Refusal:
-        """Why it was."""
+        """The original refusal."""
         told = self._refusals[self._seq]
         after(self._session, told)
         refusal = Refusal(told.reason, told.message, root_seq=told.root_seq)
@@ -83,7 +83,7 @@ class ReplayCancelToken(CancelToken):
 
 
 def after(session: Session, told: pb.LogRefusal) -> None:
-    """Leave a session as a command left it that was refused."""
+    """Set a session's random generator and next id to those after a refused command."""
     session.recording.generator.set_state(told.generator)
     session.next_id = max(session.next_id, told.next_id)
 
@@ -98,12 +98,12 @@ class Replay:
         self.notes = Notes()
 
     def run(self, path: Path) -> Generator[None, None, int]:
-        """Apply a log's records; where the last whole one ends.
+        """Apply a log's records; return the offset where the last complete one ends.
 
-        Raises Refusal: SNAPSHOT_DAMAGED; MEMORY_LIMIT and its kin where there is no room for what was there then.
+        Raises Refusal: SNAPSHOT_DAMAGED; MEMORY_LIMIT, TENSOR_LIMIT, PROGRAM_LIMIT if the session no longer fits.
         """
         session, real = self.session, self.session.cancel_token
-        real.ticket = 1 << 62  # what is cancelled meanwhile is not what was done before
+        real.ticket = 1 << 62  # a cancellation during the replay does not concern replayed commands
         end = START
         try:
             for record, ends in read(path, self.store):
@@ -112,7 +112,7 @@ class Replay:
                 session.turn_ends = float("inf")
                 real.slice(session.turn_ends)
                 session.account.limit, session.account.operations = 0, math.inf
-                session.max_tensors = session.max_programs = _UNLIMITED  # it was within the limits of then
+                session.max_tensors = session.max_programs = _UNLIMITED  # the original limits were checked already
                 try:
                     self._apply(record)
                     self._compare(path, record, end)
@@ -124,7 +124,7 @@ class Replay:
                 end = ends
                 yield
             for transfer_id in [each for each in session.transfers.held if each.startswith(LOADED)]:
-                session.transfers.forget(transfer_id)  # of a load that was given up
+                session.transfers.forget(transfer_id)  # of an abandoned load
         finally:
             real.ticket = 1
             session.account.operations = session.limits.max_op_operations or math.inf
@@ -154,7 +154,7 @@ class Replay:
             self._load(record.load)
 
     def _call(self, record: pb.LogRecord) -> None:
-        """A unary call; one that was refused left only what it used up."""
+        """Repeat a unary call; a refused call only changed the random generator and the next id."""
         session, refused = self.session, record.refusals[0] if record.refusals else None
         for told in record.resumptions:
             self.cancel_token.resume(told)
@@ -183,7 +183,7 @@ class Replay:
             session.memory.put(answer.request_id, answer.method, answer.request_digest, answer.response)
 
     def _upload(self, part: pb.LogUpload) -> None:
-        """A part of an upload. It may begin anew, and a part that does not fit is of one that broke off."""
+        """Apply a part of an upload. Offset 0 restarts it; a part at another offset belongs to a broken upload."""
         transfers = self.session.transfers
         held = transfers.held.get(part.transfer_id)
         if not isinstance(held, Upload) or held.total != part.total_bytes:
@@ -196,7 +196,7 @@ class Replay:
             held.logged = True
 
     def _compare(self, path: Path, record: pb.LogRecord, place: int) -> None:
-        """Whether it went as it went then. Raises Refusal: SNAPSHOT_DAMAGED, MEMORY_LIMIT."""
+        """Check that a record was repeated exactly. Raises Refusal: SNAPSHOT_DAMAGED; as `run` if room is short."""
         then, now = ({each.seq: each for each in told} for told in (record.refusals, self.notes.refusals))
         for seq in sorted(then.keys() ^ now.keys()):
             told = now.get(seq)

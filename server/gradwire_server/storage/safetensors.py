@@ -1,4 +1,4 @@
-"""The head of a safetensors file: written for given arrays, and read as something that a stranger may have written."""
+"""Safetensors heads: writes the head for given arrays; reads a head as untrusted input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradwire_engine.core.dtypes import DType
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import MAX_DIMS
 
-CRC = "gradwire.crc32"  # in the metadata: the checksum of the file as it is with zeros in this place
+CRC = "gradwire.crc32"  # metadata key: CRC-32 of the file with zeros in place of the checksum
 _METADATA = "__metadata__"
 _LENGTH = struct.Struct("<Q")
 _ZEROS = "0" * 8
@@ -39,9 +39,9 @@ class Entry:
 
 
 def head_of(arrays: dict[str, tuple[DType, tuple[int, ...]]], metadata: dict[str, str]) -> tuple[bytes, list[str]]:
-    """The head of a file with these arrays, and the order in which their bytes follow; complex ones are pairs."""
+    """Head of a file with these arrays, and the order of their bytes. Complex arrays get a last axis of 2."""
     told: dict[str, Any] = {_METADATA: {CRC: _ZEROS, **metadata}}
-    order = sorted(arrays, key=lambda name: -arrays[name][0].itemsize)  # so all are aligned
+    order = sorted(arrays, key=lambda name: -arrays[name][0].itemsize)  # largest items first: all are aligned
     end = 0
     for name in order:
         dtype, shape = arrays[name]
@@ -55,7 +55,7 @@ def head_of(arrays: dict[str, tuple[DType, tuple[int, ...]]], metadata: dict[str
 
 
 def read_head(file: Any, name: str, most: int) -> tuple[list[Entry], dict[str, str], int]:
-    """A file's tensors in the order of their bytes, its metadata, and the head's checksum; its length is checked.
+    """Read a file's tensors in byte order, its metadata, and the head's CRC-32; check the file's length.
 
     Raises Refusal: SNAPSHOT_DAMAGED, DTYPE, MESSAGE_TOO_LARGE for a head of more than `most` bytes; OSError.
     """
@@ -72,7 +72,7 @@ def read_head(file: Any, name: str, most: int) -> tuple[list[Entry], dict[str, s
         metadata = told.pop(_METADATA, None) or {}
         if not all(isinstance(text, str) for pair in metadata.items() for text in pair):
             raise ValueError("its metadata are not texts")
-        json.dumps(metadata, ensure_ascii=False).encode()  # raises for halves of characters, as names do below
+        json.dumps(metadata, ensure_ascii=False).encode()  # raises for lone surrogates, as `_place` does for names
         places = sorted((_place(key, each) for key, each in told.items()), key=lambda place: place[:2])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise damaged(name, "its head is none that describes tensors") from None
@@ -92,7 +92,7 @@ def read_head(file: Any, name: str, most: int) -> tuple[list[Entry], dict[str, s
 
 
 def _place(name: str, told: Any) -> tuple[int, int, str, str, tuple[int, ...]]:
-    """Where a tensor begins and ends, its name, dtype's code and shape. Raises ValueError, LookupError, TypeError."""
+    """Begin, end, name, dtype code and shape of a tensor. Raises ValueError, LookupError, TypeError."""
     name.encode()
     (begin, end), code, shape = told["data_offsets"], told["dtype"], told["shape"]
     if not isinstance(code, str) or len(shape) > MAX_DIMS:
@@ -106,5 +106,5 @@ def _place(name: str, told: Any) -> tuple[int, int, str, str, tuple[int, ...]]:
 
 
 def damaged(name: str, what: str) -> Refusal:
-    """What to say of a file that is not what was written."""
+    """Refusal for a damaged file."""
     return Refusal("SNAPSHOT_DAMAGED", f"the file {name!r} is damaged: {what}", file=name)

@@ -1,8 +1,8 @@
-"""Files of stored sessions: written whole or not at all, checked when they are read, damaged ones refused by name.
+"""Snapshot files: writes stored sessions atomically, and checks them when read; damaged files are refused by name.
 
-A folder belongs to one session or one named snapshot. It has generations: "7.safetensors" with the tensors' bytes,
-"7.session" with the rest, whose appearance under that name is what makes generation 7 exist; then those before are
-deleted. snapshots.proto tells what is in them. Bytes are written from the tensors where they are, a piece at a time.
+A folder belongs to one session or one named snapshot. Each generation has two files: "7.safetensors" with the tensors'
+bytes and "7.session" with the rest. Generation 7 exists once "7.session" has that name; then earlier generations are
+deleted. snapshots.proto defines the contents. Bytes are written directly from the tensors' memory, a piece at a time.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from gradwire_server.storage.stores import SnapshotStore
 FORMAT = 1
 MAGIC = b"GWSNAP1\n"
 SESSION, DATA, LOG = ".session", ".safetensors", ".log"
-#: While this file is there, commands are applied that no file knows of.
+#: While this file exists, commands may have been applied that no file contains.
 RUNNING = "running"
 PIECE = 1 << 20
-_SPARE = 1 << 20  # bytes that a disk should have left
+_SPARE = 1 << 20  # bytes that must stay free on the disk
 _MAX_HEAD = 1 << 20
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 _CODES = {
@@ -42,19 +42,19 @@ _CODES = {
 
 
 def storage_refusal(error: OSError) -> Refusal:
-    """What to say where the disk says no; paths are for the log alone."""
+    """Refusal for a failed write, without paths, which only the log may show."""
     return Refusal("STORAGE", f"the server cannot write its state directory: {os.strerror(error.errno or 0)}")
 
 
 def damaged(path: Path, what: str) -> Refusal:
-    """What to say of a file that is not what was written."""
+    """Refusal for a damaged file."""
     return Refusal("SNAPSHOT_DAMAGED", f"{path.parent.name}/{path.name} is damaged: {what}", file=path.name)
 
 
 def make_folder(folder: Path, base: Path | None = None) -> None:
-    """Make a folder that only its owner reads, so that it is there after a crash. Raises OSError.
+    """Create a folder that only its owner reads, durably. Raises OSError.
 
-    `base` must be there: a state directory that was unmounted is not to begin anew where it was mounted.
+    `base` must exist, so that an unmounted state directory is not created again in the mount point.
     """
     if folder.is_dir():
         return
@@ -68,7 +68,7 @@ def make_folder(folder: Path, base: Path | None = None) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Let names of files that were made or changed in a folder survive a crash. Raises OSError."""
+    """Flush a folder's entries, so created and renamed files survive a crash. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -77,7 +77,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def generations(folder: Path, ending: str) -> list[int]:
-    """The generations of which there is a file of that ending, the oldest first."""
+    """The generations that have a file with that ending, oldest first."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -92,10 +92,10 @@ class Writing:
     def __init__(
         self, folder: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState, base: Path | None = None
     ) -> None:
-        """`base` is above the folder, and is not made if it is not there."""
+        """`base` is an ancestor of the folder; it is not created if missing."""
         self.folder = folder
         self.base = base
-        self.generation = generation  # or a later one, if there is something of that already
+        self.generation = generation  # or a later one, if files of it exist
         self.head = head
         self.state = state
         self._data = -1
@@ -110,7 +110,7 @@ class Writing:
         return self.folder / f"{self.generation}{SESSION}.new"
 
     def _begin(self) -> int:
-        """A file for the bytes that nobody else writes, nor did before a crash."""
+        """Create a new data file; skip generations whose data file exists, perhaps from before a crash."""
         while True:
             try:
                 return os.open(self._data_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -118,7 +118,7 @@ class Writing:
                 self.generation += 1
 
     def data(self, memories: list[Any], room: int | None) -> Iterator[None]:
-        """Write the bytes, a piece before each yield. Raises OSError, Refusal: SNAPSHOT_LIMIT, STORAGE, before any."""
+        """Write the bytes, a piece before each yield. Raises OSError; first, Refusal: SNAPSHOT_LIMIT, STORAGE."""
         state = self.state
         header = _header(state)
         size = len(header) + sum(memory.bytes for memory in state.memories)
@@ -146,7 +146,7 @@ class Writing:
             message.crc = crc
 
     def commit(self) -> int:
-        """Make the generation exist and the ones before go. Takes as long as the disk. Raises OSError."""
+        """Make the generation exist and delete earlier ones; return its bytes. Waits for the disk. Raises OSError."""
         os.fsync(self._data)
         head, body = self.head.SerializeToString(), self.state.SerializeToString()
         target = self.folder / f"{self.generation}{SESSION}"
@@ -168,7 +168,7 @@ class Writing:
         return int(self.head.bytes)
 
     def abandon(self) -> None:
-        """Leave nothing of it, unless it exists already: then its bytes stay with what names them."""
+        """Delete the generation's files, unless the generation exists already."""
         if self._data < 0:
             return
         self._close()
@@ -184,7 +184,7 @@ class Writing:
 
 
 def clear_before(folder: Path, generation: int) -> None:
-    """Delete the generations before one."""
+    """Delete the generations before `generation`."""
     for ending in (SESSION, LOG, DATA, f"{SESSION}.new", f"{LOG}.new"):
         for old in generations(folder, ending):
             if old < generation:
@@ -193,7 +193,7 @@ def clear_before(folder: Path, generation: int) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Delete a folder, the files that make it a session first."""
+    """Delete a folder, the session files first, newest to oldest."""
     for old in reversed(generations(folder, SESSION)):
         with contextlib.suppress(OSError):
             (folder / f"{old}{SESSION}").unlink()
@@ -230,7 +230,7 @@ def _read_head(path: Path, file: Any) -> pb.SnapshotHead:
 
 
 def read_state(folder: Path, generation: int) -> tuple[pb.SnapshotHead, pb.SessionState]:
-    """What a generation has but for the bytes. Raises Refusal: SNAPSHOT_DAMAGED; OSError."""
+    """Read a generation's head and state, without tensors' bytes. Raises Refusal: SNAPSHOT_DAMAGED; OSError."""
     path = folder / f"{generation}{SESSION}"
     with path.open("rb") as file:
         head = _read_head(path, file)
@@ -279,7 +279,7 @@ def read_data(folder: Path, generation: int, state: pb.SessionState, memories: S
 
 
 def _header(state: pb.SessionState) -> bytes:
-    """The head of a safetensors file: what lies where."""
+    """Header of a safetensors file: dtype, shape and offsets of each memory."""
     entries: dict[str, Any] = {"__metadata__": {"format": "gradwire", "version": str(FORMAT)}}
     for place, memory in enumerate(state.memories, 1):
         code, shape = _CODES.get(memory.dtype), list(memory.shape)
@@ -304,35 +304,35 @@ class SnapshotFiles(SnapshotStore):
     """Snapshots as files: a place is a folder."""
 
     def list(self, place: Path) -> list[int]:
-        """The generations of which there is a session's file."""
+        """The generations that have a session file."""
         return generations(place, SESSION)
 
     def head(self, place: Path) -> tuple[int, pb.SnapshotHead] | None:
-        """As `head_of`."""
+        """Read the newest head; see `head_of`."""
         return head_of(place)
 
     def read(self, place: Path, generation: int) -> tuple[pb.SnapshotHead, pb.SessionState]:
-        """As `read_state`."""
+        """Read head and state; see `read_state`."""
         return read_state(place, generation)
 
     def data(self, place: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
-        """As `read_data`."""
+        """Read tensors' bytes; see `read_data`."""
         return read_data(place, generation, state, memories)
 
     def begin(self, place: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState, base: Path) -> Writing:
-        """A generation that is written beside its place."""
+        """Begin writing a generation."""
         return Writing(place, generation, head, state, base)
 
     def remove(self, place: Path) -> None:
-        """As the function `remove`."""
+        """Delete the folder."""
         remove(place)
 
     def running(self, place: Path) -> bool:
-        """Whether the file is there that says so."""
+        """Whether the RUNNING file exists."""
         return (place / RUNNING).exists()
 
     def set_running(self, place: Path, running: bool, lasting: bool = True) -> None:
-        """Make the file that says so, or delete it."""
+        """Create or delete the RUNNING file."""
         if running:
             (place / RUNNING).touch(0o600)
             if lasting:
@@ -343,11 +343,11 @@ class SnapshotFiles(SnapshotStore):
             sync_folder(place)
 
     def exists(self, place: Path) -> bool:
-        """Whether the folder is there."""
+        """Whether the folder exists."""
         return place.is_dir()
 
     def places(self, above: Path) -> Sequence[Path]:
-        """The folders right below one."""
+        """The direct subfolders."""
         return [each for each in above.iterdir() if each.is_dir()] if above.is_dir() else []
 
     def about(self, place: Path) -> tuple[int, float]:

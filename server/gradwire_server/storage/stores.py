@@ -1,7 +1,8 @@
-"""Where stored sessions lie: `SnapshotStore` and `LogStore`. A directory is one (snapshot_files.py, log_files.py).
+"""Stores: interfaces for stored sessions, `SnapshotStore` and `LogStore`.
 
-A place is a path that names one session or one named snapshot; a log has a path below its session's place. What a store
-keeps under these names is its own affair. Methods that wait for a disk raise OSError where it fails.
+snapshot_files.py and log_files.py implement them with a directory. A place is a path that names one session or one
+named snapshot; a log's path is below its session's place. Paths are only names: a store need not use files. Methods
+that wait for a disk raise OSError if it fails.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ class Writing(Protocol):
     """A generation being written. `data` writes the tensors' bytes, `commit` makes it exist, `abandon` undoes it."""
 
     folder: Path  # its place
-    generation: int  # after the first step of `data`: one that nothing else was written as
+    generation: int  # final, and unused before, after the first step of `data`
     head: pb.SnapshotHead
 
     def data(self, memories: list[Any], room: int | None) -> Iterator[None]:
         """Write the bytes, a piece before each yield. Raises Refusal: SNAPSHOT_LIMIT, STORAGE, before any."""
 
     def commit(self) -> int:
-        """Make the generation exist and those before go, their logs too; its bytes. Raises OSError."""
+        """Make the generation exist and delete earlier ones and their logs; return its bytes. Raises OSError."""
 
     def abandon(self) -> None:
-        """Leave nothing of it, unless it exists already."""
+        """Delete what was written, unless the generation exists already."""
 
 
 class SnapshotStore(ABC):
@@ -36,7 +37,7 @@ class SnapshotStore(ABC):
 
     @abstractmethod
     def list(self, place: Path) -> list[int]:
-        """The generations that exist, the oldest first."""
+        """The generations that exist, oldest first."""
 
     @abstractmethod
     def head(self, place: Path) -> tuple[int, pb.SnapshotHead] | None:
@@ -44,7 +45,7 @@ class SnapshotStore(ABC):
 
     @abstractmethod
     def read(self, place: Path, generation: int) -> tuple[pb.SnapshotHead, pb.SessionState]:
-        """What a generation has but for the tensors' bytes. Raises Refusal: SNAPSHOT_DAMAGED."""
+        """Read a generation's head and state, without tensors' bytes. Raises Refusal: SNAPSHOT_DAMAGED."""
 
     @abstractmethod
     def data(self, place: Path, generation: int, state: pb.SessionState, memories: Sequence[Any]) -> Iterator[None]:
@@ -52,70 +53,70 @@ class SnapshotStore(ABC):
 
     @abstractmethod
     def begin(self, place: Path, generation: int, head: pb.SnapshotHead, state: pb.SessionState, base: Path) -> Writing:
-        """Begin a generation, or a later one if there is something of that already.
+        """Begin a generation, or a later one if data of it exists.
 
-        `base`, which is above the place, is not made if it is not there.
+        `base` is an ancestor of the place; it is not created if missing.
         """
 
     @abstractmethod
     def remove(self, place: Path) -> None:
-        """Delete all of a place, its generations first."""
+        """Delete a place, its generations first."""
 
     @abstractmethod
     def running(self, place: Path) -> bool:
-        """Whether commands may have been applied that nothing stored knows of."""
+        """Whether commands may have been applied that the store does not contain."""
 
     @abstractmethod
     def set_running(self, place: Path, running: bool, lasting: bool = True) -> None:
-        """Note that. `lasting`: the note is to survive a crash from now on, not only from the next commit on."""
+        """Set the value of `running`. `lasting`: it survives a crash from now on, not only after the next commit."""
 
     @abstractmethod
     def exists(self, place: Path) -> bool:
-        """Whether there is anything at a place."""
+        """Whether the place exists."""
 
     @abstractmethod
     def places(self, above: Path) -> Sequence[Path]:
-        """The places right below a path."""
+        """The places directly below a path."""
 
     @abstractmethod
     def about(self, place: Path) -> tuple[int, float]:
-        """The bytes that a place has, and when it changed last, in seconds since 1970."""
+        """Stored bytes of a place, and its last change in seconds since 1970."""
 
 
 class LogStore(ABC):
-    """Logs by path. One thread creates, appends and closes; the other methods are for any."""
+    """Logs by path. One thread creates, appends and closes; the other methods are thread-safe."""
 
     @abstractmethod
     def list(self, place: Path) -> list[int]:
-        """The generations of a session that have a log, the oldest first."""
+        """The generations of a session that have a log, oldest first."""
 
     @abstractmethod
     def exists(self, path: Path) -> bool:
-        """Whether there is a log."""
+        """Whether the log exists."""
 
     @abstractmethod
     def size(self, path: Path) -> int:
-        """The bytes that a log has."""
+        """Bytes of a log."""
 
     @abstractmethod
     def create(self, path: Path, beginning: bytes) -> None:
-        """Make a log that has these bytes, as a whole or not at all."""
+        """Create a log with these bytes, atomically."""
 
     @abstractmethod
     def append(self, path: Path, parts: Sequence[bytes], place: int, mark: tuple[int, bytes], again: bool) -> None:
-        """Write at a place of the log. When that would survive a crash, put the mark's bytes at the mark's place.
+        """Write at offset `place` and flush; then write the mark's bytes at the mark's offset.
 
-        `again`: the last try failed; what it may have left is cut off first.
+        `again`: the last append failed; truncate what it may have left first.
         """
 
     @abstractmethod
     def cut(self, path: Path, size: int) -> None:
-        """Let a log have so many bytes and no more."""
+        """Truncate a log to `size` bytes."""
 
     @abstractmethod
     def close(self, path: Path) -> None:
-        """Nothing more is written to a log for now."""
+        """Release a log's resources; a later append may reopen it."""
 
     @abstractmethod
     def open(self, path: Path) -> BinaryIO:
-        """A log's bytes, to be read from the beginning."""
+        """Open a log for reading from its beginning."""

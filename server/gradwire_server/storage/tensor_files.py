@@ -1,8 +1,8 @@
-"""What a worker does to write tensors to a file and to make tensors of one: safetensors, a piece per turn.
+"""Tensor files: writes tensors to safetensors files and loads tensors from them, a piece per turn.
 
-Both are calls in their session's line, so that the values are those of one moment, while other sessions compute between
-the pieces. A file is written beside its place; a thread of its own waits for the disk and moves it there. One that is
-read is checked as a whole, its checksum too where it has one, before any tensor has an id.
+Both are calls in the session's queue, so all values are of one moment, while other sessions compute between pieces.
+A file is written under a temporary name; a separate thread waits for the disk and renames it. A loaded file is checked
+completely, with its checksum if it has one, before any tensor gets an id.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from gradwire_server.storage.safetensors import CRC, Entry, damaged, head_of, re
 if TYPE_CHECKING:
     from gradwire_server.session.session import Pending, Session
 
-_SPARE = 1 << 20  # bytes that a disk should have left
+_SPARE = 1 << 20  # bytes that must stay free on the disk
 
 log = logging.getLogger("gradwire.server")
 
@@ -46,10 +46,10 @@ class TensorFiles:
     """Writes and reads files for the sessions of one worker."""
 
     def __init__(self) -> None:
-        self._disk: ThreadPoolExecutor | None = None  # from the first file on
+        self._disk: ThreadPoolExecutor | None = None  # created with the first file
 
     def stop(self) -> None:
-        """End when what was begun is on disk."""
+        """End after all begun files are on disk."""
         if self._disk is not None:
             self._disk.shutdown()
 
@@ -63,7 +63,7 @@ class TensorFiles:
         head, order_of_bytes = head_of(
             {name: (array.dtype, array.shape) for name, array in arrays.items()}, dict(request.metadata)
         )
-        if len(head) > session.limits.max_message_bytes // 2:  # or it could not be loaded
+        if len(head) > session.limits.max_message_bytes // 2:  # a longer head could not be loaded
             raise Refusal(
                 "MESSAGE_TOO_LARGE", f"the file's head would have {len(head)} bytes: save it in several files"
             )
@@ -102,7 +102,7 @@ class TensorFiles:
         return b""
 
     def load(self, call: Pending) -> Generator[None, None, bytes | Loaded]:
-        """Answer LoadFile: what was answered before, or what is still to be bound.
+        """Answer LoadFile: return the cached response to a repeated request, or tensors that have no ids yet.
 
         Raises Refusal: SNAPSHOT_NOT_FOUND, SNAPSHOT_DAMAGED, STORAGE, DTYPE, PAYLOAD_SIZE, and those of ids;
         EngineError: MEMORY_LIMIT.
@@ -121,13 +121,13 @@ class TensorFiles:
             with open(order.path, "rb", buffering=0) as file:
                 entries, metadata, crc = read_head(file, order.name, session.limits.max_message_bytes // 2)
                 _admit(session, request, entries)
-                with activate(context):  # what they hold counts from now on, though nobody has them yet
+                with activate(context):  # their bytes count from now on, before they have ids
                     arrays = [np.empty(entry.shape, entry.dtype) for entry in entries]
                     made = [tensor(array) for array in arrays] if device == CPU else []
                 try:
                     yield from _fill(session, file, order.name, arrays, crc, metadata.pop(CRC, ""))
                 except BaseException:
-                    made.clear()  # or they would count as long as the refusal is on its way
+                    made.clear()  # the exception's frames would keep them counted
                     raise
         except FileNotFoundError:
             raise Refusal("SNAPSHOT_NOT_FOUND", f"there is no file {order.name!r}", name=order.name) from None
@@ -143,7 +143,7 @@ class TensorFiles:
         for entry, each in zip(entries, made, strict=True):
             fill_spec(answer.tensors.add(name=entry.name).spec, each, 0)
         limit = session.limits.max_message_bytes
-        if answer.ByteSize() + 9 * len(made) > limit:  # nine for each id
+        if answer.ByteSize() + 9 * len(made) > limit:  # 9 bytes for each id
             raise Refusal("MESSAGE_TOO_LARGE", f"the file has more tensors than an answer of {limit} bytes can name")
         creations = [_creation(request, wanted, entry) for wanted, entry in zip(ids, entries, strict=True)]
         return Loaded(session, request, raw, answer, made, creations, [_flat(array) for array in arrays])
@@ -151,7 +151,7 @@ class TensorFiles:
 
 @dataclass
 class Loaded:
-    """Leaves that were made of a file and have no ids yet: what makes them again, and of which bytes."""
+    """Leaves loaded from a file that have no ids yet, with the commands and bytes that create them again."""
 
     session: Session
     request: pb.LoadFileRequest
@@ -162,7 +162,7 @@ class Loaded:
     data: list[memoryview]
 
     def bind(self) -> bytes:
-        """Give them their ids; the answer."""
+        """Give the leaves their ids; return the serialized answer."""
         session = self.session
         session.alone += 1
         for creation, told, each in zip(self.creations, self.answer.tensors, self.made, strict=True):
@@ -174,7 +174,7 @@ class Loaded:
 
 
 class _Writing:
-    """A file being written beside its place."""
+    """A file being written under a temporary name."""
 
     def __init__(self, order: FileOrder, total: int) -> None:
         self.order = order
@@ -186,7 +186,7 @@ class _Writing:
         self._place_of_crc = 0
 
     def begin(self, head: bytes) -> None:
-        """Raises Refusal: SNAPSHOT_LIMIT, STORAGE, before anything is written; OSError."""
+        """Create the file and write its head. Raises Refusal: SNAPSHOT_LIMIT, STORAGE, before writing; OSError."""
         room = self.order.room
         if room is not None and self.total > room:
             raise Refusal(
@@ -210,7 +210,7 @@ class _Writing:
             view = view[os.write(self._file, view) :]
 
     def commit(self) -> bytes:
-        """On a thread that may wait: let the file survive a crash and take its place. Raises OSError."""
+        """Flush and rename the file; return the answer. Waits for the disk. Raises OSError."""
         try:
             os.pwrite(self._file, f"{self._crc:08x}".encode(), self._place_of_crc)
             os.fsync(self._file)
@@ -224,7 +224,7 @@ class _Writing:
         return pb.SaveFileResponse(file=summary).SerializeToString()
 
     def abandon(self) -> None:
-        """Leave nothing of it."""
+        """Delete the temporary file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -232,14 +232,14 @@ class _Writing:
                 self._beside.unlink()
 
     def refusal(self, error: OSError) -> Refusal:
-        """What to say where the disk says no; paths are for the log alone."""
+        """Refusal for a failed write, without paths, which only the log may show."""
         log.error("file cannot be written", extra={"file": str(self.path), "error": str(error)})
         why = os.strerror(error.errno or 0)
         return Refusal("STORAGE", f"the server cannot write the file {self.order.name!r}: {why}")
 
 
 def _named(session: Session, request: pb.SaveFileRequest) -> dict[str, Any]:
-    """The arrays to be written. Raises Refusal: ARGUMENT_VALUE and those of ids."""
+    """The arrays to write, by name. Raises Refusal: ARGUMENT_VALUE and those of ids."""
     arrays: dict[str, Any] = {}
     for named in request.tensors:
         if named.name in arrays or named.name in ("", "__metadata__"):
@@ -254,7 +254,7 @@ def _named(session: Session, request: pb.SaveFileRequest) -> dict[str, Any]:
 
 
 def _pieces(session: Session, array: Any) -> Iterator[Any]:
-    """An array's values row-major, as bytes, some at a time. Raises EngineError: MEMORY_LIMIT."""
+    """Yield an array's values as bytes, row-major, in pieces. Raises EngineError: MEMORY_LIMIT."""
     if not array.size:
         return
     size = array.dtype.itemsize
@@ -280,7 +280,7 @@ def _flat(array: np.ndarray[Any, Any]) -> memoryview:
 
 
 def _admit(session: Session, request: pb.LoadFileRequest, entries: list[Entry]) -> None:
-    """Whether there is room for what a file has, before any of it is made. Raises Refusal, EngineError."""
+    """Check ids and room for a file's tensors before any is created. Raises Refusal, EngineError."""
     if len(request.ids) > len(entries):
         raise Refusal(
             "ARGUMENT_VALUE", f"the file has {len(entries)} tensors, not {len(request.ids)}", argument="ids"
@@ -299,7 +299,7 @@ def _admit(session: Session, request: pb.LoadFileRequest, entries: list[Entry]) 
 
 
 def _fill(session: Session, file: Any, name: str, arrays: list[Any], crc: int, wanted: str) -> Iterator[None]:
-    """Read the values. Raises Refusal: SNAPSHOT_DAMAGED, CANCELLED; OSError."""
+    """Read the values into the arrays, and check the checksum. Raises Refusal: SNAPSHOT_DAMAGED, CANCELLED; OSError."""
     for array in arrays:
         view = _flat(array)
         for start in range(0, len(view), snapshot_files.PIECE):
@@ -317,7 +317,7 @@ def _fill(session: Session, file: Any, name: str, arrays: list[Any], crc: int, w
 
 
 def _creation(request: pb.LoadFileRequest, wanted: int, entry: Entry) -> commands_pb2.CreateRequest:
-    """The command that makes the same leaf."""
+    """The command that creates the same leaf, without its bytes."""
     made = commands_pb2.CreateRequest(id=wanted, device=request.device, grad_mode=request.grad_mode)
     made.payload.dtype = TO_WIRE[entry.dtype]  # type: ignore[assignment]
     made.payload.shape.extend(entry.shape)

@@ -1,12 +1,12 @@
-"""The log between two snapshots: what was applied, written before it is answered, and read again after a crash.
+"""The write-ahead log: records applied commands between two snapshots, before their answers, for replay after a crash.
 
-One thread per worker writes for all its sessions: what came while it waited for the disk goes together, one flush for
-each session's file. A batch is written as it came, after it was applied, together with what its commands alone do not
-tell: which of them were refused, and the numbers of nodes.
+One thread per worker writes the logs of all its sessions. Records that arrive while it waits for the disk are written
+together, with one flush for each session's file. A batch is written as received, after it was applied, with what its
+commands do not show: which were refused, and the node numbers.
 
-A file begins with how many bytes of it were flushed, and so may have been acknowledged; that is written after each
-flush, and reaches the disk with the next one at the latest. So two things that look alike are told apart: what is not
-whole after that place is a write that a crash cut off, and ends the log; what is not whole before it is damage.
+A file begins with the number of its flushed bytes, which may have been acknowledged. That number is written after each
+flush and is on disk with the next flush at the latest. An incomplete record after that offset is a write that a crash
+interrupted, and ends the log. An incomplete record before that offset is damage.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from gradwire_server.session.session import Session
 
 MAGIC = b"GWLOG02\n"
-_FLUSHED = struct.Struct("<QI")  # bytes that were flushed, and the CRC-32 of that number
+_FLUSHED = struct.Struct("<QI")  # flushed bytes, and the CRC-32 of that number
 START = len(MAGIC) + _FLUSHED.size  # where the records begin
 _HEAD = struct.Struct("<II")
 _SIZE = struct.Struct("<I")
-#: What ids of bytes begin with that are no client's upload but of a file.
+#: Prefix of transfer ids for bytes of loaded files, which no client uploaded.
 LOADED = "file:"
-#: Bytes in the queue above which whoever has more that can wait does.
+#: Queued bytes above which uploads and loaded files wait.
 MOST_QUEUED = 16 << 20
-#: Is called when a record is on disk, or with why it is not.
+#: Called with None when a record is on disk, or with the refusal if it cannot be written.
 Done: TypeAlias = Callable[[Refusal | None], None]
 Parts: TypeAlias = Sequence[bytes]
 
@@ -53,17 +53,17 @@ log = logging.getLogger("gradwire.server")
 
 
 class Log:
-    """A session's log file. What could not be written is kept, and tried again before what comes next."""
+    """A session's log file. Records that could not be written are kept and written before the next one."""
 
     def __init__(self, path: Path, size: int = START, exists: bool = False) -> None:
         self.path = path
-        self.size = size  # bytes that are flushed
-        self.taken = size  # and of those that are to be written
+        self.size = size  # flushed bytes
+        self.taken = size  # flushed and queued bytes
         self.backlog: list[bytes] = []
-        self.fresh = size == START and not exists  # to be made, also if nothing is to be written yet
+        self.fresh = size == START and not exists  # must be created, even without a record
         self.failing = False
         self.closed = False
-        self.before: Log | None = None  # the generation before, until all of that is written
+        self.before: Log | None = None  # the previous generation's log, until it is completely written
 
 
 @dataclass(slots=True)
@@ -73,16 +73,16 @@ class _Task:
     size: int
     done: Done | None
     last: bool = False
-    lasting: bool = True  # to be tried again if it cannot be written: it was applied
+    lasting: bool = True  # retry a failed write: the record's call was applied
 
 
 def log_path(place: Path, generation: int) -> Path:
-    """By which path a session's log of a generation is known."""
+    """Path of a session's log of a generation."""
     return place / f"{generation}{LOG}"
 
 
 def packed(record: pb.LogRecord, batch: bytes = b"") -> Parts:
-    """A record as it is written, in parts; `batch` is not copied, and not to be in the record then."""
+    """Serialize a record, in parts. A given `batch` is not copied and must not be in the record."""
     rest = record.SerializeToString()
     body = [bytes_field(pb.LogRecord.BATCH_FIELD_NUMBER, len(batch)), batch, rest] if batch else [rest]
     length = _SIZE.pack(sum(map(len, body)))
@@ -93,7 +93,7 @@ def packed(record: pb.LogRecord, batch: bytes = b"") -> Parts:
 
 
 def beginning(flushed: int) -> bytes:
-    """What a log begins with."""
+    """A log file's first START bytes."""
     return MAGIC + _flushed(flushed)
 
 
@@ -103,10 +103,10 @@ def _flushed(size: int) -> bytes:
 
 
 class WriteAheadLog:
-    """Writes logs, in a thread of its own. `queued` counts the bytes that wait for it."""
+    """Writes logs in its own thread. `queued` counts the bytes that wait for the disk."""
 
     def __init__(self, store: LogStore | None = None) -> None:
-        """Without a store of its own it has that of configured.py."""
+        """Use the log store of configured.py by default."""
         self.store = store or LOGS()
         self.queued = 0
         self._room = threading.Condition()
@@ -115,9 +115,9 @@ class WriteAheadLog:
         self._thread.start()
 
     def put(self, target: Log, parts: Parts, done: Done | None, lasting: bool = True) -> None:
-        """Write a record, after all before it; without one, `done` is called when those are written.
+        """Write a record after all earlier ones. With empty `parts`, `done` is called when those are written.
 
-        One that is not `lasting` is given up where it cannot be written: it is a part of what was not applied yet.
+        A failed write is retried if the record is `lasting`; other records belong to calls that were not applied yet.
         """
         size = sum(map(len, parts))
         self._tasks.put(_Task(target, parts, size, done, lasting=lasting))
@@ -127,17 +127,17 @@ class WriteAheadLog:
                 self.queued += size
 
     def has_room(self, size: int, seconds: float) -> bool:
-        """Whether so many bytes more may wait, for which this waits for that long at most."""
+        """Whether the queue has room for `size` more bytes; wait for it up to `seconds`."""
         with self._room:
             return self._room.wait_for(lambda: not self.queued or self.queued + size <= MOST_QUEUED, seconds)
 
     def close(self, target: Log, written: bool = True) -> None:
-        """Nothing more comes for a log; with `written` what came before is written first."""
+        """Close a log; with `written`, after its queued records were written."""
         target.closed = target.closed or not written
         self._tasks.put(_Task(target, (), 0, None, last=True))
 
     def stop(self, timeout: float) -> None:
-        """End when all is written."""
+        """End after the queued records, within `timeout` seconds."""
         self._tasks.put(None)
         self._thread.join(timeout)
 
@@ -157,7 +157,7 @@ class WriteAheadLog:
                 self._do(group)
 
     def _do(self, group: list[_Task]) -> None:
-        """What came for one log."""
+        """Write the queued records of one log and call their `done`."""
         target, size = group[0].log, sum(task.size for task in group)
         failure = self._append(target, group)
         with self._room:
@@ -178,19 +178,19 @@ class WriteAheadLog:
         self.store.close(target.path)
 
     def _append(self, target: Log, tasks: Sequence[_Task]) -> Refusal | None:
-        """Bring records to the disk; why that cannot be, if it cannot."""
-        if target.closed:  # a snapshot has all of it, or the session is gone
+        """Write and flush records; return the refusal if that fails."""
+        if target.closed:  # a snapshot contains everything, or the session has ended
             return None
         if target.before is not None:
             failure = self._append(target.before, ())
-            if failure is not None:  # nothing may be written while something is missing before it
+            if failure is not None:  # nothing may be written after a missing record
                 target.failing = True
                 _keep(target, tasks)
                 return failure
             self.close(target.before)
             target.before = None
         if not (target.fresh or target.backlog or any(task.parts for task in tasks)):
-            # Else what is missing would be there.
+            # Nothing is missing: failed records would be in the backlog.
             target.failing = False
             return None
         try:
@@ -200,7 +200,7 @@ class WriteAheadLog:
                 self.store.create(target.path, beginning(START))
                 target.fresh = False
             self.store.append(target.path, parts, target.size, (len(MAGIC), _flushed(size)), target.failing)
-        except (OSError, MemoryError) as error:  # the thread outlives both: all sessions wait for it
+        except (OSError, MemoryError) as error:  # must not end the thread, on which all sessions depend
             if not target.failing:
                 log.error("log cannot be written", extra={"file": str(target.path), "error": str(error)})
             target.failing = True
@@ -212,9 +212,9 @@ class WriteAheadLog:
         return None
 
     def check(self, target: Log) -> None:
-        """Before a session computes: whether what it does can be written. Raises Refusal: UNAVAILABLE.
+        """Check, before a session computes, that its log can be written. Raises Refusal: UNAVAILABLE.
 
-        What could not be written before is tried again, so that it may go well the next time.
+        A failing log is retried in the background, so a later check may succeed.
         """
         if target.failing:
             self.put(target, (), None)
@@ -222,7 +222,7 @@ class WriteAheadLog:
 
 
 def _keep(target: Log, tasks: Sequence[_Task]) -> None:
-    """What was applied is to be written later; the rest is told to be lost, and comes again."""
+    """Keep the records of applied calls for a later write; drop the others, whose callers are told of the failure."""
     for task in tasks:
         if task.lasting:
             target.backlog.extend(task.parts)
@@ -236,7 +236,7 @@ def _refusal(error: OSError | None = None) -> Refusal:
 
 
 def read(path: Path, store: LogStore | None = None) -> Iterator[tuple[pb.LogRecord, int]]:
-    """A log's records, and where each ends; up to the first that is not whole, if nobody can have been told of that.
+    """Yield a log's records and the offset where each ends, up to the first incomplete record after the flushed bytes.
 
     Raises Refusal: SNAPSHOT_DAMAGED; OSError.
     """
@@ -273,7 +273,7 @@ def _flushed_of(path: Path, start: bytes) -> int:
 
 
 def _body(file: BinaryIO, size: int) -> bytes | None:
-    """The next record's bytes; None if it is not whole, or there is none."""
+    """Read the next record's bytes; None if the record is incomplete or there is none."""
     start = file.read(_HEAD.size)
     if len(start) < _HEAD.size:
         return None
@@ -288,17 +288,17 @@ def _body(file: BinaryIO, size: int) -> bytes | None:
 
 @dataclass(slots=True)
 class Notes:
-    """What a batch's record says besides its commands."""
+    """What a batch's record contains besides its commands: refusals and resumptions."""
 
     refusals: list[pb.LogRefusal] = field(default_factory=list)
     resumptions: list[pb.LogResumption] = field(default_factory=list)
 
     def resumed(self, applied: int, generator: bytes = b"") -> None:
-        """The session computes, perhaps after others have; with a generator, for the second time."""
+        """Note that the session resumes, perhaps after other sessions; `generator` is its state before a retry."""
         self.resumptions.append(pb.LogResumption(after_seq=applied, node_seq=next_seq() + 1, generator=generator))
 
     def refused(self, session: Session, seq: int, refusal: Refusal) -> None:
-        """A command was refused."""
+        """Note a refused command."""
         self.refusals.append(
             pb.LogRefusal(
                 seq=seq, reason=refusal.reason, message=refusal.message, metadata=refusal.metadata,
@@ -306,23 +306,23 @@ class Notes:
                 applied=refusal.applied,
             )
         )  # fmt: skip
-        if seq:  # of a batch, whose next commands come after what nodes this one made
+        if seq:  # in a batch: the next commands' nodes are numbered after this one's
             self.resumed(seq)
 
     def take(self, session: Session, record: pb.LogRecord) -> None:
-        """Give a record what was noted, and how the session stands after it."""
+        """Add the notes and the session's outcome to a record, and clear the notes."""
         record.refusals.extend(self.refusals)
         record.resumptions.extend(self.resumptions)
         record.outcome.CopyFrom(outcome(session))
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was noted."""
+        """Forget the notes."""
         self.refusals.clear()
         self.resumptions.clear()
 
 
 def outcome(session: Session) -> pb.LogOutcome:
-    """What is to be the same when what was applied is applied again."""
+    """Counts that must be equal after a replay."""
     applied = sum([writer.applied for writer in session.writers.values()])
     return pb.LogOutcome(applied=applied, tensors=len(session.store), next_id=session.next_id)

@@ -1,7 +1,7 @@
-"""Computing apart: a call that takes long runs in a fork of this process, which can be ended without any loss.
+"""Computing apart: runs an expensive call in a fork of this process, which can be killed without loss.
 
-The child has its operands as they are in memory, without a copy, and sends its result through a pipe. It is only used
-where the call reads arrays and makes new ones. Whoever waits looks up between: to cancel is to kill the child.
+The child shares the operands' memory copy-on-write and sends its result through a pipe. Only calls that read arrays
+and create new ones run in a child. The waiting thread polls for cancellation; cancelling kills the child.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ import numpy as np
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_server.worker.places import LOOK_SECONDS
 
-_FIRST_TO_GO = "1000"  # should the system want memory
-_NICE = 10  # whoever waits for a small thing comes first
+_FIRST_TO_GO = "1000"  # oom_score_adj: the OOM killer chooses the child first
+_NICE = 10  # below the workers, which serve short commands
 _PIECE = 1 << 20
 _OPEN = 1 << 16
 _HEAD = struct.Struct("<QQ")  # bytes of the pickle, and how many buffers follow
@@ -36,14 +36,14 @@ class Child:
     """A process that computes one call. Fork where no other thread is inside BLAS (places.py)."""
 
     def __init__(self, compute: Callable[[], Any], name: str) -> None:
-        """Raises OSError where there is no process to be had."""
+        """Fork the child. Raises OSError if it cannot be forked."""
         self.name = name
         self.began = time.monotonic()
         self._read, write = os.pipe()
         parent = os.getpid()
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that other threads are not in the child is what is wanted
+                warnings.simplefilter("ignore")  # of other threads: the child needs none of them
                 self.pid = os.fork()
         except OSError:
             os.close(self._read)
@@ -58,9 +58,10 @@ class Child:
             fcntl.fcntl(self._read, _F_SETPIPE_SZ, _PIECE)
 
     def result(self, check: Callable[[float], None]) -> Any:
-        """What the call made. `check` is called with the seconds so far, often, and may raise, which ends the child.
+        """Return the call's result.
 
-        Raises what the call raised; MemoryError if the system ended the child.
+        Calls `check` with the seconds since the fork every LOOK_SECONDS without data. If `check` raises, the child is
+        killed. Raises the call's exception; MemoryError if the child ended before its result was complete.
         """
         try:
             head = self._exactly(_HEAD.size, check)
@@ -76,7 +77,7 @@ class Child:
         raise _error(told)
 
     def end(self) -> None:
-        """Kill the child if it is still there, and wait for its end."""
+        """Kill the child if it still runs, and reap it."""
         if not self.pid:
             return
         pid, self.pid = self.pid, 0
@@ -102,7 +103,7 @@ class Child:
 
 
 def _serve(compute: Callable[[], Any], write: int, parent: int) -> NoReturn:
-    """The child: compute, send, end. Nothing of the process it was forked from is to be touched or cleaned up."""
+    """Run the child: compute, send the result, exit. Touches and cleans up nothing of the parent process."""
     status = 1
     try:
         if _libc is not None:
@@ -128,7 +129,7 @@ def _serve(compute: Callable[[], Any], write: int, parent: int) -> NoReturn:
 
 def _most_open() -> int:
     most = os.sysconf("SC_OPEN_MAX")
-    return most if 0 < most < _OPEN else _OPEN  # below 0 there is no limit
+    return most if 0 < most < _OPEN else _OPEN  # negative: no limit
 
 
 def _send(write: int, told: Any) -> None:
@@ -155,7 +156,7 @@ def _told(error: BaseException) -> tuple[str, Any]:
         return "memory", str(error)
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001 - then only its words
+    except Exception:  # noqa: BLE001 - an exception that cannot be pickled is sent as its repr
         return "other", repr(error)
     return "raised", error
 

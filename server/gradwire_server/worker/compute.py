@@ -1,7 +1,7 @@
-"""The compute thread: takes calls as they come and lets sessions take turns, away from the event loop.
+"""The compute thread: executes the calls of a worker thread's sessions, off the event loop.
 
-It also collects garbage, between turns: so that a tensor's bytes are given back by the thread that counts them,
-and no other thread ever stops for a collection.
+It also collects garbage, between slices. So a tensor's bytes are freed by the thread that counts them, and no other
+thread pauses for a collection.
 """
 
 import gc
@@ -14,12 +14,12 @@ from gradwire_server.session.session import Pending
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Answer, Scheduler, work
 
-_YOUNG_LIMIT = 50_000  # new objects that containers keep, before the young ones are looked through
+_YOUNG_LIMIT = 50_000  # container objects allocated, less those freed, before generation 0 is collected
 _YOUNG_PER_FULL = 20
 
 
 class Collector:
-    """Collects garbage when it is called, if it is time to: instead of Python, whose own collector it turns off."""
+    """Collects garbage when called, if enough was allocated. Disables Python's automatic collection."""
 
     def __init__(self) -> None:
         gc.disable()
@@ -33,7 +33,7 @@ class Collector:
 
 
 class ComputeThread:
-    """Applies calls to a host. With `collects` it takes garbage collection over for the process."""
+    """Applies calls to a runtime. With `collects` it replaces automatic garbage collection in the process."""
 
     def __init__(
         self, host: Runtime, answer: Answer, parked: Callable[[Pending], None], collects: bool = False
@@ -49,11 +49,11 @@ class ComputeThread:
         self._thread.start()
 
     def submit(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:
-        """Apply a call."""
+        """Queue a call."""
         self._calls.put((method, number, raw, ticket, deadline, time.monotonic()))
 
     def take(self, timeout: float | None) -> list[Pending] | None:
-        """What was submitted, waiting for it so long, or without end; None after the last."""
+        """Return submitted calls, or None after the last. Wait up to `timeout` seconds for one; None: without limit."""
         found: list[Pending] = []
         if self._ended:
             return None
@@ -70,11 +70,11 @@ class ComputeThread:
         return found
 
     def waits(self) -> bool:
-        """Whether calls have come that were not taken."""
+        """Whether calls are queued."""
         return not self._calls.empty()
 
     def stop(self, timeout: float) -> bool:
-        """End after what was submitted; tells whether that was within the timeout."""
+        """End after the submitted calls; return whether the thread ended within `timeout` seconds."""
         self._calls.put(None)
         self._thread.join(timeout)
         return not self._thread.is_alive()

@@ -1,6 +1,6 @@
-"""What the front and its workers say to each other, by whatever way: methods, kinds of frames, and their bodies.
+"""Frames: the methods, frame kinds and bodies that the front and its workers exchange.
 
-It loads no engine: the front of worker processes needs none.
+Does not import the engine: a front with worker processes needs none.
 """
 
 import json
@@ -14,30 +14,28 @@ from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.methods import COMMANDS
 
-# What `execute` takes: the RPCs that carry commands, and what becomes of a session between its first and last.
+# Methods of `Runtime.execute`: the RPCs that carry commands, and the steps of a session's life.
 METHODS = (
     *COMMANDS, "Run", "Open", "Attach", "Drop", "BeginUpload", "KeepUpload", "FinishDownload", "Tidy", "Save",
     "Restore", "SaveFile", "LoadFile",
 )  # fmt: skip
 NUMBER = struct.Struct("<Q")
-OPENED = struct.Struct(
-    "<QQ"
-)  # its principal's place in the shared counters, and a number that stands for its principal
-KEEP = b"keep"  # what is dropped is stored, and stays so
-GOES_BACK = "goes_back"  # of a refusal: what is in memory is to be dropped, and what is stored taken up
+OPENED = struct.Struct("<QQ")  # the principal's place in the shared counters, and the principal's number
+KEEP = b"keep"  # body of "Drop": keep the stored session
+GOES_BACK = "goes_back"  # metadata of a refusal: drop the session from memory and restore the stored one
 UPLOAD_BEGUN = struct.Struct("<QQ")  # received, taker; the transfer's id follows
-# Kinds of frames. To the worker on the first pipe: an index of METHODS. On the second, and back:
+# Frame kinds. On the first pipe, to the worker: an index into METHODS. On the second pipe, and to the front:
 RESULT, REFUSAL, READY, CANCEL, CANCEL_THROUGH, CLOSE, UPLOAD, APPEND, END_UPLOAD, CHUNK = range(256, 266)
 LEND, RETURN, TAKE, GIVE, EMPTIED, NUMBERS, NAME, PARKED, OPS = range(266, 275)
-IN_SLOT = struct.Struct("<QQ")  # a slot, and how many bytes of it
+IN_SLOT = struct.Struct("<QQ")  # slot, bytes used
 
-# The front alone ends its workers: what a terminal or a supervisor sends to all is for the front.
+# Workers ignore these signals, which terminals and supervisors send to all processes: only the front ends workers.
 FOR_THE_FRONT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(slots=True)
 class Arrival:
-    """A call that sends an upload's bytes: what it appends to, under which number, and where its next bytes go."""
+    """A call that sends an upload's bytes: session number, transfer, taker, and the offset of the next bytes."""
 
     number: int
     transfer_id: str
@@ -47,7 +45,7 @@ class Arrival:
 
 @dataclass
 class Plan:
-    """What a worker is told at its start; descriptors are those it inherits."""
+    """A worker's start parameters. `calls`, `control`, `counters`, `slots` and `lock` are inherited descriptors."""
 
     slot: int
     workers: int
@@ -55,35 +53,35 @@ class Plan:
     control: int
     counters: int
     slots: int
-    cores: int  # to share among the workers that have work; 0 leaves BLAS's threads as they are
+    cores: int  # shared among the workers that have work; 0 leaves BLAS's thread count unchanged
     log_format: str
     log_level: str
     counts: bool
     limits: Limits
-    lock: int = -1  # of the state directory, held as long as the process lives
+    lock: int = -1  # of the state directory, held until the process ends
     stores: bool = False
     logs: bool = False
 
     def text(self) -> str:
-        """As an argument."""
+        """The plan as a command line argument."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def of(text: str) -> "Plan":
-        """Of an argument."""
+        """Parse a command line argument."""
         told: dict[str, Any] = json.loads(text)
         return Plan(**{**told, "limits": Limits(**told["limits"])})
 
 
 def packed(failure: Exception) -> bytes:
-    """A refusal as it travels."""
+    """Serialize a failure as an Error message."""
     error = errors_pb2.Error()
     refusal_of(failure, "worker").fill(error)
     return error.SerializeToString()
 
 
 def unpacked(body: bytes) -> Refusal:
-    """The refusal that travelled."""
+    """Parse a serialized Error message."""
     error = errors_pb2.Error.FromString(body)
     reason = errors_pb2.Reason.Name(error.reason).removeprefix("REASON_")
     refusal = Refusal(reason, error.message, root_seq=error.root_seq)

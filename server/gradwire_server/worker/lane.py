@@ -1,9 +1,9 @@
-"""The lane: one thread of a worker computes at a time, and another takes over while an op of one session takes long.
+"""The lane: keeps a worker's sessions computing while an expensive op of one session runs aside.
 
-Whoever holds the baton touches sessions and runs `work`. An op that takes long (`Interrupt.aside`) is computed apart
-(apart.py) or, where it cannot be, in its own thread; the session it is of leaves the turns, and the baton goes to a
-thread that stands by. When the op is done its thread claims the baton back, which it gets between two slices.
-What the session waits for meanwhile, the baton or a place, is not charged to it as computing.
+Only the thread that holds the baton touches sessions and runs `work`. An expensive op (`Interrupt.aside`) is computed
+apart (apart.py) or, if it cannot be forked, in its own thread. Its session leaves the turns, and the baton passes to a
+standby thread. When the op is done, its thread claims the baton and gets it between two slices. Time that the session
+waits for the baton or for a place is not charged as computing.
 """
 
 import threading
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from gradwire_server.session.session import CancelToken, Session
     from gradwire_server.worker.scheduler import Scheduler
 
-PRESS_SECONDS = 0.05  # that a session computes before it is asked to look up between two ops
-_OTHERS_SECONDS = 0.01  # that others compute then
-_MOST_AWAY = 128  # sessions whose op runs or waits aside, each with a thread
-_SPARE = 2  # threads that go on standing by; others end
+PRESS_SECONDS = 0.05  # a session computes this long before it must yield between two ops
+_OTHERS_SECONDS = 0.01  # other sessions then compute this long
+_MOST_AWAY = 128  # sessions whose op runs or waits aside, one thread each
+_SPARE = 2  # standby threads that are kept; others end
 _IDLE_LOOKS = 20
 
 
 class Baton:
-    """Whose turn it is among the threads of a worker."""
+    """Mutual exclusion of a worker's threads: the holder computes."""
 
     def __init__(self) -> None:
-        self.claims = 0  # threads that want it back
+        self.claims = 0  # threads that wait to get the baton back
         self.ended = False
         self._changed = threading.Condition()
         self._free = False
@@ -40,9 +40,9 @@ class Baton:
         self.threads = 1
 
     def ready(self, run: Callable[[], None]) -> bool:
-        """See that somebody takes over from who holds the baton; `run` is what a thread that is started for it does.
+        """Ensure that a thread can take over the baton; start one that calls `run` if none stands by.
 
-        False where there is no thread to be had.
+        False if no thread can be started.
         """
         with self._changed:
             if self._standing_by or self.claims:
@@ -55,13 +55,13 @@ class Baton:
             return True
 
     def give(self) -> None:
-        """Let another thread go on, which is `ready`."""
+        """Release the baton to a thread ensured by `ready`."""
         with self._changed:
             self._free = True
             self._changed.notify_all()
 
     def claim(self) -> None:
-        """Wait until it is this thread's turn again."""
+        """Wait for the baton and take it; claims precede standby threads."""
         with self._changed:
             self.claims += 1
             while not self._free:
@@ -70,9 +70,9 @@ class Baton:
             self._free = False
 
     def stand_by(self, holds: bool = True, spare: bool = False) -> bool:
-        """Let those go on that claim it, and take over when nobody does; whether there is anything to take over.
+        """Release the baton to claiming threads; take it when none claims it. False if the thread must end.
 
-        A `spare` thread is to end where enough others stand by.
+        A `spare` thread ends if enough others stand by.
         """
         with self._changed:
             if holds:
@@ -91,34 +91,34 @@ class Baton:
             return True
 
     def end(self) -> None:
-        """There is no more work: let those end that stand by."""
+        """End the standby threads: there is no more work."""
         with self._changed:
             self.ended = True
             self._changed.notify_all()
 
 
 class Lane:
-    """What computes aside, for the sessions of one worker. Its methods are called by whoever holds the baton."""
+    """Expensive ops of one worker's sessions, computed aside. Only the holder of the baton calls its methods."""
 
     def __init__(self, scheduler: "Scheduler", run: Callable[[], None], most: int, forks: bool = True) -> None:
-        """`run` is what a thread does that takes over; so many ops are computed apart at once."""
+        """`run` is the body of a thread that takes over; at most `most` ops are computed apart at once."""
         self.scheduler = scheduler
         self.baton = Baton()
-        self.away = 0  # sessions that left the turns for now
+        self.away = 0  # sessions that are out of the turns
         self._run = run
         self._places = ForkPlaces(most)
         self._forks = forks
         self._waiting = threading.Event()
         threading.Thread(target=self._watch, name="gradwire-watch", daemon=True).start()
 
-    # What the engine asks for, by way of a session's cancel token.
+    # Called by the engine through a session's cancel token.
 
     def aside(
         self, cancel_token: "CancelToken", compute: Callable[[], Any], name: str, alone: bool, room: int = 0
     ) -> Any:
-        """What `compute` makes, while other sessions compute. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
+        """Return the result of `compute` while other sessions compute. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
         session = self.scheduler.running
-        if session is None or session.cancel_token is not cancel_token:  # of a thread that is aside already
+        if session is None or session.cancel_token is not cancel_token:  # this thread already runs aside
             return compute()
         if self.away >= _MOST_AWAY:
             raise EngineError(Reason.COMPUTE_LIMIT, f"{_MOST_AWAY} ops that take long run or wait already")
@@ -132,11 +132,11 @@ class Lane:
             host.reserve(-room)
 
     def look(self, cancel_token: "CancelToken") -> None:
-        """Between two ops of a command that takes long. Raises EngineError: CANCELLED."""
+        """Yield to other sessions between two ops of an expensive command. Raises EngineError: CANCELLED."""
         if cancel_token.stopping() or cancel_token.closed:
             raise EngineError(Reason.CANCELLED, "the command was cancelled")
         session = self.scheduler.running
-        if session is None or session.cancel_token is not cancel_token:  # of a thread that is aside already
+        if session is None or session.cancel_token is not cancel_token:  # this thread already runs aside
             return
         if time.monotonic() < session.turn_ends or not self.scheduler.others_wait():
             return
@@ -163,7 +163,7 @@ class Lane:
                 child = Child(lambda: _alone(session.cancel_token, compute), name)
             finally:
                 self._places.forked()
-        except OSError:  # there is no process to be had
+        except OSError:  # no process could be forked
             self._places.give_back(owner)
             return compute()
         except BaseException:
@@ -184,16 +184,16 @@ class Lane:
             self._places.take(owner, _Check(session.cancel_token))
 
     def _most_seconds(self, session: "Session") -> float:
-        """What one command may compute: all that a quota gives within a minute."""
+        """Seconds that one command may compute: the smaller quota of session and principal for a minute."""
         limits = self.scheduler.runtime.limits
         principals = limits.max_principal_compute_seconds if session.place else 0.0
         return min(each or float("inf") for each in (limits.max_session_compute_seconds, principals))
 
     @contextmanager
     def _gone(self, session: "Session") -> Iterator[bool]:
-        """The session is out of the turns inside the block, and others compute; False where no thread is to be had.
+        """Take the session out of the turns inside the block, while others compute. False if no thread can be started.
 
-        Nodes that others make meanwhile do not count.
+        Node numbers that other sessions use meanwhile do not change this session's numbering.
         """
         scheduler = self.scheduler
         if not self.baton.ready(self._run):
@@ -216,17 +216,17 @@ class Lane:
 
     @contextmanager
     def _timed(self, session: "Session") -> Iterator[None]:
-        """What passes inside the block the session waits."""
+        """Count the block's duration as waiting, not computing."""
         began = time.monotonic()
         try:
             yield
         finally:
             session.waited += time.monotonic() - began
 
-    # What has a command look up that makes many quick ops.
+    # Makes a command of many quick ops yield.
 
     def slice_begins(self) -> None:
-        """Something is computed: see that it does not go on for long unasked."""
+        """Wake the watch thread, which limits how long a command computes without yielding."""
         if not self._waiting.is_set():
             self._waiting.set()
 
@@ -247,7 +247,7 @@ class Lane:
 
 
 def _alone(cancel_token: "CancelToken", compute: Callable[[], Any]) -> Any:
-    """In a child: there are no others to let go on, and no threads."""
+    """Compute in a child, which has no other sessions to yield to and no threads."""
     cancel_token.lane = None
     if cancel_token.account is not None:
         cancel_token.account.pressed = False
@@ -255,7 +255,7 @@ def _alone(cancel_token: "CancelToken", compute: Callable[[], Any]) -> Any:
 
 
 class _Check:
-    """Whether an op that is computed aside is to be ended. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
+    """Checks whether to end an op that is computed aside. Raises EngineError: CANCELLED, COMPUTE_LIMIT."""
 
     def __init__(self, cancel_token: "CancelToken", most: float = float("inf"), name: str = "") -> None:
         self.cancel_token = cancel_token

@@ -1,8 +1,8 @@
-"""A worker process: `python -m gradwire_server.worker.main`, started by the front and ended by it, or by its end.
+"""A worker process: `python -m gradwire_server.worker.main`, started and ended by the front.
 
-It inherits two sockets and the shared counters' file. Its main thread computes: it blocks on the one socket for calls,
-so a call costs no change of threads. The control thread has the other, where what must get past a computation comes:
-cancellation, and what is said of uploads and downloads. When the front is gone, both sockets end, and so does this.
+The process inherits two sockets and the shared counters' file. The main thread computes; it blocks on the first socket
+for calls, so a call needs no thread switch. The control thread serves the second socket: cancellation, uploads and
+downloads, which must not wait for a computation. When the front ends, both sockets close and the process exits.
 """
 
 import json
@@ -59,7 +59,7 @@ from gradwire_server.worker.scheduler import Scheduler, work
 from gradwire_server.worker.slots import Slots
 
 _LAST_SECONDS = 1.0
-_APART = 2  # ops that are computed in processes of their own at once
+_APART = 2  # ops computed apart at once
 
 
 def main(arguments: list[str]) -> None:
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> None:
         collect()
         follow(host.counters.runnable)
 
-    # Results of a GPU's arrays are not to be had from a fork, and its calls do not wait for what they begin.
+    # A fork cannot return results in GPU memory, and GPU calls return before their kernels end.
     work(Scheduler(host, calls.answer, calls.park), calls, before, apart=_APART if cupy() is None else 0)
     host.tensor_files.stop()
     if checkpointer is not None:
@@ -93,20 +93,20 @@ def main(arguments: list[str]) -> None:
 
 
 class Calls:
-    """The first pipe: calls come, answers go."""
+    """The first pipe: receives calls, sends answers."""
 
     def __init__(self, host: Runtime, sock: socket.socket) -> None:
         self.runtime = host
         self.pipe = BlockingPipe(sock)
-        self._sending = threading.Lock()  # the checkpointer's threads answer, too
+        self._sending = threading.Lock()  # the checkpointer's threads also answer
 
     def ready(self) -> None:
-        """Say that the worker is, and what it computes with."""
+        """Report that the worker is ready, with its devices and dtypes."""
         about = self.runtime.describe().SerializeToString()
         self.pipe.send(head(len(about), READY), about)
 
     def take(self, timeout: float | None) -> Iterable[Pending] | None:
-        """Calls that have come."""
+        """Receive calls."""
         frames = self.pipe.take(timeout)
         if frames is None:
             return None
@@ -117,7 +117,7 @@ class Calls:
         ]
 
     def waits(self) -> bool:
-        """Whether calls have come that were not taken."""
+        """Whether the socket has data to read."""
         return self.pipe.waits()
 
     def answer(self, call: Pending, result: bytes, failure: Exception | None) -> None:
@@ -128,7 +128,7 @@ class Calls:
         self._send(kind, call, result)
 
     def park(self, call: Pending) -> None:
-        """Tell that a call waits for one that has not come."""
+        """Report that a call waits for its predecessor."""
         self._send(PARKED, call, b"")
 
     def _send(self, kind: int, call: Pending, body: bytes) -> None:
@@ -136,7 +136,7 @@ class Calls:
             with self._sending:
                 self.pipe.send(head(len(body), kind, 0, call.ticket), body)
         except OSError:
-            os._exit(0)  # nobody reads any more: the front is gone
+            os._exit(0)  # the front has ended
 
 
 def _control(host: Runtime, sock: socket.socket, slots: Slots) -> None:
@@ -146,13 +146,13 @@ def _control(host: Runtime, sock: socket.socket, slots: Slots) -> None:
     except (OSError, EOFError):
         pass
     finally:
-        # The computation notices too, unless it is long; it must not outlive the front.
+        # The compute thread also sees the front's end, but a long computation must not outlive the front.
         time.sleep(_LAST_SECONDS)
         os._exit(0)
 
 
 class Control:
-    """The second pipe. Chunks lie in slots while they are spoken of here."""
+    """The second pipe. Its frames refer to chunks in slots."""
 
     def __init__(self, host: Runtime, sock: socket.socket, slots: Slots) -> None:
         self.runtime = host
@@ -161,10 +161,10 @@ class Control:
         self._head = bytearray(HEAD.size)
         self._arrivals: dict[int, Arrival] = {}
         self._rings: dict[int, Ring] = {}
-        self._failed: set[int] = set()  # of those: what comes for them still is thrown away
+        self._failed: set[int] = set()  # tickets of failed arrivals, whose later chunks are discarded
 
     def serve(self) -> None:
-        """Take frames until the pipe ends. Raises EOFError, OSError."""
+        """Serve frames until the pipe ends. Raises EOFError, OSError."""
         while True:
             self._fill(memoryview(self._head))
             size, kind, number, ticket, *_ = HEAD.unpack(self._head)
@@ -196,7 +196,7 @@ class Control:
             self._arrivals[ticket] = Arrival(number, told["transfer_id"], told["taker"], told["offset"])
         elif kind == END_UPLOAD:
             arrival = self._arrivals.pop(ticket)
-            if ticket not in self._failed:  # else that is told already
+            if ticket not in self._failed:  # else the failure was answered
                 self._answer(RESULT, ticket, arrival.offset)
             self._failed.discard(ticket)
         elif kind == RETURN:
@@ -210,7 +210,7 @@ class Control:
                 self._answer(REFUSAL, ticket, 0, packed(refusal))
 
     def _serve(self, kind: int, number: int, ticket: int, told: dict[str, Any]) -> None:
-        """Answer what is asked of a transfer. Raises Refusal."""
+        """Answer a request about transfers, rings, numbers or ops. Raises Refusal."""
         if kind == CHUNK:
             with self.runtime.chunk(number, told["transfer_id"], told["offset"]) as (start, data, total):
                 self.slots.put(told["slot"], data)

@@ -1,7 +1,7 @@
-"""Frames between the front and a worker process, over a pair of connected sockets.
+"""Frame transport: sends frames between the front and a worker process over a pair of connected sockets.
 
-A frame is a head of fixed size (bytes of the body, kind, session's number, ticket, deadline) and a body that nobody
-here looks into. Frames go both ways and unasked, so either side may also send what answers nothing.
+A frame is a head of fixed size (bytes of the body, kind, session number, ticket, deadline, sent) and an opaque body.
+Either side may send at any time, so a frame need not answer another.
 """
 
 import asyncio
@@ -16,13 +16,15 @@ HEAD = struct.Struct("<QIxxxxQQdd")
 INFINITE = float("inf")
 _BUFFER = 1 << 18
 _SMALL = 1 << 14
-_MOST_READS = 64  # before what came is looked at
+_MOST_READS = 64  # before received frames are returned
 Part = bytes | memoryview
 
 
 class Frame(NamedTuple):
-    """What came. `number` is a session's, `ticket` a call's; `deadline`, infinite for none, and `sent` are by
-    time.monotonic(), which is the same for all processes of a machine."""
+    """A received frame: `number` of a session, `ticket` of a call, times by time.monotonic().
+
+    That clock is the same in all processes of a machine. `deadline` is infinite for none.
+    """
 
     kind: int
     number: int
@@ -35,28 +37,28 @@ class Frame(NamedTuple):
 def head(
     size: int, kind: int, number: int = 0, ticket: int = 0, deadline: float = INFINITE, sent: float = 0.0
 ) -> bytes:
-    """A frame's first bytes, for a body of that size."""
+    """Pack a frame's head, for a body of `size` bytes."""
     return HEAD.pack(size, kind, number, ticket, deadline, sent)
 
 
 class Inbox:
-    """Makes frames of bytes: they are to be put where `room` says, and then told to `filled`."""
+    """Parses frames: the caller reads bytes into `room`, then calls `filled`."""
 
     def __init__(self) -> None:
         self._buffer = memoryview(bytearray(_BUFFER))
         self._start = self._end = 0
-        self._large: bytearray | None = None  # the body of a frame that the buffer has no room for
+        self._large: bytearray | None = None  # the body of a frame larger than the buffer
         self._got = 0
         self._head: tuple[int, int, int, float, float] = (0, 0, 0, 0.0, 0.0)
 
     def room(self) -> memoryview:
-        """Where the next bytes are to go."""
+        """Memory for the next bytes."""
         if self._large is not None:
             return memoryview(self._large)[self._got :]
         return self._buffer[self._end :]
 
     def filled(self, count: int) -> list[Frame]:
-        """So many bytes were put there; the frames that are complete now."""
+        """Parse `count` bytes read into `room`; return the completed frames."""
         if self._large is not None:
             self._got += count
             if self._got < len(self._large):
@@ -84,7 +86,7 @@ class Inbox:
             found.append(Frame(kind, number, ticket, deadline, sent, bytes(buffer[begin:start])))
         if start == end:
             start = end = 0
-        elif start:  # the rest must be followed by the rest of its frame
+        elif start:  # move an incomplete frame to the front, where the rest of it fits
             rest = end - start
             buffer[:rest] = bytes(buffer[start:end])
             start, end = 0, rest
@@ -93,7 +95,7 @@ class Inbox:
 
 
 class BlockingPipe:
-    """The worker's end: `take` for what comes, `send` for what goes; one thread each."""
+    """The worker's end. One thread at a time may call `take`, and one `send`."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(True)
@@ -103,7 +105,7 @@ class BlockingPipe:
         self._poll.register(sock, select.POLLIN)
 
     def take(self, timeout: float | None) -> list[Frame] | None:
-        """Frames that have come, waiting for one so long, or without end; None at the pipe's end."""
+        """Receive frames; wait for one up to `timeout` seconds, None without limit. None at the pipe's end."""
         if timeout and not self._poll.poll(timeout * 1000 + 1):
             return []
         flags = 0 if timeout is None else socket.MSG_DONTWAIT
@@ -123,16 +125,16 @@ class BlockingPipe:
             if frames:
                 if count < len(room):
                     return frames
-                flags = socket.MSG_DONTWAIT  # there may be more: what is behind a large frame is not to wait for it
+                flags = socket.MSG_DONTWAIT  # the socket may hold more: the complete frames must not wait for it
             reads += 1
         return frames
 
     def waits(self) -> bool:
-        """Whether something has come that was not taken."""
+        """Whether the socket has data to read."""
         return bool(self._poll.poll(0))
 
     def send(self, start: bytes, *parts: Part) -> None:
-        """Send a frame: its head and its body in parts. Raises OSError when nobody reads any more."""
+        """Send a frame: its head and its body in parts. Raises OSError if the other end is closed."""
         size = sum(len(part) for part in parts)
         if size <= _SMALL:
             self.sock.sendall(b"".join((start, *parts)))
@@ -143,7 +145,7 @@ class BlockingPipe:
 
 
 class FrontPipe:
-    """The front's end, on the event loop. `received` gets every frame, `lost` is called once at the pipe's end."""
+    """The front's end, on the event loop. Calls `received` with each frame, and `lost` once at the pipe's end."""
 
     def __init__(self, sock: socket.socket, received: Callable[[Frame], None], lost: Callable[[], None]) -> None:
         sock.setblocking(False)
@@ -157,11 +159,11 @@ class FrontPipe:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more comes."""
+        """Whether the socket is closed."""
         return self._sock.fileno() < 0
 
     def send(self, *parts: Part) -> None:
-        """Send a frame, its head and its body; what the socket does not take at once is sent when it does."""
+        """Send a frame, its head and its body; bytes that the socket does not accept at once are sent later."""
         if self._lost is None:
             return
         if not self._unsent:
@@ -182,17 +184,17 @@ class FrontPipe:
             self._unsent.extend(memoryview(part) for part in parts)
 
     def close(self) -> None:
-        """Let go of the socket; `lost` is not called."""
+        """Close the socket; `lost` is not called."""
         self._lost = None
         self._end()
 
     def drain(self) -> None:
-        """Receive what has come by now."""
+        """Receive until the socket has no more data."""
         while self._lost is not None and self._readable():
             pass
 
     def _readable(self) -> bool:
-        """Receive once; whether there was anything to receive."""
+        """Receive once; return whether there was data."""
         try:
             count = self._sock.recv_into(self._inbox.room())
         except BlockingIOError:

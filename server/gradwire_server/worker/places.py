@@ -1,9 +1,9 @@
-"""Places: how many ops are computed apart at once, whose turn it is to have one, and when a process may fork.
+"""Places: limits how many ops are computed apart at once, and decides when the process may fork.
 
-A fork waits for the threads that are inside BLAS to end its threads, for ever if one of them is computing: so no
-process forks while a thread computes aside, and no thread begins to while one forks. Who waits to fork comes first.
+At a fork, BLAS waits for its threads to end; the fork hangs if one of them is computing. So the process never forks
+while a thread computes aside, and no thread starts computing aside during a fork. Waiting forks precede such threads.
 
-Places go to whoever's owner has the fewest, then in the order in which they were asked for.
+A free place goes to the owner with the fewest places, then to the earliest request.
 """
 
 import itertools
@@ -15,19 +15,19 @@ LOOK_SECONDS = 0.02
 
 
 class ForkPlaces:
-    """So many places for processes. Each method may be called by any thread; a wait calls `look`, which may raise."""
+    """At most `most` places for child processes. Thread-safe; a wait polls `look`, which may raise to end the wait."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._changed = threading.Condition()
         self._taken: Counter[int] = Counter()  # by owner
-        self._asked: dict[int, int] = {}  # the owners of those that wait, by when they came
+        self._asked: dict[int, int] = {}  # the owners of waiting requests, by request number
         self._numbers = itertools.count()
         self._forking = False
         self._threads = 0  # that compute aside
 
     def take_at_once(self, owner: int) -> bool:
-        """Have a place and the right to fork, if nobody is to be waited for."""
+        """Take a place and the right to fork, if both are available without waiting."""
         with self._changed:
             if self._asked or not self._free() or self._threads or self._forking:
                 return False
@@ -49,20 +49,20 @@ class ForkPlaces:
                 self._changed.notify_all()
 
     def forked(self) -> None:
-        """The process has forked, or could not."""
+        """Give back the right to fork, after the fork or its failure."""
         with self._changed:
             self._forking = False
             self._changed.notify_all()
 
     def give_back(self, owner: int) -> None:
-        """The process has ended."""
+        """Give back a place: the child has ended."""
         with self._changed:
             self._taken[owner] -= 1
-            self._taken += Counter()  # forget who has none
+            self._taken += Counter()  # drops zero counts
             self._changed.notify_all()
 
     def enter(self, look: Callable[[], None]) -> None:
-        """A thread is about to compute aside: wait until nobody forks."""
+        """Begin computing aside in a thread; wait until no fork runs or is due."""
         with self._changed:
             while self._forking or (self._asked and self._free()):
                 self._changed.wait(LOOK_SECONDS)
@@ -70,7 +70,7 @@ class ForkPlaces:
             self._threads += 1
 
     def leave(self) -> None:
-        """It has."""
+        """End computing aside in a thread."""
         with self._changed:
             self._threads -= 1
             self._changed.notify_all()

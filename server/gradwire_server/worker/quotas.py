@@ -1,7 +1,7 @@
-"""Quotas: what each principal holds and computes over all workers, so that one alone cannot have the server.
+"""Quotas: enforces each principal's limits over all workers, so one principal cannot take the whole server.
 
 The front gives a principal a place in the shared counters while it has sessions (registry/principal_places.py). Each
-worker writes there what its sessions of that principal hold, and looks there for what is left.
+worker writes the usage of its sessions to their principal's place and reads there how much the principal may still use.
 """
 
 from gradwire_server.common.budgets import Budget
@@ -11,7 +11,7 @@ from gradwire_server.session.session import Session
 
 
 class Quotas:
-    """What the sessions of one worker hold by place; of sessions that have none, nothing is kept."""
+    """Usage of one worker's sessions by their principals' places. Sessions without a place are not counted."""
 
     def __init__(self, limits: Limits, counters: SharedCounters, worker: int) -> None:
         self.limits = limits
@@ -21,11 +21,11 @@ class Quotas:
         self._budgets: dict[int, Budget] = {}  # by place
 
     def begin(self, session: Session) -> None:
-        """A session begins: from here on counts what its principal computes, here and elsewhere."""
+        """Start the compute budget of the session's principal, over all workers."""
         self._budget(session.place)
 
     def tell(self, session: Session, ended: bool = False) -> None:
-        """Write down what a session holds by now."""
+        """Publish what a session holds now in the shared counters; zeros if it has `ended`."""
         if session.place:
             now, before = PrincipalTotals(), session.told
             if not ended:
@@ -38,7 +38,7 @@ class Quotas:
 
     def _of(self, place: int) -> PrincipalTotals:
         held = self._held.get(place)
-        # A worker that was started again goes on counting where the one before it ended.
+        # A restarted worker continues its predecessor's count.
         return PrincipalTotals(computed=self.counters.computed(place, self.worker)) if held is None else held
 
     def _write(self, place: int, share: PrincipalTotals) -> None:
@@ -46,13 +46,13 @@ class Quotas:
         self.counters.hold_share(self.worker, place, share)
 
     def spend(self, session: Session, seconds: float) -> None:
-        """Write down that a session has computed so long."""
+        """Charge `seconds` of computing to a session's principal."""
         if session.place:
             held = self._of(session.place)
             self._write(session.place, held._replace(computed=held.computed + int(seconds * 1e6)))
 
     def rest(self, session: Session) -> float:
-        """Seconds that a session has to rest, because it or its principal has computed enough for now."""
+        """Seconds that a session must rest, since it or its principal has used up its compute quota."""
         most, rest = self.limits.max_session_compute_seconds, 0.0
         if most:
             if session.budget is None:
@@ -64,7 +64,7 @@ class Quotas:
         return rest
 
     def _budget(self, place: int) -> Budget | None:
-        """Of the principal at a place, if there is a quota."""
+        """Compute budget of the principal at a place; None without a quota."""
         most = self.limits.max_principal_compute_seconds
         if not (most and place):
             return None
@@ -74,7 +74,7 @@ class Quotas:
         return budget
 
     def limit(self, session: Session) -> None:
-        """What a principal has left is its session's limit, too, where that is less than the session's own."""
+        """Lower a session's limits to what its principal has left."""
         if not session.place:
             return
         limits = self.limits

@@ -1,10 +1,10 @@
-"""Rings: shared memory that large tensors' bytes pass through, between processes of one machine and one user.
+"""Rings: transfer large tensors' bytes through shared memory, between processes of one machine and one user.
 
-A ring is memory without a name (a memfd), which a client opens as /proc/<pid>/fd/<fd>: that the kernel lets it do so is
-the proof of who it is, and nothing is left behind however either side ends. Its size is sealed, so that no client
-can take pages away under a reader, and its pages are there from the start. Bytes are copied out before they are looked
-at: who scribbles into a ring changes no values but those on their way. It is small, so it stays in the processor's
-cache, and new memory is touched only where the tensor will be.
+A ring is anonymous memory (a memfd). The client opens it as /proc/<pid>/fd/<fd>; the kernel's permission check
+authenticates the client. The kernel frees the memory however either process ends. The size is sealed, so a client
+cannot remove pages under a reader, and all pages are allocated at creation. Bytes are copied out before they are
+validated, so a client that writes at the wrong time changes only values in transit. A ring is small enough to stay in
+the processor's cache, so only the tensor's own memory is newly touched.
 """
 
 import fcntl
@@ -28,19 +28,19 @@ _NONCE = re.compile(r"[A-Za-z0-9]{8,64}")
 
 @functools.cache
 def machine() -> str:
-    """Which machine and user this is (OpenSessionResponse.machine); empty where rings cannot be had."""
+    """Identify this machine and user (OpenSessionResponse.machine); empty if rings are not supported."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
         spaces = [os.stat(f"/proc/self/ns/{name}").st_ino for name in ("pid", "user")]
         Ring("test" * 2, mmap.PAGESIZE).close()
-    except (OSError, AttributeError):  # no Linux, or one that is locked down
+    except (OSError, AttributeError):  # not Linux, or access denied
         return ""
     return hashlib.sha256(f"{boot} {spaces[0]} {spaces[1]} {os.getuid()}".encode()).hexdigest()[:32]
 
 
 class Ring:
-    """The memory. `bytes` is an array of it; pieces of `piece` bytes go through it in turn."""
+    """One ring's memory. `bytes` is its uint8 array; a transfer alternates between pieces of `piece` bytes."""
 
     def __init__(self, name: str, nbytes: int) -> None:
         self.name = name
@@ -59,13 +59,13 @@ class Ring:
         self.bytes: np.ndarray[Any, Any] = np.frombuffer(mapped, np.uint8)
 
     def close(self) -> None:
-        """Let go of it; the memory goes with the last who has it mapped."""
+        """Close the descriptor and drop the mapping; the last process to unmap the memory frees it."""
         os.close(self.fd)
         self.bytes = np.empty(0, np.uint8)
 
 
 class Rings:
-    """A host's rings: lent to one call at a time, and kept for the session's next one. At most `limit` bytes."""
+    """A runtime's rings, `limit` bytes at most. Each is lent to one call at a time and kept for the session's next."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -74,7 +74,7 @@ class Rings:
         self._lock = threading.Lock()
 
     def take(self, session: int, nonce: str) -> Ring:
-        """A ring of the session's, or a new one. Raises Refusal: ARGUMENT_VALUE, NOT_SUPPORTED."""
+        """Take an idle ring of the session, or create one. Raises Refusal: ARGUMENT_VALUE, NOT_SUPPORTED."""
         if not _NONCE.fullmatch(nonce):
             raise Refusal("ARGUMENT_VALUE", "a nonce is 8 to 64 letters and digits", argument="nonce")
         with self._lock:
@@ -92,7 +92,7 @@ class Rings:
             return ring
 
     def give_back(self, session: int, ring: Ring, again: bool) -> None:
-        """A call has ended. Where its client may still write into the ring, nobody else is to have it `again`."""
+        """Give back a ring after a call. `again` only if the client cannot still write into it; else it is closed."""
         with self._lock:
             if again:
                 ring.since = time.monotonic()
@@ -101,7 +101,7 @@ class Rings:
                 self._close(ring)
 
     def tidy(self) -> None:
-        """Drop those that nobody has used for a while."""
+        """Close rings that were idle for IDLE_SECONDS."""
         if self._idle:
             with self._lock:
                 self._tidy(IDLE_SECONDS)

@@ -1,8 +1,8 @@
-"""The runtime: the sessions of one worker, which is a process or a thread, without asyncio or any socket.
+"""The runtime: holds one worker's sessions and executes their calls, without asyncio or sockets.
 
-Two threads use it. The compute thread calls `begin`, `execute` and what they lead to, in the order in which the calls
-came. The control thread calls the rest, which is quick and never waits: cancellation, and the chunks of transfers.
-The front numbers the sessions and keeps their leases (session_registry.py).
+Two threads use it. The compute thread calls `begin` and `execute`, in the order of the calls. The control thread calls
+the methods for cancellation and for chunks of transfers, which are short and do not block. The front numbers the
+sessions and keeps their leases (session_registry.py).
 """
 
 import gc
@@ -44,13 +44,13 @@ from gradwire_server.worker.rings import Ring, Rings
 
 _FILING = ("SaveFile", "LoadFile")
 _IDLE_SECONDS = 1.0
-_MUCH = 8 << 20  # bytes that a session held, whose memory is given back at once
+_MUCH = 8 << 20  # bytes: memory of a session that held this much is returned to the system at once
 log = logging.getLogger("gradwire.server")
 _DATA_FIELD = service_pb2.DownloadResponse.DATA_FIELD_NUMBER
 
 
 class Runtime:
-    """Sessions by number. `shared counters` is where it says what they hold, as the worker of that number."""
+    """Sessions by number. Publishes what they hold in the shared counters, as worker number `worker`."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Runtime:
         counts: bool = False,
         checkpointer: Checkpointer | None = None,
     ) -> None:
-        """With `counts` there is a meter."""
+        """With `counts` the runtime has a meter; without `checkpointer` nothing is stored."""
         self.limits = limits
         self.counters = counters
         self.worker = worker
@@ -69,10 +69,10 @@ class Runtime:
         self.shares = Quotas(limits, counters, worker)
         self.sessions: dict[int, Session] = {}
         self.rings = Rings(limits.max_shared_bytes)
-        self.bytes = 0  # of all sessions, as of the last call of each: what is collected between calls `tidy` finds
-        self.reserved = 0  # of those, for what is computed aside
+        self.bytes = 0  # of all sessions, as of each one's last call; `_tidy` corrects it for collected garbage
+        self.reserved = 0  # bytes of these, for ops computed aside
         self.meter = Meter() if counts else None
-        self.names: dict[int, tuple[str, str]] = {}  # of sessions: what the log may show of the id, and the principal
+        self.names: dict[int, tuple[str, str]] = {}  # by session: the loggable part of its id, and its principal
         self._nobody = Session(0, limits, CancelToken())
         self._cancel_tokens: dict[int, CancelToken] = {}
         self._newest = 0  # the highest number of a session that was opened
@@ -91,15 +91,15 @@ class Runtime:
 
     @property
     def log_writer(self) -> LogWriter | None:
-        """What writes logs, where there are any."""
+        """The log writer; None without write-ahead logs."""
         return None if self.checkpointer is None else self.checkpointer.log_writer
 
     @property
     def own(self) -> Container[str]:
-        """The methods that are no client's."""
+        """The methods that only the front calls, not clients."""
         return self._life
 
-    # Control: quick, from a thread of its own
+    # Control thread: short methods
 
     def cancel(self, number: int, ticket: int) -> None:
         """Stop the calls of a session up to a ticket."""
@@ -116,7 +116,7 @@ class Runtime:
             cancel_token.pull()
 
     def close(self, number: int, ticket: int) -> None:
-        """Stop what a session computes and refuse what waits; "Drop" follows, and frees what it holds."""
+        """Stop a session's computation and refuse its waiting calls; a following "Drop" frees its tensors."""
         cancel_token = self._cancel_token(number)
         if cancel_token is not None:
             cancel_token.closed = True
@@ -124,13 +124,13 @@ class Runtime:
             cancel_token.pull()
 
     def name(self, number: int, shown: str, principal: str) -> None:
-        """What the log may show of a session, and whose it is."""
+        """Set the loggable part of a session's id, and its principal."""
         with self._lock:
-            if number > self._newest or number in self._cancel_tokens:  # else it has come and gone
+            if number > self._newest or number in self._cancel_tokens:  # else the session was opened and closed already
                 self.names[number] = shown, principal
 
     def _cancel_token(self, number: int) -> CancelToken | None:
-        """A session's, also of one that is opened only after this; None of one that is gone."""
+        """Cancel token of a session, also before it is opened; None after it was dropped."""
         with self._lock:
             if number > self._newest:
                 return self._cancel_tokens.setdefault(number, CancelToken())
@@ -138,7 +138,7 @@ class Runtime:
 
     @contextmanager
     def receiving(self, arrival: Arrival, size: int) -> Iterator[memoryview]:
-        """Where an upload's next bytes are to be written, inside the block.
+        """Memory for an upload's next `size` bytes, valid inside the block.
 
         Raises Refusal: TRANSFER_NOT_FOUND, ARGUMENT_VALUE, PAYLOAD_SIZE.
         """
@@ -149,9 +149,9 @@ class Runtime:
 
     @contextmanager
     def chunk(self, number: int, transfer_id: str, offset: int) -> Iterator[tuple[bytes, memoryview, int]]:
-        """A DownloadResponse, serialized in two parts, and how many bytes the transfer has.
+        """A DownloadResponse, serialized in two parts, and the transfer's total bytes.
 
-        Inside the block, which should be short, the bytes stay what they are. Raises Refusal: TRANSFER_NOT_FOUND,
+        The bytes do not change inside the block, which should be short. Raises Refusal: TRANSFER_NOT_FOUND,
         ARGUMENT_VALUE.
         """
         download = self._download(number, transfer_id, offset)
@@ -170,24 +170,24 @@ class Runtime:
             )
         return download
 
-    # Shared memory: from any thread, where one ring is one thread's at a time
+    # Shared memory: any thread, but each ring is used by one thread at a time
 
     def lend_ring(self, number: int, nonce: str) -> Ring:
-        """A ring for one call. Raises Refusal: NOT_SUPPORTED, ARGUMENT_VALUE, SESSION_NOT_FOUND."""
+        """Lend a ring to one call. Raises Refusal: NOT_SUPPORTED, ARGUMENT_VALUE, SESSION_NOT_FOUND."""
         self._found(number)
         return self.rings.take(number, nonce)
 
     def return_ring(self, number: int, ring: Ring, clean: bool) -> None:
-        """The call has ended; `clean` if the client is known to have done with the ring."""
+        """Take a ring back after its call; `clean` if the client no longer uses the ring."""
         self.rings.give_back(number, ring, clean and number in self.sessions)
 
     def take(self, arrival: Arrival, ring: Ring, place: int, size: int) -> None:
-        """Take an upload's next bytes out of a ring. Raises Refusal as `receiving` does."""
+        """Copy an upload's next bytes out of a ring. Raises Refusal as `receiving` does."""
         with self.receiving(arrival, size) as room:
             np.frombuffer(room, np.uint8)[:] = ring.bytes[place : place + size]
 
     def give(self, number: int, transfer_id: str, offset: int, ring: Ring, place: int) -> tuple[int, int]:
-        """Put a download's next piece into a ring; its size, and where the next one begins, 0 after the last."""
+        """Copy a download's piece at `offset` into a ring; return its size and the next offset, 0 after the last."""
         download = self._download(number, transfer_id, offset)
         with download.copying(offset, ring.piece) as data:
             size = data.nbytes
@@ -195,7 +195,7 @@ class Runtime:
         return size, 0 if offset + size == download.total else offset + size
 
     def numbers(self, first: int, last: int) -> dict[str, Any]:
-        """What this worker holds and has counted, and what each of its sessions of these numbers has."""
+        """This worker's totals and meter, and figures of its sessions numbered `first` to `last`."""
         sessions = list(self.sessions.values())
         told: dict[str, Any] = {
             "process": os.getpid(),
@@ -220,7 +220,7 @@ class Runtime:
         return told
 
     def describe(self) -> service_pb2.ServerInfoResponse:
-        """What this worker computes with."""
+        """This worker's version, devices, dtypes and build."""
         return service_pb2.ServerInfoResponse(
             version=__version__,
             devices=[device_info(name) for name in available()],
@@ -233,12 +233,12 @@ class Runtime:
         """All ops that sessions may use, as a serialized ListOpsResponse."""
         return schemas(REGISTRY).SerializeToString()
 
-    # Compute: one thread, in order
+    # Compute thread
 
     def begin(
         self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None, sent: float = 0.0
     ) -> Pending:
-        """A call that has come, for the session of that number; 0 for none. `sent` is by time.monotonic()."""
+        """Create the Pending of a received call, for session `number`; 0 for none. `sent` is by time.monotonic()."""
         if method in ("Open", "Restore"):
             with self._lock:
                 self._newest = max(self._newest, number)
@@ -249,7 +249,7 @@ class Runtime:
         return Pending(method, self.sessions.get(number, self._nobody), raw, ticket, deadline, sent)
 
     def execute(self, call: Pending) -> Generator[None, None, bytes]:
-        """Do what a call asks, in steps. Raises Refusal, OutOfOrder; nothing else."""
+        """Execute a call in steps. Raises Refusal, OutOfOrder; nothing else."""
         session = call.session
         held = session.account.bytes
         try:
@@ -299,10 +299,10 @@ class Runtime:
             self.shares.tell(session)
 
     def _tear(self, call: Pending, error: Exception) -> bytes:
-        """A call ended in its middle: what of it was applied no answer and no log tells. The session goes no further.
+        """Break a session whose call failed halfway: its state contains changes that are neither answered nor logged.
 
-        With a log it comes back as of the last answer; the answer to this call waits until all before it is written.
-        Raises Refusal without.
+        If memory ran out and there is a log, the session is restored as of its last answer. This call's answer then
+        waits until all earlier records are written. Raises Refusal otherwise.
         """
         session = call.session
         session.torn = False
@@ -318,21 +318,21 @@ class Runtime:
         return b""
 
     def let_go(self, session: Session) -> None:
-        """After a call was answered: free what it released last, which its client does not wait for."""
+        """Apply the session's deferred release, after the call was answered."""
         held = session.account.bytes
         session.let_go()
         self._hold(session.account.bytes - held)
         self.shares.tell(session)
 
     def _keep(self, checkpointer: Checkpointer, call: Pending, answer: bytes) -> Generator[None, None, bytes]:
-        """What the checkpointer has to do with a session's life. Raises Refusal."""
+        """Store, restore or log a step of a session's life. Raises Refusal."""
         session = call.session
         if call.method == "Open":
             return (yield from checkpointer.opened(session, call))
         if call.method == "Restore":
             try:
                 return (yield from checkpointer.restore(session, call, self.limit))
-            except Exception as error:  # noqa: BLE001 - told to whoever calls the session
+            except Exception as error:  # noqa: BLE001 - raised again by later calls of the session
                 session.broken = refusal_of(error, call.method)
                 session.cancel_token.closed = True
                 raise session.broken from None
@@ -347,7 +347,7 @@ class Runtime:
         return answer
 
     def _file(self, call: Pending) -> Generator[None, None, bytes]:
-        """Write or read a file; what was read is logged as the tensors' creation. Raises Refusal and others."""
+        """Write or read a tensor file; log a read file's tensors as created. Raises Refusal and others."""
         if call.method == "SaveFile":
             return (yield from self.tensor_files.save(call))
         loaded = yield from self.tensor_files.load(call)
@@ -364,7 +364,7 @@ class Runtime:
         return answer
 
     def _check(self, session: Session) -> None:
-        """Whether a session may compute, and how much it may hold."""
+        """Check that a session may compute, and update its limits. Raises Refusal."""
         if session.cancel_token.closed or session is self._nobody:
             raise session.broken or Refusal("SESSION_NOT_FOUND", "the session was closed")
         if session.notes is not None and self.log_writer is not None:
@@ -372,7 +372,7 @@ class Runtime:
         self.limit(session)
 
     def limit(self, session: Session) -> None:
-        """What the server and the principal have left is a session's limit too, where that is less than its own."""
+        """Lower a session's limits to what the server and its principal have left."""
         left = self.limits.max_bytes - self.counters.total() + session.account.bytes
         session.account.limit = max(1, min(self.limits.max_session_bytes, left))
         self.shares.limit(session)
@@ -382,7 +382,7 @@ class Runtime:
         self.counters.hold(self.worker, max(0, self.bytes))
 
     def reserve(self, change: int) -> None:
-        """So many bytes more are taken, or less, by what is computed while other sessions allocate."""
+        """Change the bytes reserved for ops computed aside by `change`, which may be negative."""
         self.reserved += change
         self._hold(change)
 
@@ -393,9 +393,9 @@ class Runtime:
         return session
 
     def _open(self, session: Session, raw: bytes) -> bytes:
-        """Begin a session, named before: with one writer, and its principal's place in the shared counters.
+        """Open a session with one writer and its principal's place in the shared counters.
 
-        Where sessions are stored, that follows.
+        With write-ahead logs, `_keep` stores a first snapshot afterwards.
         """
         session.place, session.owner = OPENED.unpack_from(raw)
         self.shares.begin(session)
@@ -405,7 +405,7 @@ class Runtime:
         return b""
 
     def _restore(self, session: Session, raw: bytes) -> bytes:
-        """Begins as `_open`; what is stored follows."""
+        """Open a session as `_open` does; `_keep` restores its stored state afterwards."""
         assert self.checkpointer is not None
         order = Order.unpack(raw)
         session.place, session.owner = order.place, order.owner
@@ -414,13 +414,13 @@ class Runtime:
         return b""
 
     def _save(self, session: Session, raw: bytes) -> bytes:
-        """All of it is the checkpointer's. Raises Refusal: NOT_SUPPORTED where there is none."""
+        """Check that there is a checkpointer; `_keep` does the saving. Raises Refusal: NOT_SUPPORTED."""
         if self.checkpointer is None:
             raise Refusal("NOT_SUPPORTED", "the server keeps no sessions: it has no --state-dir")
         return b""
 
     def _keep_upload(self, session: Session, raw: bytes) -> bytes:
-        """An upload was received; where there is a log it is written there."""
+        """Do nothing; with a log, `_keep` writes the received upload to it."""
         return b""
 
     def _attach(self, session: Session, raw: bytes) -> bytes:
@@ -428,13 +428,13 @@ class Runtime:
         return b""
 
     def _drop(self, session: Session, raw: bytes) -> bytes:
-        """Free all that a closed session holds; how many bytes that was."""
-        session.cancel_token.closed = True  # word of it comes on a way of its own, perhaps later than this
+        """Free a closed session's state; return the bytes freed."""
+        session.cancel_token.closed = True  # CLOSE comes on the second pipe, perhaps later than this call
         held = session.account.bytes
         if self.checkpointer is not None:
             self.checkpointer.forget(session, keep=raw == KEEP)
         session.drop()
-        if session.account.bytes:  # cycles of released tensors, which `create_graph` made
+        if session.account.bytes:  # reference cycles made by `create_graph`
             gc.collect()
         with self._lock:
             self.sessions.pop(session.key, None)
@@ -449,7 +449,7 @@ class Runtime:
         return NUMBER.pack(max(0, held - session.account.bytes))
 
     def _begin_upload(self, session: Session, raw: bytes) -> bytes:
-        """Begin an upload or go on with one. Raises Refusal: TRANSFER_NOT_FOUND, PAYLOAD_SIZE, MEMORY_LIMIT."""
+        """Begin or resume an upload. Raises Refusal: TRANSFER_NOT_FOUND, PAYLOAD_SIZE, MEMORY_LIMIT."""
         start = service_pb2.UploadStart.FromString(raw)
         self._check(session)
         transfers = session.transfers
@@ -460,12 +460,12 @@ class Runtime:
         return UPLOAD_BEGUN.pack(upload.received, taker) + transfer_id.encode()
 
     def _finish_download(self, session: Session, raw: bytes) -> bytes:
-        """A download was sent to its end, and perhaps it is known to have arrived: then that is the first byte."""
+        """Finish a download that was sent to its end; the first byte of `raw` is 1 if its arrival is known."""
         session.transfers.finish(raw[1:].decode(), raw[0] == 1)
         return b""
 
     def _tidy(self, session: Session, raw: bytes) -> bytes:
-        """Drop the transfers and the backwards that nobody goes on with, and count all bytes anew."""
+        """Drop abandoned transfers, backwards and rings, and recount all bytes."""
         for each in self.sessions.values():
             each.hooks.tidy()
             self.shares.tell(each)
@@ -474,7 +474,7 @@ class Runtime:
         self.rings.tidy()
         now = time.monotonic()
         if all(not each.line and now - each.idle_since > _IDLE_SECONDS for each in self.sessions.values()):
-            give_back()  # what is computing would only take it again
+            give_back()  # only when idle: a computing session would allocate the memory again
         self.bytes = self.reserved + sum(each.account.bytes for each in self.sessions.values())
         self._hold(0)
         return b""

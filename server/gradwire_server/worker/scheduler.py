@@ -1,17 +1,16 @@
-"""The scheduler: the sessions of a worker take turns at computing, so that a long batch of one keeps no other waiting.
+"""The scheduler: shares one worker's compute time among its sessions, so a long batch does not block other sessions.
 
-A session's calls are applied in the order in which they came, one after the other. A turn is some milliseconds of
-one session's calls, enough to be worth filling the processor's caches for; a batch that is not done by then goes on in
-the session's next turn. A session that computes little is not kept waiting that long: a turn has slices of a
-millisecond, and between two of them such sessions come first, together for some slices' time.
+A session's calls are applied one at a time, in order of arrival. A turn is about ten milliseconds of one session's
+calls, long enough to amortize cache misses. An unfinished batch continues in the session's next turn. A turn consists
+of slices of a millisecond. Between two slices, light sessions compute first, together for at most a few slices.
 
-Turns are a deficit round robin over measured time: a command that takes longer than the turn is charged to the turns
-that follow, which the session misses while others have something to do. Sessions of one principal share its turn.
+Turns follow a deficit round robin over measured time. A command longer than a turn is charged to the session's next
+turns, which the session skips while other sessions are runnable. Sessions of one principal share one turn.
 
-With a compute quota (quotas.py) a session that has used it up rests. What has come for it waits; a call that could not
-begin before its deadline, or for too long, is refused at once and told when to come back.
+A session that has used up its compute quota (quotas.py) rests, and its calls wait. A call that cannot begin before its
+deadline, or would wait too long, is refused at once with a retry time.
 
-A batch that came before its predecessor is parked until that one has come, for a bounded time.
+A batch that arrives before its predecessor is parked for a bounded time.
 """
 
 import heapq
@@ -34,34 +33,34 @@ from gradwire_server.worker.runtime import Runtime
 
 TURN_SECONDS = 0.01
 SLICE_SECONDS = 0.001
-_MOST_LIGHT = 5  # slices that light sessions compute together while another waits for its next one
-# A session is light that has had nothing to do for so many times as long as it has computed, but for a burst: a step of
-# several calls, one after the other. More than some computing is not held against it.
+_MOST_LIGHT = 5  # slices that light sessions may compute before the session in turn gets its next slice
+# Idle time offsets compute time at a rate of 1/_LIGHT. A session is light while at most _BURST_SECONDS, a burst of
+# several calls, are not offset. At most _MOST_USED seconds count.
 _LIGHT = 2
 _BURST_SECONDS = 0.02
 _MOST_USED = 0.1
-# A call that came alone is not kept waiting longer than this for a quota; a batch is, since it is part of an order.
+# Longest wait of a unary call for a quota; a batch waits longer, since it is part of a sequence.
 MOST_REST = 30.0
-_AWAY_SECONDS = 0.005  # between looks at whether an op that is computed aside is done
-_LOOK_SECONDS = 0.1  # between looks at whether what waits for a quota was cancelled
-# What the rest of a session concerns: the calls that compute.
+_AWAY_SECONDS = 0.005  # poll interval for the end of ops computed aside
+_LOOK_SECONDS = 0.1  # poll interval for cancellation of calls that wait for a quota
+# Methods that a resting session delays: those that compute.
 _COMPUTING = frozenset((*MESSAGES, "Run"))
-# Gives a call's result, or what it raised, to whoever waits.
+# Takes a call, its result, and the exception it raised, if any.
 Answer = Callable[[Pending, bytes, Exception | None], None]
 
 
 class Source(Protocol):
-    """Where calls come from."""
+    """Source of calls."""
 
     def take(self, timeout: float | None) -> Iterable[Pending] | None:
-        """Calls that have come, waiting for one so long, or without end; None when there will be no more."""
+        """Receive calls; wait for one up to `timeout` seconds, None without limit. None after the last."""
 
     def waits(self) -> bool:
-        """Whether calls have come that were not taken."""
+        """Whether calls have arrived that were not taken."""
 
 
 class Scheduler:
-    """The calls of a host's sessions. Used by the compute thread alone."""
+    """Schedules the calls of a runtime's sessions. Used only by the compute thread."""
 
     def __init__(
         self,
@@ -72,24 +71,24 @@ class Scheduler:
         slice_seconds: float = SLICE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`parked` is told of a batch that waits for its predecessor; `clock` measures what sessions compute."""
+        """Calls `parked` with each batch that waits for its predecessor. `clock` measures sessions' compute time."""
         self.runtime = host
         self.answer = answer
         self.parked = parked
         self.seconds = seconds
         self.slice_seconds = slice_seconds
         self.clock = clock
-        self.ring: deque[Session] = deque()  # sessions that have something to do; the first one's turn it is
-        self.light: deque[Session] = deque()  # of those, the ones that computed little lately are here instead
+        self.ring: deque[Session] = deque()  # runnable sessions; the first one has the turn
+        self.light: deque[Session] = deque()  # runnable sessions that computed little lately; not in `ring`
         self.waiting: set[Session] = set()  # sessions that have parked batches
-        self.resting: list[tuple[float, int, Session]] = []  # a heap: until when
+        self.resting: list[tuple[float, int, Session]] = []  # a heap by the end of the rest
         self._order = itertools.count()
         limits = host.limits
         self._counted = bool(limits.max_session_compute_seconds or limits.max_principal_compute_seconds)
-        self.lane: Lane | None = None  # where what takes long is computed aside
+        self.lane: Lane | None = None  # computes expensive ops aside
         self.running: Session | None = None  # whose slice it is
         self.slices = 0
-        # Is told when a slice begins, and with 0 when it is over: the front sees a worker that looks up no more.
+        # Publishes when a slice began, 0 between slices, so the front detects a hung worker.
         self.tells = partial(host.counters.compute, host.worker)
         self.others_wait: Callable[[], bool] = lambda: self.runnable
         self._turn: Session | None = None
@@ -97,11 +96,11 @@ class Scheduler:
 
     @property
     def runnable(self) -> bool:
-        """Whether there is something to compute."""
+        """Whether any session is runnable."""
         return bool(self.ring or self.light)
 
     def add(self, call: Pending) -> None:
-        """A call has come."""
+        """Queue a call; refuse it if its session rests too long for it."""
         session, line = call.session, call.session.line
         if self._counted and call.method in _COMPUTING and not session.cancel_token.closed:
             rest = self.runtime.shares.rest(session)
@@ -110,12 +109,12 @@ class Scheduler:
                 return
         line.append(call)
         if session.rests and call.method not in _COMPUTING:
-            self._wake(session)  # what ends a session is not kept waiting, nor what keeps it
+            self._wake(session)  # a session's end and its saving do not wait for a quota
         elif len(line) == 1:
             self._enter(session)
 
     def _enter(self, session: Session) -> None:
-        """A session has something to do again."""
+        """Make a session runnable, unless it must rest."""
         if self._rests(session):
             return
         idle = time.monotonic() - session.idle_since
@@ -127,7 +126,7 @@ class Scheduler:
         (self.light if session.used <= _BURST_SECONDS else self.ring).append(session)
 
     def _rests(self, session: Session) -> bool:
-        """Put a session that has used its quota up aside; whether it has."""
+        """Let a session rest if its quota is used up; return whether it rests."""
         if not self._counted or session.line[0].method not in _COMPUTING or session.cancel_token.closed:
             return False
         rest = self.runtime.shares.rest(session)
@@ -138,14 +137,14 @@ class Scheduler:
         return True
 
     def _wake(self, session: Session) -> None:
-        """Let a session compute that rested."""
+        """End a session's rest."""
         session.rests = False
         self.resting = [each for each in self.resting if each[2] is not session]
         heapq.heapify(self.resting)
         self.ring.append(session)
 
     def wake(self) -> None:
-        """Let the sessions compute again that have rested long enough, or whose calls nobody waits for any more."""
+        """End rests that are over, or whose session's first call was cancelled or is past its deadline."""
         now = time.monotonic()
         for until, _, session in list(self.resting):
             cancel_token, call = session.cancel_token, session.line[0]
@@ -154,7 +153,7 @@ class Scheduler:
                 self._wake(session)
 
     def slice(self) -> None:
-        """Compute for a slice: a light session, if they had not more than is theirs, else the one whose turn it is."""
+        """Compute for a slice: a light session, if light sessions have time left, else the session in turn."""
         if self.light and (not self.ring or self._light_seconds <= _MOST_LIGHT * self.slice_seconds):
             session = self.light.popleft()
             took = self._compute(session)
@@ -179,10 +178,10 @@ class Scheduler:
             self.ring.rotate(-1)
             self._turn = None
         if not self.light and (not self.ring or (self.ring[0] is session and len(self.ring) == 1)):
-            session.credit = 0.0  # nobody was kept waiting
+            session.credit = 0.0  # no other session waited
 
     def leave(self, session: Session) -> None:
-        """A session computes aside: its calls wait, and others have their turns."""
+        """Take a session that computes aside out of the turns; its calls wait."""
         session.left = True
         self.running = None
         self.tells(0)
@@ -192,13 +191,13 @@ class Scheduler:
             self.ring.remove(session)
 
     def come_back(self, session: Session) -> None:
-        """It goes on with its slice, which is over soon."""
+        """Resume the slice of a session that computed aside; the slice ends at the next check."""
         self.running = session
         session.turn_ends = time.monotonic()
         self.tells(time.monotonic_ns())
 
     def _whose_turn(self) -> Session:
-        """The session whose turn it is; those that still owe the others time are passed over, and owe less then."""
+        """The session in turn. Sessions with negative credit are skipped and gain credit for it."""
         session = self.ring[0]
         if session is self._turn:
             return session
@@ -212,7 +211,7 @@ class Scheduler:
             session = self.ring[0]
 
     def _compute(self, session: Session) -> float:
-        """Let a session compute for a slice; how many seconds it took."""
+        """Let a session compute for a slice; return the seconds it computed."""
         began, now = self.clock(), time.monotonic()
         session.waited = 0.0
         session.turn_ends = now + self.slice_seconds
@@ -229,7 +228,7 @@ class Scheduler:
                 break
         self.running = None
         self.tells(0)
-        if session.reached:  # others made nodes meanwhile
+        if session.reached:  # other sessions created nodes meanwhile
             go_on_from(max(session.reached, next_seq()))
             session.reached = 0
         took = max(0.0, self.clock() - began - session.waited)
@@ -242,7 +241,7 @@ class Scheduler:
         return took
 
     def _step(self, call: Pending, now: float) -> bool:
-        """Compute until the call is done or the turn is over; whether it is done, or parked."""
+        """Execute one step of a call; return whether the call is done or parked."""
         if call.steps is None:
             call.queued = now - call.sent
             call.steps = self.runtime.execute(call)
@@ -256,7 +255,7 @@ class Scheduler:
             if self._park(call):
                 return True
             failure = gap.refusal
-        except Exception as error:  # noqa: BLE001 - handed to whoever waits; `execute` makes refusals of them
+        except Exception as error:  # noqa: BLE001 - passed to the call's answer
             failure = refusal_of(error, call.method)
         else:
             call.computed += time.monotonic() - now - (call.session.waited - waited)
@@ -270,13 +269,13 @@ class Scheduler:
             self._hold(call, call.hold, result)
         if call.session.leaving:
             self.runtime.let_go(call.session)
-        failure = None  # or its traceback and this frame would hold each other, and whatever it holds
+        failure = None  # breaks the reference cycle of its traceback and this frame
         if call.session.parked:
             self._unpark(call.session)
         return True
 
     def _count(self, call: Pending, computed: float) -> None:
-        """A call is done; of what is the server's own affair nothing is told."""
+        """Count a finished call in the meter, except the front's own methods."""
         meter = self.runtime.meter
         if meter is not None and call.method not in self.runtime.own:
             meter.queued.add(call.queued)
@@ -285,14 +284,14 @@ class Scheduler:
                 meter.sizes.add(call.size)
 
     def _hold(self, call: Pending, hold: Callable[[Answered, bytes], None], result: bytes) -> None:
-        """Let an answer wait for the disk; it is given by another thread."""
+        """Defer an answer until its log record is on disk; another thread then sends it."""
         hold(lambda held, failure: self.answer(call, held, failure), result)
         checkpointer = self.runtime.checkpointer
         if checkpointer is not None and checkpointer.wants_saving(call.session):
             call.session.line.append(Pending("Save", call.session, checkpointer.own_order(), 0))
 
     def _park(self, call: Pending) -> bool:
-        """Let a batch wait for its predecessor; whether it still may."""
+        """Park a batch until its predecessor arrives; False if it has waited long enough."""
         session = call.session
         call.steps = None
         now = time.monotonic()
@@ -307,14 +306,14 @@ class Scheduler:
         return True
 
     def _unpark(self, session: Session) -> None:
-        """Something of the session was applied: look at its parked batches again."""
+        """Queue a session's parked batches again, after one of its calls was applied."""
         parked, session.parked = session.parked, []
         self.waiting.discard(session)
-        # Behind the call that is being taken out of the line just now.
+        # Behind the finished call, which the caller removes next.
         session.line.extend(parked)
 
     def patience(self) -> float | None:
-        """How long to wait for calls at most: until a parked batch is to be given up, or a session has rested."""
+        """Longest wait for calls in seconds: until a parked batch times out or a rest ends; None without limit."""
         if self.resting:
             return min(_LOOK_SECONDS, max(0.0, self.resting[0][0] - time.monotonic()))
         if not self.waiting:
@@ -323,7 +322,7 @@ class Scheduler:
         return max(0.0, ends - time.monotonic())
 
     def end(self) -> None:
-        """No more calls will come: nobody rests any more."""
+        """End all rests: no more calls will arrive."""
         self._counted = False
         for _, _, session in list(self.resting):
             self._wake(session)
@@ -340,7 +339,7 @@ class Scheduler:
 
 
 def _cannot_wait(call: Pending, rest: float) -> bool:
-    """Whether a call is better refused than kept waiting: one that nothing else follows, or that would be too late."""
+    """Whether to refuse a call instead of delaying it: its deadline comes first, or a unary call waits too long."""
     if call.deadline is not None and time.monotonic() + rest >= call.deadline:
         return True
     return call.method != "Run" and rest > MOST_REST
@@ -355,9 +354,9 @@ def _resting(rest: float) -> Refusal:
 
 
 def work(scheduler: Scheduler, source: Source, before: Callable[[], None], apart: int = 0) -> None:
-    """Compute until the source has no more calls and all that came are done. `before` is called before every turn.
+    """Compute until the source has ended and all its calls are done. Calls `before` before every slice.
 
-    apart: so many ops that take long are computed in processes of their own, while other sessions go on; 0 for none.
+    At most `apart` expensive ops run aside in forked processes, while other sessions compute; 0 disables this.
     """
     running = _Work(scheduler, source, before)
     if apart:
@@ -368,7 +367,7 @@ def work(scheduler: Scheduler, source: Source, before: Callable[[], None], apart
 
 
 class _Work:
-    """The loop of `work`, which the thread runs that holds the baton."""
+    """The loop of `work`, run by the thread that holds the baton."""
 
     def __init__(self, scheduler: Scheduler, source: Source, before: Callable[[], None]) -> None:
         self.scheduler = scheduler
@@ -378,14 +377,14 @@ class _Work:
         self._ended = False
 
     def take_over(self) -> None:
-        """What another thread does: stand by, and go on where the one before left off."""
+        """Run a standby thread: wait for the baton, then run the loop."""
         assert self.baton is not None
         with np.errstate(all="ignore"):
             if self.baton.stand_by(holds=False):
                 self.loop(spare=True)
 
     def loop(self, spare: bool = False) -> None:
-        """Compute until there is no more; a `spare` thread, until enough others are there that can."""
+        """Compute until all calls are done; a `spare` thread also ends when enough others stand by."""
         baton = self.baton
         while True:
             if baton is not None and baton.claims and not baton.stand_by(spare=spare):
@@ -396,7 +395,7 @@ class _Work:
                 return
 
     def _turn(self) -> bool:
-        """Take what has come, and compute for a slice; whether to go on."""
+        """Take arrived calls and compute for a slice; return whether to continue."""
         scheduler, lane = self.scheduler, self.scheduler.lane
         away = lane is not None and lane.away > 0
         if not self._ended:

@@ -1,7 +1,7 @@
-"""Slots: memory that a front and one of its workers both see, in which chunks of transfers pass from one to the other.
+"""Slots: pass chunks of transfers between the front and one worker through shared memory.
 
-A socket between them would copy each chunk into the kernel and out of it again, in small parts. The slots are few and
-the one that was used last is used next, so they stay in the processor's cache. The front says who has which.
+A socket would copy each chunk into the kernel and out again, in small parts. The slots are few and the last one freed
+is used next, so they stay in the processor's cache. The front assigns slots.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from collections import deque
 
 import numpy as np
 
-_BYTES = 8 << 20  # in all; fewer slots, but two at least, where chunks are large
+_BYTES = 8 << 20  # in all; larger chunks get fewer slots, but at least two
 _MOST = 8
 
 
 class Slots:
-    """The memory: `memory(slot, size)` is the first bytes of a slot. `descriptor` is a file of `file`."""
+    """The slots' memory, mapped from a descriptor made by `file`."""
 
     def __init__(self, chunk_bytes: int, descriptor: int) -> None:
         self.count = _count(chunk_bytes)
@@ -27,7 +27,7 @@ class Slots:
 
     @staticmethod
     def file(chunk_bytes: int) -> int:
-        """Memory without a name, for slots of chunks of that size: its descriptor."""
+        """Create anonymous memory for slots of `chunk_bytes` each; return its descriptor."""
         size = _count(chunk_bytes) * chunk_bytes
         if hasattr(os, "memfd_create"):
             made = os.memfd_create("gradwire-slots", os.MFD_CLOEXEC)
@@ -38,16 +38,16 @@ class Slots:
             return os.dup(file.fileno())
 
     def memory(self, slot: int, size: int) -> memoryview:
-        """A slot's first bytes."""
+        """The first `size` bytes of a slot."""
         begin = slot * self._chunk
         return self._bytes[begin : begin + size]
 
     def put(self, slot: int, data: memoryview) -> None:
-        """Put bytes into a slot; other threads run meanwhile."""
+        """Copy bytes into a slot; releases the GIL meanwhile."""
         np.frombuffer(self.memory(slot, data.nbytes), np.uint8)[:] = np.frombuffer(data, np.uint8)
 
     def move(self, slot: int, room: memoryview) -> None:
-        """Take as many bytes out of a slot as there is room for; other threads run meanwhile."""
+        """Copy a slot's first bytes into `room` until it is full; releases the GIL meanwhile."""
         np.frombuffer(room, np.uint8)[:] = np.frombuffer(self.memory(slot, room.nbytes), np.uint8)
 
 
@@ -56,7 +56,7 @@ def _count(chunk_bytes: int) -> int:
 
 
 class Keys:
-    """Who has which slot, in the front: `take` waits for one, first come first served, until `end`."""
+    """Assigns slots in the front: `take` waits for a free slot, first come first served, until `end`."""
 
     def __init__(self, count: int) -> None:
         self._free = list(range(count))
@@ -64,7 +64,7 @@ class Keys:
         self._ended: Exception | None = None
 
     async def take(self) -> int:
-        """A slot, which is to be given back. Raises what `end` was told."""
+        """Take a slot, to be given back. Raises the exception passed to `end`."""
         if self._ended is not None:
             raise self._ended
         if self._free:
@@ -75,11 +75,11 @@ class Keys:
             return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self.give_back(turn.result())  # it came too late
+                self.give_back(turn.result())  # assigned after the cancellation
             raise
 
     def give_back(self, slot: int) -> None:
-        """Let the next one have it."""
+        """Pass a slot to the next waiting call, or free it."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -88,7 +88,7 @@ class Keys:
         self._free.append(slot)
 
     def end(self, reason: Exception) -> None:
-        """The worker is gone: nobody gets a slot any more."""
+        """Refuse all present and later `take`s: the worker has ended."""
         self._ended = reason
         for turn in self._waiting:
             if not turn.done():
