@@ -1,7 +1,7 @@
-"""An op's arguments: from the wire's Argument list to the tuple that the engine's op takes.
+"""Arguments: decodes an op's Argument messages to the tuple that the engine's op takes.
 
-What a parameter takes is decided once per op, from its kind: a table from the wire's kind to a reader. So a
-float where a whole number belongs finds no reader and is refused, whatever the op.
+Each parameter's kind determines, once per op, a table from wire kinds to readers. A float for an integer parameter has
+no reader and is refused, for every op.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from gradwire_server.common.payload import TO_WIRE, dtype_of
 Argument: TypeAlias = types_pb2.Argument
 Reader: TypeAlias = "Callable[[Argument, Tensors], Any]"
 
-# More than any tensor can be indexed with: 64 dimensions, as many new ones, and masks of none in between.
+# More items than any tensor's index needs: 64 dimensions, 64 new axes, and 0-dimensional masks between them.
 MAX_INDEX_ITEMS = 256
 _ARTICLES = {
     "tensor": "a tensor", "float": "a float", "integer": "an int", "boolean": "a bool", "string": "a str",
@@ -26,11 +26,11 @@ _ARTICLES = {
 
 
 class Tensors(Protocol):
-    """What ids in arguments name: tensors of a session or of a run, or their slots in a program that is checked."""
+    """Resolves ids in arguments: to tensors of a session or a run, or to slots of a program being checked."""
 
     @property
     def store(self) -> Mapping[int, Any]:
-        """Those that are known by now; of a missing one `tensor` tells why."""
+        """Known tensors by id; for a missing id `tensor` raises the refusal."""
 
     def tensor(self, tensor_id: int, /) -> Any:
         """The tensor of an id. Raises Refusal."""
@@ -39,7 +39,7 @@ class Tensors(Protocol):
         """The tensors of several ids. Raises Refusal."""
 
     def number(self, place: int, /) -> Any:
-        """A number that a program's run gives. Raises Refusal."""
+        """A number of a program's run. Raises Refusal."""
 
 
 def _read_dtype(argument: Argument, session: Tensors) -> Any:
@@ -47,7 +47,7 @@ def _read_dtype(argument: Argument, session: Tensors) -> Any:
 
 
 def read_index(argument: Argument, session: Tensors) -> tuple[Any, ...]:
-    """An index as the engine takes it. Raises Refusal: ARGUMENT_VALUE, TENSOR_NOT_FOUND, MALFORMED."""
+    """Decode an index for the engine. Raises Refusal: ARGUMENT_VALUE, TENSOR_NOT_FOUND, MALFORMED."""
     given = len(argument.index.items)
     if given > MAX_INDEX_ITEMS:
         raise Refusal("ARGUMENT_VALUE", f"an index has at most {MAX_INDEX_ITEMS} items, not {given}", argument="index")
@@ -74,7 +74,7 @@ def _read_item(item: types_pb2.IndexItem, session: Tensors) -> Any:
     raise Refusal("MALFORMED", "an item of an index says nothing")
 
 
-# Only a program has numbers that a run gives.
+# Only programs have numbers given by a run.
 _GIVEN: dict[str, Reader] = {"number": lambda argument, session: session.number(argument.number)}
 _FLOAT: dict[str, Reader] = {
     **_GIVEN,
@@ -105,7 +105,7 @@ _READERS: dict[Kind, dict[str, Reader]] = {
     Kind.DEVICE: _STRING,
     Kind.INTEGERS: {
         "integers": lambda argument, session: tuple(argument.integers.values),
-        **_INTEGER,  # as it is: split(x, 2) is not split(x, [2])
+        **_INTEGER,  # not as a list: split(x, 2) differs from split(x, [2])
     },
     Kind.FLOATS: {
         "floats": lambda argument, session: list(argument.floats.values),
@@ -118,16 +118,16 @@ _NONE: dict[str, Reader] = {"none": lambda argument, session: None}
 
 
 def readers_of(param: Param) -> dict[str, Reader]:
-    """What a parameter takes, by the wire's kind."""
+    """A parameter's readers by wire kind."""
     readers = _READERS[param.kind]
     return {**readers, **_NONE} if param.optional or param.default is None else readers
 
 
 class Call:
-    """An op as clients call it, under one name: decodes its arguments and applies it, in place or not."""
+    """An op under one client-visible name: decodes its arguments and applies it, in place or not."""
 
     def __init__(self, name: str) -> None:
-        """Raises EngineError: OP_UNKNOWN."""
+        """Look up the op. Raises EngineError: OP_UNKNOWN."""
         self.op: Op | Composite
         self.op, self.in_place = lookup(name)
         self.name = name
@@ -145,7 +145,7 @@ class Call:
         self.always_data_dependent = flag is True
 
     def decode(self, arguments: "Sequence[Argument]", session: Tensors) -> tuple[Any, ...]:
-        """The arguments, complete and in order. Raises Refusal: ARGUMENT_TYPE, TENSOR_NOT_FOUND, DTYPE, MALFORMED."""
+        """Decode all arguments, with defaults. Raises Refusal: ARGUMENT_TYPE, TENSOR_NOT_FOUND, DTYPE, MALFORMED."""
         values = self.defaults.copy()
         store = session.store
         place = 0
@@ -173,7 +173,7 @@ class Call:
         return tuple(values)
 
     def places(self, arguments: "Sequence[Argument]") -> list[int]:
-        """The parameters that these are the arguments of. Raises Refusal: ARGUMENT_TYPE."""
+        """Parameter positions of the arguments. Raises Refusal: ARGUMENT_TYPE."""
         places: list[int] = []
         named = False
         for number, argument in enumerate(arguments):
@@ -191,7 +191,7 @@ class Call:
         return places
 
     def reader(self, place: int, argument: Argument) -> Reader:
-        """What reads this argument of that parameter. Raises Refusal: ARGUMENT_TYPE, MALFORMED."""
+        """The reader for a parameter's argument. Raises Refusal: ARGUMENT_TYPE, MALFORMED."""
         kind = argument.WhichOneof("kind")
         return self.readers[place].get(kind or "") or self._refuse_kind(place, argument, kind)
 
@@ -202,7 +202,7 @@ class Call:
         return place
 
     def check_complete(self, values: list[Any]) -> None:
-        """Whether every parameter has a value. Raises Refusal: ARGUMENT_TYPE."""
+        """Check that every parameter has a value. Raises Refusal: ARGUMENT_TYPE."""
         for place, value in enumerate(values):
             if value is REQUIRED:
                 name = self.params[place].name
@@ -227,7 +227,7 @@ class Call:
 
 
 def check_in_place(call: Call, outputs: Sequence[int], on_tensor: bool) -> None:
-    """Whether an op can work in place on its first argument. Raises Refusal: ARGUMENT_VALUE, ARGUMENT_TYPE."""
+    """Check that an op can work in place on its first argument. Raises Refusal: ARGUMENT_VALUE, ARGUMENT_TYPE."""
     if outputs:
         raise Refusal("ARGUMENT_VALUE", f"{call.name}() works in place and makes no new tensor", argument="outputs")
     if not on_tensor:
@@ -240,7 +240,7 @@ MAX_OP_NAME = 200
 
 
 def call_of(name: str) -> Call:
-    """The op of that name, ready to be called. Raises Refusal: OP_UNKNOWN; EngineError: the same."""
+    """The cached Call of an op's name. Raises Refusal or EngineError: OP_UNKNOWN."""
     found = CALLS.get(name)
     if found is None:
         if len(name) > MAX_OP_NAME:
@@ -250,7 +250,7 @@ def call_of(name: str) -> Call:
 
 
 def fill_argument(argument: Argument, value: Any, kind: Kind) -> None:
-    """Write a parameter's default as ListOps tells it."""
+    """Write a parameter's default to an Argument, for ListOps."""
     if value is None:
         argument.none.SetInParent()
     elif isinstance(value, bool):

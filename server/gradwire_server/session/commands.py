@@ -1,7 +1,7 @@
-"""The commands: one handler each, the same whether the command came alone or in a batch.
+"""Commands: the table of handlers, one for each command, the same for unary calls and batches.
 
-A handler takes the session, the request and the response to fill, which is None where nobody wants to know
-("quiet"). It either does all of its work or raises and has changed nothing; batch.py adds what is common.
+A handler takes the session, the request and the response to fill, which is None for a quiet command. A handler that
+raises has changed nothing. batch.py does what all commands have in common.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +40,7 @@ from gradwire_server.session.tensor_commands import (
     run_set_requires_grad,
 )
 
-#: What takes long gives steps: it is done when they are, and others may compute between two of them.
+#: An expensive command returns steps: it is done when they are exhausted, and other sessions may compute between them.
 Handler: TypeAlias = "Callable[[Session, Any, Any], Iterator[None] | None]"
 
 HANDLERS: dict[str, Handler] = {
@@ -72,7 +72,7 @@ HANDLERS: dict[str, Handler] = {
 
 
 def new_ids(which: str, request: Any) -> Sequence[int]:
-    """The ids that a command was to give to new tensors."""
+    """The ids that a command's request gives to new tensors."""
     if which == "op":
         call = CALLS.get(request.op)
         return () if call is not None and call.in_place else request.outputs
@@ -86,7 +86,7 @@ def new_ids(which: str, request: Any) -> Sequence[int]:
 
 
 def method_of(which: str) -> str:
-    """The RPC of a command: "retain_grad" is RetainGrad."""
+    """RPC name of a command: RetainGrad for "retain_grad"."""
     return "".join(part.capitalize() for part in which.split("_"))
 
 

@@ -1,7 +1,7 @@
-"""Walks of the reverse graph behind tensors, nearest nodes first, which a client reads a page at a time.
+"""Graph walks: list the reverse graph behind tensors, nearest nodes first, which a client reads in pages.
 
-The first page walks the graph once and keeps a list of weak references, so that paging neither walks again
-nor keeps alive what the client meanwhile drops; nodes that are gone by then are left out.
+The first page walks the graph once and keeps weak references. So later pages need no new walk and keep no node alive;
+nodes that were freed meanwhile are left out.
 """
 
 import re
@@ -18,7 +18,7 @@ from gradwire_server.common.errors import Refusal
 AnyNode: TypeAlias = "Node | AccumulateGrad"
 MAX_SNAPSHOTS = 4
 _DIGITS = re.compile(r"[0-9]{1,18}").fullmatch
-_LEAF_IDS = 1 << 52  # above any op's number, below what a JavaScript number holds
+_LEAF_IDS = 1 << 52  # above all op nodes' numbers, and exact as a JavaScript number
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """A session's walks that a client is paging through, and the numbers of its leaves' nodes."""
+    """A session's walks that clients read in pages, and the numbers of leaf nodes."""
 
     def __init__(self) -> None:
         self.held: OrderedDict[str, Snapshot] = OrderedDict()
@@ -38,7 +38,7 @@ class Snapshots:
         self.leaf_ids: weakref.WeakKeyDictionary[AccumulateGrad, int] = weakref.WeakKeyDictionary()
 
     def node_id(self, node: AnyNode) -> int:
-        """A number that names a node as long as it lives."""
+        """Number of a node, constant during its life."""
         if isinstance(node, Node):
             return node.seq + 1
         found = self.leaf_ids.get(node)
@@ -51,7 +51,7 @@ class Snapshots:
         return self.next_number - 1
 
     def take(self, tensors: Iterable[Tensor]) -> tuple[str, Snapshot]:
-        """Walk the graph behind tensors; the oldest walk that is still held makes room."""
+        """Walk the graph behind tensors; over MAX_SNAPSHOTS, drop the oldest walk."""
         starts = [tensor.grad_fn for tensor in tensors]
         roots = [0 if node is None else self.node_id(node) for node in starts]
         nodes = [weakref.ref(node) for node in _breadth_first([node for node in starts if node is not None])]
@@ -62,7 +62,7 @@ class Snapshots:
         return key, snapshot
 
     def find(self, token: str) -> tuple[str, Snapshot, int]:
-        """The walk that a page token goes on with, and where. Raises Refusal: ARGUMENT_VALUE."""
+        """Key, walk and position of a page token. Raises Refusal: ARGUMENT_VALUE."""
         key, _, place = token.partition(".")
         snapshot = self.held.get(key)
         if snapshot is None or not _DIGITS(place) or int(place) > len(snapshot.nodes):

@@ -1,6 +1,6 @@
-"""Commands of hooks and custom functions: a backward stops where the client is to run something, and then goes on.
+"""Hook commands: suspend a backward where the client must run a hook or custom function, and resume it.
 
-The answer of the command that reached a hook says which hook is due. The client's outcome is a command of its own. So
+The answer to the command that reached a hook names the hook. The client sends the hook's result as another command. So
 hooks need only ordinary commands, each applied once, over any kind of call.
 """
 
@@ -34,7 +34,7 @@ _KINDS = {
 def pass_through(
     session: Session, run: Backward | Gradients, asks: bool, finish: Callable[[Any], None], answer: Any
 ) -> Iterator[None]:
-    """Let a backward run to its end, or to where the client is to be asked. Raises Refusal, EngineError."""
+    """Run a backward to its end, or to the next hook that the client must run. Raises Refusal, EngineError."""
     if asks and answer is not None:
         yield from _go_on(session, Suspended(run, finish), None, answer)
     else:
@@ -45,7 +45,7 @@ def pass_through(
 def resume_backward(
     session: Session, request: hooks_pb2.ResumeBackwardRequest, answer: hooks_pb2.ResumeBackwardResponse | None
 ) -> Iterator[None]:
-    """Go on with a backward, or give it up."""
+    """Resume or abandon a suspended backward."""
     session.enter(session.recording)
     waiting = session.hooks.suspended.get(request.backward)
     if request.abandon:
@@ -62,7 +62,7 @@ def resume_backward(
     waiting.since = time.monotonic()
     try:
         yield from _go_on(session, waiting, given if request.replaces else None, answer)
-    except MemoryError as error:  # the pass is over: a second try would not find it
+    except MemoryError as error:  # a refusal prevents a retry, which would not find the ended backward
         raise refusal_of(error, "ResumeBackward") from None
     except EngineError as error:
         if error.reason.name != "MEMORY_LIMIT":
@@ -96,7 +96,7 @@ def _go_on(session: Session, waiting: Suspended, given: Sequence[Tensor | None] 
 
 
 def _show(session: Session, due: Due, call: types_pb2.HookCall) -> None:
-    """Give the tensors that a hook is called with ids; those are the client's to release."""
+    """Give ids to a hook's tensors; the client releases them."""
     for tensors, specs in ((due.gradients, call.gradients), (due.others, call.others)):
         for item in tensors:
             spec = specs.add()
@@ -109,7 +109,7 @@ def _show(session: Session, due: Due, call: types_pb2.HookCall) -> None:
 
 
 def ask_for(session: Session, number: int) -> Ask:
-    """What stands for the client's hook of that number. Raises Refusal: ARGUMENT_VALUE, TENSOR_LIMIT."""
+    """Create the engine's Ask for the client's hook of that number. Raises Refusal: ARGUMENT_VALUE, TENSOR_LIMIT."""
     asks = session.hooks.asks
     if not number or number in asks:
         raise Refusal("ARGUMENT_VALUE", f"{number} is no number for a new hook", argument="hook")
@@ -122,7 +122,7 @@ def ask_for(session: Session, number: int) -> Ask:
 def register_hook(
     session: Session, request: hooks_pb2.RegisterHookRequest, answer: hooks_pb2.RegisterHookResponse | None
 ) -> None:
-    """Let backward ask at a tensor or a node."""
+    """Register a client's hook on a tensor or a node."""
     source = session.tensor(request.tensor)
     kind = request.kind
     ask = ask_for(session, request.hook)
@@ -138,7 +138,7 @@ def register_hook(
 
 
 def node_behind(session: Session, source: Tensor, number: int) -> Any:
-    """The node of that number behind a tensor, or its own. Raises Refusal: ARGUMENT_VALUE."""
+    """The node of that number behind a tensor; 0 for the tensor's own node. Raises Refusal: ARGUMENT_VALUE."""
     start = source.grad_fn
     seen: dict[Any, None] = {} if start is None else {start: None}
     waiting = list(seen)
@@ -155,7 +155,7 @@ def node_behind(session: Session, source: Tensor, number: int) -> Any:
 def remove_hook(
     session: Session, request: hooks_pb2.RemoveHookRequest, answer: hooks_pb2.RemoveHookResponse | None
 ) -> None:
-    """Take a hook away."""
+    """Remove a hook."""
     ask = session.hooks.asks.get(request.hook)
     if ask is not None:
         ask.remove()
@@ -164,7 +164,7 @@ def remove_hook(
 def record(
     session: Session, request: hooks_pb2.RecordFunctionRequest, answer: hooks_pb2.RecordFunctionResponse | None
 ) -> None:
-    """Let tensors be a custom function's results."""
+    """Record tensors as a custom function's results."""
     if not 0 < len(request.name) <= _MAX_NAME or not request.name.isprintable():
         raise Refusal("ARGUMENT_VALUE", f"a node's name has 1 to {_MAX_NAME} printable characters", argument="name")
 
@@ -189,7 +189,7 @@ def record(
 
 
 def name_edge(session: Session, request: hooks_pb2.NameEdgeRequest, answer: hooks_pb2.NameEdgeResponse | None) -> None:
-    """Name the place of the graph where a tensor is now."""
+    """Give an id to a tensor's current graph edge."""
     session.check_new(request.edge)
     made = at_edge(session.tensor(request.tensor))
     edge_id = session.bind(request.edge, made)
@@ -200,7 +200,7 @@ def name_edge(session: Session, request: hooks_pb2.NameEdgeRequest, answer: hook
 def checkpoint(
     session: Session, request: hooks_pb2.CheckpointRequest, answer: hooks_pb2.CheckpointResponse | None
 ) -> None:
-    """Mark where a part begins or ends whose nodes keep nothing."""
+    """Mark the begin or end of a checkpointed region, whose nodes save nothing."""
     table, number, mark = session.hooks, request.hook, request.mark
     generator = session.recording.generator
     region = table.regions.get(number)

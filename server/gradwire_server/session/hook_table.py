@@ -1,6 +1,6 @@
-"""A session's hooks, and its backwards that wait for the client to run one (hook_commands.py).
+"""The hook table: holds a session's hooks, and its backwards that wait for the client to run one (hook_commands.py).
 
-While the client works a backward is a suspended generator of the engine, which this table keeps.
+A waiting backward is a suspended generator of the engine.
 """
 
 import time
@@ -20,7 +20,7 @@ SUSPENDED_SECONDS = 3600.0
 
 @dataclass(slots=True)
 class Suspended:
-    """A backward that waits for its client, what to do when it is through, its number, and since when it waits."""
+    """A backward that waits for its client: the callback for its end, its number, and since when it waits."""
 
     run: Backward | Gradients
     finish: Callable[[Any], None]
@@ -29,19 +29,18 @@ class Suspended:
 
 
 class HookTable:
-    """A session's hooks by number, as long as something can ask for them, and its backwards that wait."""
+    """A session's hooks by number, while the graph refers to them, and its waiting backwards."""
 
     def __init__(self) -> None:
         self.asks: weakref.WeakValueDictionary[int, Ask] = weakref.WeakValueDictionary()
         self.suspended: dict[int, Suspended] = {}
-        #: By number: where checkpoints and packing began whose end has not come, and the checkpoints whose parts may be
-        #: asked for again.
+        #: By number: starts of open checkpoints and packings, and checkpointed regions that may be recomputed.
         self.moments: dict[int, Moment] = {}
         self.regions: weakref.WeakValueDictionary[int, Region] = weakref.WeakValueDictionary()
-        self.next_number = 1  # of the next backward that waits
+        self.next_number = 1  # of the next waiting backward
 
     def suspend(self, waiting: Suspended) -> int:
-        """Keep a backward; the number to go on with it by, each time the same. Raises Refusal: TENSOR_LIMIT."""
+        """Hold a backward; return the number to resume it by, the same every time. Raises Refusal: TENSOR_LIMIT."""
         if len(self.suspended) >= MAX_SUSPENDED:
             raise Refusal(
                 "TENSOR_LIMIT",
@@ -54,19 +53,19 @@ class HookTable:
         return waiting.number
 
     def tidy(self) -> None:
-        """Give up the backwards that nobody has gone on with for an hour."""
+        """Give up backwards that were not resumed for SUSPENDED_SECONDS."""
         before = time.monotonic() - SUSPENDED_SECONDS
         for number in [number for number, each in self.suspended.items() if each.since < before]:
             self.suspended.pop(number).run.steps.close()
 
     def give_up(self) -> int:
-        """Give up all backwards that wait; how many there were."""
+        """Give up all waiting backwards; return their number."""
         count = len(self.suspended)
         while self.suspended:
             self.suspended.popitem()[1].run.steps.close()
         return count
 
     def clear(self) -> None:
-        """Give up all that wait."""
+        """Give up all waiting backwards and open checkpoints."""
         self.moments.clear()
         self.give_up()

@@ -1,8 +1,8 @@
-"""Running a program: its inputs bound, its steps one after the other, as often as asked for, its outputs named.
+"""The interpreter: runs a program: binds its inputs, executes its steps in each repetition, names its outputs.
 
-A repetition is a `Scope`, which stands in for the session: the handlers of tensor_commands.py look up tensors and bind
-results there, by slot. What a step refuses ends the run; what was done before stays done, so nothing here is
-tried again when memory is short.
+Each repetition has a `Scope`, which replaces the session: the handlers of tensor_commands.py look up tensors and bind
+results in it by slot. A refused step ends the run. Effects of earlier steps remain, so a run is never retried when
+memory is short.
 """
 
 import logging
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("gradwire.server")
 MAX_REPEAT = 1 << 24
-#: The commands that a step may be, besides ops (ProgramStep of programs.proto).
+#: Commands allowed as steps, besides ops (ProgramStep of programs.proto).
 _HANDLERS: dict[str, Callable[..., Iterator[None] | None]] = {
     "create": tensor_commands.create,
     "backward": tensor_commands.run_backward,
@@ -45,12 +45,12 @@ _HANDLERS: dict[str, Callable[..., Iterator[None] | None]] = {
     "set_data": tensor_commands.run_set_data,
     "manual_seed": tensor_commands.manual_seed,
 }
-_PLANNED = ("create", "backward", "gradients", "grad", "set_grad", "retain_grad")  # commands that plans hold
-MAX_PLANS = 4  # of a program, for inputs that lie or share memory in different ways
+_PLANNED = ("create", "backward", "gradients", "grad", "set_grad", "retain_grad")  # commands that plans support
+MAX_PLANS = 4  # of a program, for inputs with different layouts or memory sharing
 
 
 class Scope:
-    """A repetition's tensors by slot, with what of a session the handlers of commands ask for."""
+    """A repetition's tensors by slot, with the session's attributes that command handlers use."""
 
     def __init__(
         self, session: "Session", store: dict[int, Tensor], numbers: Sequence[float], tracer: Tracer | None = None
@@ -65,7 +65,7 @@ class Scope:
         self.recording = self.context(0)
 
     def context(self, grad_mode: int, default_dtype: int = 0) -> Context:
-        """The surroundings of a step, as Session.context."""
+        """Engine context of a step; see Session.context."""
         found, tracer = self.session.context(grad_mode, default_dtype), self.tracer
         if tracer is None:
             return found
@@ -74,11 +74,11 @@ class Scope:
         return replace(found, tracer=tracer)
 
     def enter(self, context: Context) -> None:
-        """Let what follows be computed in these surroundings."""
+        """Activate a context for the following ops."""
         CURRENT.set(context)
 
     def tensor(self, slot: int) -> Tensor:
-        """The tensor of a slot. Raises Refusal: TENSOR_NOT_FOUND if a step before it made none."""
+        """The tensor of a slot. Raises Refusal: TENSOR_NOT_FOUND if an earlier step gave no result for it."""
         found = self.store.get(slot)
         if found is None:
             raise Refusal(
@@ -91,22 +91,22 @@ class Scope:
         return [self.tensor(slot) for slot in slots]
 
     def check_new(self, slot: int) -> None:
-        """Slots were checked when the program was registered."""
+        """Do nothing: slots were checked when the program was registered."""
 
     def check_all_new(self, slots: Sequence[int]) -> None:
-        """As `check_new`."""
+        """Do nothing, as `check_new`."""
 
     def check_room(self, count: int) -> None:
-        """Slots are not counted as the session's tensors."""
+        """Do nothing: slots do not count as the session's tensors."""
 
     def bind(self, slot: int, tensor: Tensor) -> int:
-        """Let a slot hold a tensor; one without a slot is dropped."""
+        """Put a tensor into a slot; slot 0 drops it."""
         if slot:
             self.store[slot] = tensor
         return slot
 
     def run(self, step: Step) -> Iterator[None] | None:
-        """Do one step and drop what nobody needs any more; one that takes long is done when its steps are through."""
+        """Execute one step and drop slots that no later step needs. Returns the steps of an expensive command."""
         if step.call is None:
             self.enter(self.recording)
             tracer = self.tracer
@@ -132,7 +132,7 @@ class Scope:
         return _HANDLERS[step.which](self, step.request, None)
 
     def _trace(self, step: Step, tracer: Tracer) -> Iterator[None]:
-        """Do a step that is no op, and tell the tracer what it does; backwards report themselves."""
+        """Execute a step that is not an op and report it to the tracer; backwards report themselves."""
         request, which = step.request, step.which
         if which == "set_requires_grad":
             tracer.flagged(self.tensor(request.tensor), request.requires_grad)
@@ -169,7 +169,7 @@ class Scope:
 
 
 class _Run:
-    """One RunProgram: the arguments checked against the program before anything is done."""
+    """One RunProgram command; the constructor checks all arguments before any step runs."""
 
     def __init__(self, session: "Session", request: programs_pb2.RunProgramRequest) -> None:
         self.session = session
@@ -237,7 +237,7 @@ class _Run:
             raise Refusal("REQUIRES_GRAD", f"input {place} must {needs}", input=place)
 
     def slice(self, place: int, repetition: int) -> Tensor:
-        """What an input is bound to in a repetition."""
+        """The tensor bound to an input in a repetition."""
         tensor = self.inputs[place]
         if place not in self.sliced:
             return tensor
@@ -246,7 +246,7 @@ class _Run:
         return Tensor(tensor.array[begin : begin + rows], storage=tensor.storage)
 
     def all(self) -> Generator[None, None, list[Tensor]]:
-        """Run all repetitions; the outputs. Yields in pauses."""
+        """Run all repetitions; return the outputs. Yields in pauses."""
         outputs: list[Tensor] = []
         for repetition in range(self.repeat):
             numbers = self.numbers[repetition if len(self.numbers) > 1 else 0]
@@ -259,14 +259,14 @@ class _Run:
         return [Tensor(array) for array in self.collected] if self.stacked else outputs
 
     def once(self, repetition: int, numbers: Sequence[float]) -> Generator[None, None, list[Tensor]]:
-        """Run the steps once; yields in pauses."""
+        """Run one repetition, by its plan or step by step; return the outputs. Yields in pauses."""
         bound = [self.slice(place, repetition) for place in range(len(self.inputs))] if self.sliced else self.inputs
         plan = self._plan(bound)
         if isinstance(plan, Plan):
             self.program.planned_runs += 1
             try:
                 return (yield from plan.run(bound, numbers, self.session.recording))
-            except Exception as error:  # noqa: BLE001 - told as a refusal; the unforeseen is logged
+            except Exception as error:  # noqa: BLE001 - becomes a refusal; the unforeseen is logged
                 raise self._failed(error, plan.failed_step, repetition) from None
         self.program.stepwise_runs += 1
         scope = Scope(self.session, dict(enumerate(bound, 1)), numbers, plan)
@@ -285,7 +285,7 @@ class _Run:
                 if going is not None:
                     yield from going
                 done += 1
-        except Exception as error:  # noqa: BLE001 - told as this step's refusal; the unforeseen is logged
+        except Exception as error:  # noqa: BLE001 - becomes this step's refusal; the unforeseen is logged
             raise self._failed(error, done, repetition) from None
         outputs = scope.tensors(self.program.outputs)
         if plan is not None:
@@ -293,9 +293,9 @@ class _Run:
         return outputs
 
     def _plan(self, bound: Sequence[Tensor]) -> Plan | Tracer | None:
-        """The plan that fits, or what a plan is made of in this run; None where there is to be none."""
+        """A plan that fits the inputs, or a tracer to build one in this run; None to run step by step."""
         if any(tensor.state is not None and tensor.state.hooks for tensor in bound):
-            # Step by step, a backward that comes to one is refused.
+            # Step by step, a backward that reaches a hook is refused.
             self.program.stepwise_because = "an input has hooks"
             return None
         for plan in self.program.plans:
@@ -316,7 +316,7 @@ class _Run:
         program = self.program
         try:
             program.plans.append(Plan(tracer, outputs, program.numbers, self.session.account))
-        except (NotPlannable, EngineError, MemoryError) as why:  # the last two: no room for its memory
+        except (NotPlannable, EngineError, MemoryError) as why:  # the last two: memory is short
             program.stepwise_because = str(why)
             log.debug("a program is run step by step: %s", why)
 
@@ -336,7 +336,7 @@ class _Run:
         return Refusal(refusal.reason, refusal.message.replace("; no tensor has changed", ""))
 
     def _failed(self, error: Exception, step: int | None, repetition: int) -> Refusal:
-        """What a step raised, with its place. Never one that lets the command be tried again from its start."""
+        """Refusal of a failed step, with its place. Never an error that would make the command be retried."""
         if isinstance(error, EngineError) and error.reason.value == "CANCELLED":
             error = self._stopped()
         refusal = refusal_of(error, "a program" if step is None else f"step {step} of a program")

@@ -1,6 +1,6 @@
-"""Calls of prepared ops: a call is a few words that lie in one buffer with its neighbours'.
+"""Calls of prepared ops: applies calls that are encoded as 8-byte words in one buffer.
 
-So reading them is one conversion for all and a few lookups for each.
+So decoding is one conversion for all calls and a few lookups for each.
 """
 
 import time
@@ -23,7 +23,7 @@ _WORD = 8
 
 
 def prepare(session: Session, writer: Writer, request: commands_pb2.Prepare) -> None:
-    """Keep an op under a number. Raises Refusal: ARGUMENT_VALUE and those of the op's arguments."""
+    """Register an op under a number. Raises Refusal: ARGUMENT_VALUE and those of the op's arguments."""
     limit = session.limits.max_prepared
     if request.number >= limit:
         raise Refusal(
@@ -40,11 +40,9 @@ def prepare(session: Session, writer: Writer, request: commands_pb2.Prepare) -> 
 def run_calls(
     session: Session, writer: Writer, calls: commands_pb2.Calls, repeated: int, results: Any
 ) -> Iterator[None]:
-    """Apply the calls but for the first `repeated`, which were applied before. Those refused get a result.
+    """Apply the calls except the first `repeated`, which were applied before. Only refused calls get a result.
 
-    Yields when the session's turn is over.
-
-    Calls that cannot be told apart are refused together, and none is applied.
+    Yields when the session's turn is over. If the words cannot be parsed, all calls are refused and none is applied.
     """
     first = writer.applied - repeated + 1
     ids: Words = []
@@ -84,7 +82,7 @@ def run_calls(
 
 
 def _read(writer: Writer, calls: commands_pb2.Calls) -> tuple[Words, list[float], list[tuple[Prepared, int]]]:
-    """The words as ids and as numbers, and where each call begins. Raises Refusal: MALFORMED."""
+    """Parse the words as ids and as doubles, and find where each call begins. Raises Refusal: MALFORMED."""
     data, table = calls.words, writer.prepared
     if len(data) % _WORD:
         raise Refusal("MALFORMED", f"calls come in words of {_WORD} bytes; {len(data)} bytes are no such words")

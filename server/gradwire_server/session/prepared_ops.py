@@ -1,6 +1,6 @@
-"""Prepared ops: an op's message is decoded once; a call of it is its number and what fills its places.
+"""Prepared ops: decodes an op's message once; a call then sends only the op's number and its inputs.
 
-A loop of small ops costs what its decoding costs. prepared_calls.py applies the calls.
+Decoding dominates the cost of a loop of small ops. prepared_calls.py applies the calls.
 """
 
 from typing import Any, Protocol, TypeAlias
@@ -13,19 +13,19 @@ Words: TypeAlias = list[int]
 
 
 class Scope(Tensors, Protocol):
-    """The session for whose tensors an op is prepared."""
+    """The session in which an op is prepared."""
 
     def context(self, grad_mode: int, default_dtype: int = 0) -> Context:
-        """The surroundings of an op. Raises Refusal."""
+        """Engine context of an op. Raises Refusal."""
 
 
 class Prepared:
-    """An op with places to fill: tensors and doubles by where they go and which word of the call they are."""
+    """A decoded op with places to fill: pairs of parameter position and word number, for tensors and doubles."""
 
     __slots__ = ("call", "context", "indices", "lists", "numbers", "outputs", "raw", "tensors", "values", "width")
 
     def __init__(self, request: commands_pb2.OpRequest, session: Scope) -> None:
-        """Raises Refusal: OP_UNKNOWN, ARGUMENT_TYPE, MALFORMED, ARGUMENT_VALUE; EngineError: OP_UNKNOWN."""
+        """Decode an op. Raises Refusal: ARGUMENT_TYPE, MALFORMED, ARGUMENT_VALUE; EngineError or Refusal: OP_UNKNOWN."""
         self.call = call = call_of(request.op)
         self.raw = request.SerializeToString()
         self.context = session.context(request.grad_mode, request.default_dtype)
@@ -46,7 +46,7 @@ class Prepared:
     def _place(self, place: int, argument: types_pb2.Argument, session: Tensors) -> None:
         kind = argument.WhichOneof("kind")
         read = self.call.reader(place, argument)
-        self.values[place] = None  # to be filled
+        self.values[place] = None  # filled by each call
         if kind == "tensor":
             self.tensors.append((place, self._take(1)))
         elif kind == "float":
@@ -75,12 +75,12 @@ class Prepared:
         return first
 
     def new_ids(self, ids: Words, at: int) -> Words:
-        """The ids of the results of the call that begins at word `at`."""
+        """Result ids of the call that begins at word `at`."""
         end = at + self.width
         return ids[end - self.outputs : end]
 
     def arguments(self, session: Tensors, ids: Words, numbers: list[float], at: int) -> tuple[Any, ...]:
-        """The op's arguments for the call that begins at word `at`. Raises Refusal: TENSOR_NOT_FOUND and its kin."""
+        """Arguments of the call that begins at word `at`. Raises Refusal: TENSOR_NOT_FOUND, DEPENDENCY_FAILED."""
         values = self.values.copy()
         store = session.store
         for place, word in self.tensors:

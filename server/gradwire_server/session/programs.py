@@ -1,8 +1,8 @@
-"""Programs: registered once, checked then, and run by one command.
+"""Programs: registers and checks programs, which one command then runs.
 
-Registering decodes every step and checks all that does not depend on tensors: slots are made before they are used and
-made once, ops exist and take such arguments, numbers are among those that a run gives. Running binds the inputs and
-goes through the steps, each with the handler that the same command has outside of a program (interpreter.py).
+Registration decodes every step and checks everything that does not depend on tensors. Slots must be set once and before
+their use; ops must exist and accept their arguments; numbers must be among the run's. A run binds the inputs and
+executes each step with the handler of the same command outside of programs (interpreter.py).
 """
 
 import hashlib
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 MAX_SLOT = 1 << 31
 HASH_BYTES = 32
-# What a decoded program takes in memory, times its serialized bytes; counted as the session's.
+# Estimated memory of a decoded program per serialized byte; counted in the session's bytes.
 _DECODED = 16
-# The fields of a step's request that name what it makes; every other fixed64 field names what it uses.
+# Fields of a step's request that name its results; every other fixed64 field names an input.
 _MADE = {"create": "id", "grad": "id", "gradients": "results"}
-_OPTIONAL = ("gradients", "grad_outputs", "grad")  # 0 stands for none there
+_OPTIONAL = ("gradients", "grad_outputs", "grad")  # fields in which 0 means none
 
 
 class Slot(int):
-    """A tensor of a run, by its slot: stands for it in a decoded argument list."""
+    """A slot, as the placeholder of a run's tensor in decoded arguments."""
 
 
 class Number(int):
-    """A number that a run gives, by its place."""
+    """A place among the run's numbers, as a placeholder in decoded arguments."""
 
 
 Decoded: TypeAlias = "tuple[Any, ...]"
@@ -47,7 +47,7 @@ Decoded: TypeAlias = "tuple[Any, ...]"
 
 @dataclass(slots=True)
 class Input:
-    """What may be bound to a slot."""
+    """Required dtype, shape, device and requires_grad of an input."""
 
     dtype: "DType"
     shape: tuple[int, ...]
@@ -57,7 +57,7 @@ class Input:
 
 @dataclass(slots=True)
 class Step:
-    """A step ready to be run: an op with its decoded arguments, or another command's request."""
+    """A decoded step: an op with its arguments, or another command's request."""
 
     which: str
     request: Any
@@ -65,14 +65,14 @@ class Step:
     args: Decoded = ()
     made: tuple[int, ...] = ()
     used: tuple[int, ...] = ()
-    dying: tuple[int, ...] = ()  # slots that no later step uses and that are no outputs
+    dying: tuple[int, ...] = ()  # slots that no later step uses and that are neither inputs nor outputs
 
 
 class Program:
     """A registered program."""
 
     def __init__(self, raw: bytes, session: "Session") -> None:
-        """Decode and check. Raises Refusal: MALFORMED, PROGRAM_LIMIT and what its steps' arguments are refused for."""
+        """Decode and check a program. Raises Refusal: MALFORMED, PROGRAM_LIMIT and refusals of its steps' arguments."""
         limits = session.limits
         if len(raw) > limits.max_program_bytes:
             raise _over("bytes", len(raw), limits.max_program_bytes)
@@ -103,7 +103,7 @@ class Program:
         self.storage = Storage(len(raw) * _DECODED, session.account)
 
     def _mark_deaths(self) -> None:
-        """Find each slot's last use, so that a run holds no tensor longer than the same commands one by one would."""
+        """Find each slot's last use, so that a run holds no tensor longer than needed."""
         needed = {*self.outputs, *range(1, len(self.inputs) + 1)}
         for step in reversed(self.steps):
             touched = dict.fromkeys((*step.used, *step.made))
@@ -124,7 +124,7 @@ def _read_input(item: programs_pb2.ProgramInput) -> Input:
 
 
 class _Checker:
-    """Stands in for a session while steps are decoded: ids are slots, and each must have been made."""
+    """Replaces a session while steps are decoded: ids are slots, each of which must have been set."""
 
     def __init__(self, inputs: int, numbers: int) -> None:
         self.slots = set(range(1, inputs + 1))
@@ -133,28 +133,28 @@ class _Checker:
         self.used: list[int] = []
 
     def tensor(self, slot: int) -> Slot:
-        """As Session.tensor."""
+        """Placeholder of a slot. Raises Refusal: MALFORMED."""
         self.used.append(self.known(slot))
         return Slot(slot)
 
     def tensors(self, slots: Sequence[int]) -> list[Slot]:
-        """As Session.tensors."""
+        """Placeholders of slots. Raises Refusal: MALFORMED."""
         return [self.tensor(slot) for slot in slots]
 
     def number(self, place: int) -> Number:
-        """As Session.number."""
+        """Placeholder of a run's number. Raises Refusal: MALFORMED."""
         if place >= self.numbers:
             raise Refusal("MALFORMED", f"the program has {self.numbers} numbers and none of place {place}")
         return Number(place)
 
     def known(self, slot: int) -> int:
-        """The slot, if something is there."""
+        """Check that a slot was set. Raises Refusal: MALFORMED."""
         if slot not in self.slots:
             raise Refusal("MALFORMED", f"slot {slot} is used before it is made", slot=slot)
         return slot
 
     def make(self, slot: int) -> int:
-        """Let a step make a slot."""
+        """Mark a slot as set by a step. Raises Refusal: MALFORMED."""
         if not 0 < slot < MAX_SLOT:
             raise Refusal("MALFORMED", f"a slot is a number from 1 to 2^31 - 1, not {slot}", slot=slot)
         if slot in self.slots:
@@ -163,7 +163,7 @@ class _Checker:
         return slot
 
     def step(self, message: programs_pb2.ProgramStep) -> Step:
-        """Decode and check one step."""
+        """Decode and check one step. Raises Refusal."""
         which = message.WhichOneof("step")
         if which is None:
             raise Refusal("MALFORMED", "a step that says nothing, or nothing that this server knows")
@@ -210,7 +210,7 @@ def register_program(
     request: programs_pb2.RegisterProgramRequest,
     answer: programs_pb2.RegisterProgramResponse | None,
 ) -> None:
-    """Make a program known under its hash; of many, the one that ran longest ago gives way."""
+    """Register a program under its hash; over the limit, drop the least recently run one."""
     name, raw = request.hash, request.program
     if len(name) != HASH_BYTES or hashlib.sha256(raw).digest() != name:
         raise Refusal("ARGUMENT_VALUE", "the hash is not the SHA-256 of the program's bytes", argument="hash")
@@ -221,7 +221,7 @@ def register_program(
             limit = session.limits.max_principal_programs
             raise Refusal("PROGRAM_LIMIT", f"the principal's sessions hold {limit} programs, its limit", limit=limit)
         while len(programs) >= session.max_programs:
-            programs.popitem(last=False)  # its client registers it again
+            programs.popitem(last=False)  # clients register a dropped program again
         programs[name] = made
     if answer is not None:
         program = programs[name]
@@ -232,7 +232,7 @@ def register_program(
 
 
 def find_program(session: "Session", name: bytes) -> Program:
-    """The program of that hash. Raises Refusal: PROGRAM_UNKNOWN."""
+    """Find a program by its hash and mark it as the most recently run. Raises Refusal: PROGRAM_UNKNOWN."""
     found: Program | None = session.programs.get(name)
     if found is None:
         shown = name[:HASH_BYTES].hex() or "that is empty"
@@ -242,7 +242,7 @@ def find_program(session: "Session", name: bytes) -> Program:
 
 
 def filled(value: Any, slot: Callable[[int], Any], number: Callable[[int], float]) -> Any:
-    """A decoded argument with tensors and numbers in the places that name them."""
+    """Replace the placeholders in a decoded argument with tensors and numbers."""
     kind = type(value)
     if kind is Slot:
         return slot(value)
@@ -256,12 +256,12 @@ def filled(value: Any, slot: Callable[[int], Any], number: Callable[[int], float
 
 
 def refuse_argument(argument: str, message: str) -> NoReturn:
-    """Refuse what a run gives."""
+    """Refuse an argument of a run. Raises Refusal: ARGUMENT_VALUE."""
     raise Refusal("ARGUMENT_VALUE", message, argument=argument)
 
 
 def flat(value: Any) -> Iterator[Any]:
-    """The items of nested lists and tuples."""
+    """Yield the items of nested lists and tuples."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from flat(item)

@@ -1,4 +1,4 @@
-"""What nodes saved, given to the client: to keep it outside (saved_tensors_hooks), or to look at it."""
+"""Saved tensors: gives the client the values that nodes saved, to store outside (saved_tensors_hooks) or to inspect."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,13 @@ from gradwire_server.session.specs import fill_spec
 if TYPE_CHECKING:
     from gradwire_server.session.session import Session
 
-_NAMES = {"self": "input", "result": "out"}  # what PyTorch calls by other names than our formulas
+_NAMES = {"self": "input", "result": "out"}  # our formulas' names by PyTorch's names
 
 
 def pack_saved(
     session: "Session", request: hooks_pb2.PackSavedRequest, answer: hooks_pb2.PackSavedResponse | None
 ) -> None:
-    """Begin an op whose nodes keep nothing, show what they saved, let go of it."""
+    """Begin packing an op, show the values its nodes saved, or replace them by the client's packed objects."""
     moments, number, step = session.hooks.moments, request.number, request.step
     if step == hooks_pb2.PACK_STEP_BEGIN:
         if not number or number in moments:

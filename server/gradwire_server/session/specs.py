@@ -1,4 +1,4 @@
-"""Descriptions of engine tensors for the wire."""
+"""Specs: describes engine tensors for the wire."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from gradwire_engine import Tensor
 from gradwire_engine.graph.tensor import Origin, known_node, outdated
 from gradwire_server.common.payload import TO_WIRE
 
-# Serialized descriptions of ordinary results, without ids: of many iterations of a loop all but the first find theirs.
+# Serialized descriptions of ordinary results, without ids: iterations of a loop after the first find theirs.
 _MEMO: dict[tuple[int, tuple[int, ...], tuple[int, ...], str, str, int], bytes] = {}
 _MAX_MEMO = 4096
 _ORIGINS = {
@@ -21,7 +21,7 @@ _ORIGINS = {
 def fill_spec(spec: types_pb2.TensorSpec, tensor: Tensor, tensor_id: int, data_dependent: bool = False) -> None:
     """Describe a tensor that the session knows by `tensor_id` (0 for none)."""
     array = tensor.array
-    node = known_node(tensor)  # asked first: it brings a view's flags up to date
+    node = known_node(tensor)  # first, since it updates a view's flags
     plain = (
         tensor.view is None
         and not tensor.storage.inference
@@ -51,7 +51,7 @@ def fill_spec(spec: types_pb2.TensorSpec, tensor: Tensor, tensor_id: int, data_d
 
 
 def tell_base(spec: types_pb2.TensorSpec, tensor: Tensor, names: Mapping[Tensor, int]) -> None:
-    """Tell of a view what it is a part of, if the session has an id for that."""
+    """Set the base's id in a view's description, if the session has an id for the base."""
     if tensor.view is not None:
         spec.base = names.get(tensor.view.base, 0)
 
@@ -61,7 +61,7 @@ def _fill(spec: types_pb2.TensorSpec, tensor: Tensor, data_dependent: bool) -> N
     spec.dtype = TO_WIRE[array.dtype]  # type: ignore[assignment]
     if array.shape:
         spec.shape.extend(array.shape)
-        # NumPy takes an array for contiguous whatever the strides of its dimensions of size 1; PyTorch tells them.
+        # NumPy ignores strides of dimensions of size 1 when it tests for contiguity; PyTorch reports them.
         if array.size and array.strides != _dense_strides(array.shape, array.itemsize):
             size = array.itemsize
             spec.strides.extend([stride // size for stride in array.strides])
@@ -84,7 +84,7 @@ def _fill(spec: types_pb2.TensorSpec, tensor: Tensor, data_dependent: bool) -> N
 
 
 def _dense_strides(shape: tuple[int, ...], step: int) -> tuple[int, ...]:
-    """The strides in bytes of elements that lie row by row without gaps."""
+    """Strides in bytes of a row-major array without gaps."""
     strides = []
     for size in reversed(shape):
         strides.append(step)

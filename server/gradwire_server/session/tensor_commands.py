@@ -1,6 +1,6 @@
-"""Commands that make, change, differentiate and read tensors: one handler each (commands.py has the table).
+"""Tensor commands: handlers that create, change, differentiate and read tensors (commands.py has the table).
 
-A program's steps run the same handlers: there `session` is a `Scope` of interpreter.py.
+A program's steps run the same handlers; there `session` is a `Scope` of interpreter.py.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ MAX_DESCRIBED = 10_000
 
 
 def create(session: Session, request: commands_pb2.CreateRequest, answer: commands_pb2.CreateResponse | None) -> None:
-    """Make a leaf. The values are checked against dtype and shape before anything is allocated."""
+    """Create a leaf. The size is checked against dtype and shape before any allocation."""
     session.check_new(request.id)
     source = request.WhichOneof("source")
     if source is None:
@@ -125,7 +125,7 @@ def bind_results(
     ids: Sequence[int],
     answer: commands_pb2.OpResponse | None,
 ) -> None:
-    """Bind an op's several results: to these ids, and where there are too few to ids that the server chooses."""
+    """Bind an op's results to `ids`; the server chooses missing ids."""
     if len(ids) > len(result):
         raise _too_many(call.name, len(result), ids)
     session.check_room(len(result))
@@ -144,14 +144,14 @@ def bind_results(
 
 
 def _hides_its_base(session: Session, item: Tensor) -> bool:
-    """Whether a view shows what nobody can name: an op made that on its way, and it is the view's alone."""
+    """Whether a view's base has no id: an intermediate result of the op."""
     return item.view is not None and item.view.base not in session.names
 
 
 def _settle(session: Session, args: Iterable[Any], result: Sequence[Tensor]) -> None:
-    """Let what an op made as a view of a tensor of its own be a base itself, unless it shares it with others.
+    """Make views of an op's intermediate results stand alone, unless others share their storage.
 
-    Else what is made of it later would be a view of what no client knows, and would not follow its changes.
+    Otherwise later views of such a result would have a base that no client knows, and would not follow its changes.
     """
     hiding = [item for item in result if _hides_its_base(session, item)]
     if hiding:
@@ -163,7 +163,7 @@ def _settle(session: Session, args: Iterable[Any], result: Sequence[Tensor]) -> 
 
 
 def _check_answer(session: Session, name: str, answer: commands_pb2.OpResponse) -> None:
-    """Whether the descriptions of many results fit a message, before ids are given that the client would not learn."""
+    """Check that the results' descriptions fit a message, before ids are bound that the client would not learn."""
     size, limit = answer.ByteSize(), session.limits.max_message_bytes
     if size > limit:
         raise Refusal(
@@ -224,7 +224,7 @@ def run_gradients(
     )
 
     def finish(answer: Any) -> None:
-        session.check_all_new(ids)  # where hooks ran on the way they may have been given away
+        session.check_all_new(ids)  # again, since hooks may have used the ids meanwhile
         made = run.results(request.allow_unused, request.materialize_grads)
         received = run.deliver()
         for number, item in enumerate(made):
@@ -257,7 +257,7 @@ def run_retain_grad(
 
 
 def grad(session: Session, request: commands_pb2.GradRequest, answer: commands_pb2.GradResponse | None) -> None:
-    """Give a gradient an id, or tell the one it has."""
+    """Give a gradient an id, or return the id it has."""
     session.check_new(request.id)
     found = session.tensor(request.tensor).grad
     if found is None:
@@ -281,7 +281,7 @@ def run_set_requires_grad(
     request: commands_pb2.SetRequiresGradRequest,
     answer: commands_pb2.SetRequiresGradResponse | None,
 ) -> None:
-    """Set a leaf's flag."""
+    """Set a leaf's requires_grad."""
     target = session.tensor(request.tensor)
     set_requires_grad(target, request.requires_grad)
     if answer is not None:
@@ -291,7 +291,7 @@ def run_set_requires_grad(
 def run_set_data(
     session: Session, request: commands_pb2.SetDataRequest, answer: commands_pb2.SetDataResponse | None
 ) -> None:
-    """Let a tensor share another's values."""
+    """Make a tensor share another tensor's values."""
     target = session.tensor(request.tensor)
     set_data(target, session.tensor(request.data))
     if answer is not None:
@@ -346,7 +346,7 @@ def describe(
 
 
 def read(session: Session, request: commands_pb2.ReadRequest, answer: commands_pb2.ReadResponse | None) -> None:
-    """Answer with a tensor's values, or pin them for Download where they or the batch's together are too large."""
+    """Return a tensor's values, or pin them for Download if they, or the batch's values together, are too large."""
     source = session.tensor(request.tensor)
     array = source.array
     if answer is None:

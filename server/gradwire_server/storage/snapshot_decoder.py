@@ -1,7 +1,7 @@
-"""Data as a session: `SnapshotDecoder` fills an empty session from a SessionState and the memories that go with it.
+"""Snapshot decoder: `SnapshotDecoder` fills an empty session from a SessionState and its memories.
 
-All objects are made first, empty, and then told of each other, so that order does not matter. What a node's formulas
-are called is compared with what this server's registry says: a graph of ops that have changed is refused, by name.
+All objects are first created empty, then linked, so their order does not matter. The names of a node's saved values
+are compared with this server's registry: a graph of changed ops is refused, naming the op.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def reserve(memory: pb.StoredMemory) -> Any:
-    """Room for a memory's bytes: the array that owns it, or a vector. Raises Refusal: DEVICE_UNAVAILABLE."""
+    """Allocate a memory: an array of its stored dtype and shape, or uint8. Raises Refusal: DEVICE_UNAVAILABLE."""
     if memory.device not in ("", CPU):
         module: Any = cupy()
         with selected(canonical(memory.device)):
@@ -49,7 +49,7 @@ def reserve(memory: pb.StoredMemory) -> Any:
 
 
 class SnapshotDecoder:
-    """Fills `session` from `state`; `memories` are those that `reserve` made, with their bytes."""
+    """Fills `session` from `state`; `memories` were allocated by `reserve` and hold their bytes."""
 
     def __init__(self, session: Session, state: pb.SessionState, memories: Sequence[Any]) -> None:
         self.session = session
@@ -65,7 +65,7 @@ class SnapshotDecoder:
         self.regions = [Region.__new__(Region) for _ in state.regions]
 
     def fill(self) -> Iterator[None]:
-        """Do it; yields now and then. Raises Refusal: SNAPSHOT_DAMAGED and what arguments are refused for."""
+        """Fill the session; yields periodically. Raises Refusal: SNAPSHOT_DAMAGED, and refusals of programs and ops."""
         state, session = self.state, self.session
         for storage, told in zip(self.storages, state.storages, strict=True):
             storage.owner = self._of(self.storages, told.owner)
@@ -123,7 +123,7 @@ class SnapshotDecoder:
             view.origin = Origin(held.origin) if held.origin else None
             view.flagged, view.version, view.seen = held.flagged, held.version, held.seen
             view.written = held.written
-            # The base's array, though the base itself may not be filled yet.
+            # The base's array by number, since the base itself may not be filled yet.
             of_base = self.arrays[self.state.tensors[held.base - 1].array - 1]
             view.source = None if held.left_behind else of_base
         if stored.has_state:
@@ -243,7 +243,7 @@ class SnapshotDecoder:
         made.leaf = self._of(self.tensors, stored.leaf)
         return made
 
-    # The session's own tables.
+    # The session's tables.
 
     def _session(self) -> None:
         session, state = self.session, self.state

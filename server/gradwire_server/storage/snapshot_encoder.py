@@ -1,8 +1,8 @@
-"""A session as data: `SnapshotEncoder` turns what a session holds into a SessionState and a list of memories.
+"""Snapshot encoder: `SnapshotEncoder` turns a session into a SessionState and a list of memories.
 
-Objects that others refer to get a number when they are first met and wait in a queue to be described, so that a graph
-of any depth takes no recursion. The bytes of tensors are not copied: whoever writes them does so before the session's
-next command. The walk yields now and then, for other sessions to compute.
+An object gets a number at its first reference and is queued for its description, so a deep graph needs no recursion.
+Tensors' bytes are not copied, so they must be written before the session's next command. The walk yields periodically,
+so other sessions can compute.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from gradwire_server.session.transfers import Upload
 if TYPE_CHECKING:
     from gradwire_server.session.session import Session
 
-_BATCH = 200  # objects described between two looks at the clock
-KINDS = "biufc"  # of element types, besides those that tensors have
+_BATCH = 200  # objects described between two yields
+KINDS = "biufc"  # NumPy dtype kinds that can be stored, besides tensors' dtypes
 _INTEGERS = range(-(1 << 63), 1 << 63)
 AnyNode: TypeAlias = "Node | AccumulateGrad"
 
 
 class Numbers:
-    """Numbers of objects by identity, from 1 on; what has got one is kept until the end."""
+    """Numbers of objects by identity, from 1. Keeps numbered objects alive, so identities stay unique."""
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
@@ -59,7 +59,7 @@ class Numbers:
 
 
 class SnapshotEncoder:
-    """Describes a session. `state` is the result, `memories` the bytes that go with it, in the order of state's."""
+    """Describes a session. `state` is the result; `memories` own the bytes, in the order of `state.memories`."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -80,7 +80,7 @@ class SnapshotEncoder:
         self._where = "the session"
 
     def steps(self) -> Iterator[None]:
-        """Describe it; yields now and then. Raises Refusal: NOT_SUPPORTED, naming what cannot be stored."""
+        """Describe the session; yields periodically. Raises Refusal: NOT_SUPPORTED, naming what cannot be stored."""
         session, state = self.session, self.state
         if session.hooks.suspended:
             raise Refusal(
@@ -96,7 +96,7 @@ class SnapshotEncoder:
                 yield from self._describe_waiting()
         self._describe_tables()
         yield from self._describe_waiting()
-        # Described last: nobody is kept for being retained or numbered alone.
+        # Last, so a tensor or node that is only retained or numbered is not stored.
         for message, retained in self._retained:
             for output, reference in retained.items():
                 number = self._tensors.known(reference())
@@ -117,7 +117,7 @@ class SnapshotEncoder:
             if done % _BATCH == 0:
                 yield
 
-    # The session's own tables.
+    # The session's tables.
 
     def _describe_session(self) -> None:
         session, state = self.session, self.state
@@ -147,7 +147,7 @@ class SnapshotEncoder:
         state.programs.extend(program.raw for program in session.programs.values())
 
     def _describe_tables(self) -> None:
-        """Checkpoints under way, and transfers that are whole."""
+        """Describe open checkpoints, complete uploads and unfinished downloads."""
         session, state = self.session, self.state
         for number, moment in session.hooks.moments.items():
             state.moments.add(
@@ -171,7 +171,7 @@ class SnapshotEncoder:
                     made.saved.append(_meta(shape, dtype))
                 made.nodes.extend(number for each in waiting if (number := self._nodes.known(each())))
 
-    # Numbers of objects; new ones are described later.
+    # Numbers of objects; new objects are queued for description.
 
     def _tensor(self, tensor: Tensor | None) -> int:
         return self._number(self._tensors, tensor, self._describe_tensor)
@@ -389,7 +389,7 @@ def _meta_of(meta: Meta) -> pb.StoredMeta:
 
 
 def _is_stored(dtype: Any) -> bool:
-    """Whether arrays of an element type can be stored; memories of another may have been allocated for them."""
+    """Whether arrays of a dtype can be stored. An array's memory may have been allocated with another dtype."""
     return dtype in dtypes.NAMES or dtype.kind in KINDS
 
 
