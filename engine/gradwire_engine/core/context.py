@@ -1,6 +1,6 @@
-"""What surrounds a computation: grad mode, whose bytes it counts, its random generator, what interrupts it.
+"""Context of a computation: grad mode, memory account, random generator and interrupt.
 
-Kept in one ContextVar, so that a thread or an async task has its own and an op looks it up once.
+One ContextVar holds it, so each thread or async task has its own and an op reads it once.
 """
 
 import math
@@ -18,9 +18,10 @@ from gradwire_engine.core.random import Generator
 
 @dataclass(slots=True)
 class Account:
-    """Counts the bytes of storages that live; `limit` of 0 is none. `operations` that one op may take at most.
+    """Bytes of live storages, and limits.
 
-    `pressed`: the interrupt is to be asked before the next op, since others wait or the client wants it no more.
+    limit: maximum of `bytes`; 0 means none. operations: maximum for one op.
+    pressed: the next op must first check the interrupt, because sessions wait or the client cancelled.
     """
 
     bytes: int = 0
@@ -29,7 +30,7 @@ class Account:
     pressed: bool = False
 
     def admit(self, size: int) -> None:
-        """Refuse what would pass the limit, before it is allocated. Raises EngineError: MEMORY_LIMIT."""
+        """Check the limit before `size` bytes are allocated. Raises EngineError: MEMORY_LIMIT."""
         if self.limit and self.bytes + size > self.limit:
             raise EngineError(
                 Reason.MEMORY_LIMIT,
@@ -41,9 +42,9 @@ class Account:
 
 
 class Interrupt:
-    """When a long computation is to look up from its work, between two nodes or steps: to stop, or to pause.
+    """Requests that a long computation stop or pause between two nodes or steps.
 
-    Until `at`, by time.monotonic(), it costs a look at the clock. Another thread may bring it forward.
+    at: time.monotonic() of the next check; until then a check only reads the clock. Another thread may lower it.
     """
 
     __slots__ = ("at",)
@@ -52,21 +53,23 @@ class Interrupt:
         self.at = math.inf
 
     def stopping(self) -> bool:
-        """Whether to stop; else others are let go on before it."""
+        """Whether to stop; if False, the computation pauses for other sessions."""
         return False
 
     def look(self) -> None:
-        """Between two ops, where nothing can be yielded: let others go on. Raises EngineError: CANCELLED."""
+        """Let other sessions compute, between two ops where the caller cannot yield. Raises EngineError: CANCELLED."""
 
     def aside(self, compute: Callable[[], Any], name: str, work: float, alone: bool, room: int = 0) -> Any:
-        """What `compute` makes, which takes long: perhaps elsewhere, while others go on. Raises what it raises, and
-        EngineError: CANCELLED. `alone`: it only reads arrays and makes new ones, so another process may do it. `room`:
-        bytes that it takes meanwhile."""
+        """Run an expensive `compute` and return its result, perhaps in another process while other sessions compute.
+
+        work: operations. alone: it only reads arrays and makes new ones, so another process may run it.
+        room: bytes it takes meanwhile. Raises what `compute` raises, and EngineError: CANCELLED.
+        """
         return compute()
 
 
 class Pause:
-    """What a computation that can be gone on with yields where it looks up: nothing is due but that others go on."""
+    """Yielded by a resumable computation where other sessions may compute; it needs no answer."""
 
 
 PAUSE = Pause()
@@ -74,35 +77,35 @@ _FLOAT32 = np.dtype(np.float32)
 
 
 class Command:
-    """What the outside is carrying out, by a number of its own; nodes remember it to tell whose they are. 0: none."""
+    """Number of the command in progress, assigned by the engine's caller; nodes record it. 0: none."""
 
     number: int = 0
 
 
 @dataclass(slots=True, frozen=True)
 class Context:
-    """The surroundings of a computation."""
+    """Settings and services of a computation."""
 
     grad_enabled: bool = True
     account: Account = field(default_factory=Account)
     generator: Generator = field(default_factory=Generator)
     interrupt: Interrupt | None = None
-    inference: bool = False  # what is made inside can never be part of a graph
+    inference: bool = False  # tensors made inside can never be part of a graph
     command: Command = field(default_factory=Command)
-    tracer: Any = None  # what ops report to: tracing.Tracer
-    default_dtype: Any = _FLOAT32  # what whole numbers become where a float is wanted
+    tracer: Any = None  # receives each op: tracing.Tracer
+    default_dtype: Any = _FLOAT32  # for integers where a float is needed
 
 
 _OUTSIDE = Context()
 CURRENT: ContextVar[Context] = ContextVar("gradwire_engine", default=_OUTSIDE)
 
 
-# The context that was switched last, and what came of it: a session's backwards switch the same one again and again.
+# Cache of the last switch, (before, after): a session's backward passes switch the same context each time.
 _switched: tuple[Context, Context] = (_OUTSIDE, replace(_OUTSIDE, grad_enabled=False))
 
 
 def _switch(context: Context) -> Context:
-    """The same surroundings in the other grad mode."""
+    """The same context in the other grad mode."""
     global _switched
     before, after = _switched
     if before is not context:
@@ -130,7 +133,7 @@ class grad_mode:
 
 @contextmanager
 def activate(context: Context) -> Iterator[None]:
-    """Compute in these surroundings, inside the block, with IEEE results where NumPy would warn."""
+    """Make the context current inside the block; NumPy returns IEEE results without warnings."""
     token = CURRENT.set(context)
     try:
         with np.errstate(all="ignore"):

@@ -1,7 +1,6 @@
 """Devices: which array module computes for "cpu" and for "cuda:n".
 
-CuPy is looked for once, without failing where it or a GPU is missing: then only "cpu" exists and asking
-for another device is refused by name.
+CuPy is imported at most once. If CuPy or a GPU is missing, only "cpu" exists and other devices are refused by name.
 """
 
 import importlib
@@ -14,14 +13,14 @@ import numpy as np
 
 from gradwire_engine.core.errors import EngineError, Reason
 
-# An array of the device's module: numpy.ndarray or cupy.ndarray. CuPy has no types to name here.
+# An array of the device's module: numpy.ndarray or cupy.ndarray. CuPy has no type stubs.
 Array: TypeAlias = Any
 CPU = "cpu"
 
 
 @cache
 def cupy() -> ModuleType | None:
-    """The cupy module, or None where it is not installed or sees no GPU."""
+    """The cupy module, or None if it is not installed or finds no GPU."""
     try:
         module = importlib.import_module("cupy")
     except ImportError:
@@ -35,7 +34,7 @@ def cupy() -> ModuleType | None:
 
 @cache
 def available() -> tuple[str, ...]:
-    """Names of the devices there are, "cpu" first."""
+    """Names of the available devices, "cpu" first."""
     module = cupy()
     gpus = range(module.cuda.runtime.getDeviceCount()) if module else ()
     return (CPU, *(f"cuda:{index}" for index in gpus))
@@ -45,7 +44,7 @@ def available() -> tuple[str, ...]:
 def canonical(name: str | None) -> str:
     """The full name of a device: "cuda" is the first GPU, None is the CPU.
 
-    Raises EngineError: ARGUMENT_VALUE for a name that is no device's, DEVICE_UNAVAILABLE for one not here.
+    Raises EngineError: ARGUMENT_VALUE for an invalid name, DEVICE_UNAVAILABLE for an absent device.
     """
     if name is None or name in ("cpu", "cpu:0"):
         return CPU
@@ -73,23 +72,23 @@ def module_of(array: Array) -> Any:
 
 
 def module_for(device: str) -> Any:
-    """The array module that computes for a device named by `canonical`."""
+    """The array module of a device, given by its canonical name."""
     return np if device == CPU else cupy()
 
 
 def device_of(array: Array) -> str:
-    """The canonical name of the device an array lives on."""
+    """The canonical name of an array's device."""
     return CPU if isinstance(array, np.ndarray | np.generic) else f"cuda:{array.device.id}"
 
 
 def selected(device: str) -> AbstractContextManager[Any]:
-    """A context in which the device's module allocates and computes on that device."""
+    """Context manager that makes a device current for allocation and computation."""
     module = cupy()
     return nullcontext() if device == CPU or module is None else module.cuda.Device(int(device[5:]))
 
 
 def pools() -> dict[str, tuple[int, int]]:
-    """By GPU, the bytes that arrays take of its memory pool, and all the pool has."""
+    """Memory pool of each GPU: bytes in use by arrays, and total bytes."""
     told: dict[str, tuple[int, int]] = {}
     for name in available():
         if name != CPU:
@@ -100,7 +99,7 @@ def pools() -> dict[str, tuple[int, int]]:
 
 
 def to_device(array: Array, device: str) -> Array:
-    """The array on another device; itself if it is there already."""
+    """Copy the array to a device; return the array itself if it is already there."""
     if device_of(array) == device:
         return array
     if device == CPU:

@@ -1,9 +1,9 @@
-"""Element types and PyTorch's promotion of them.
+"""Element types, and their promotion by PyTorch's rules.
 
-NumPy's dtype objects are the engine's dtypes. What two of them give together is PyTorch's table, not
-NumPy's: an int never widens a float, and a tensor of zero dimensions or a Python number counts only
-where its category (bool < int < float < complex) is higher than that of the tensors with dimensions.
-PyTorch refuses to promote uint16, uint32 and uint64; here they go to the smallest integer type that holds both.
+The engine's dtypes are NumPy's dtype objects. Promotion follows PyTorch's table, not NumPy's: an int never widens
+a float. A 0-d tensor or a Python number counts only if its category exceeds that of the dimensioned tensors.
+The order of categories is bool < int < float < complex.
+PyTorch refuses to promote uint16, uint32 and uint64; here the result is the smallest integer type that holds both.
 """
 
 import math
@@ -53,7 +53,7 @@ BY_NAME: dict[str, DType] = {
     "complex128": complex128,
 }
 NAMES = {dtype: name for name, dtype in BY_NAME.items()}
-# PyTorch's names for messages that name a type ("result type Float").
+# PyTorch's type names for messages ("result type Float").
 TITLES = {
     bool_: "Bool", uint8: "Byte", int8: "Char", int16: "Short", int32: "Int", int64: "Long", float16: "Half",
     uint16: "UInt16", uint32: "UInt32", uint64: "UInt64", bfloat16: "BFloat16", float32: "Float", float64: "Double",
@@ -89,7 +89,7 @@ def name_of(dtype: DType) -> str:
 
 
 def real_part(dtype: DType) -> DType:
-    """The dtype of a complex dtype's parts; a real dtype itself."""
+    """The dtype of a complex dtype's parts; a real dtype unchanged."""
     return _PARTS.get(dtype, dtype)
 
 
@@ -100,7 +100,7 @@ def to_complex(dtype: DType) -> DType:
 
 @cache
 def promote_types(a: DType, b: DType) -> DType:
-    """What two dtypes of the same rank of participation give (torch.promote_types)."""
+    """Common dtype of two operands of the same kind: dimensioned, 0-d or number (torch.promote_types)."""
     if a == b:
         return a
     low, high = sorted((a, b), key=category)
@@ -129,13 +129,13 @@ def _promote_ints(a: DType, b: DType) -> DType:
 
 
 def default() -> DType:
-    """The dtype of Python floats where nothing else decides: float32 unless set (torch.get_default_dtype)."""
+    """Default dtype of Python floats: float32 unless set (torch.get_default_dtype)."""
     found: DType = CURRENT.get().default_dtype
     return found
 
 
 def of_number(value: Number) -> DType:
-    """The dtype a Python number takes where nothing else decides: int64, the default float or its complex, bool."""
+    """Default dtype of a Python number: bool, int64, the default float or its complex dtype."""
     if isinstance(value, bool | np.bool_):
         return bool_
     if isinstance(value, int | np.integer):
@@ -144,7 +144,7 @@ def of_number(value: Number) -> DType:
 
 
 def result_type(*values: Any) -> DType:
-    """The dtype that arrays and Python numbers give together (torch.result_type)."""
+    """Common dtype of arrays and Python numbers (torch.result_type)."""
     groups: list[DType | None] = [None, None, None]
     for value in values:
         if hasattr(value, "dtype"):
@@ -167,7 +167,7 @@ def result_type(*values: Any) -> DType:
     return result
 
 
-# C++ names of element types, where PyTorch's message about numbers that do not fit has them.
+# C++ names of element types, for PyTorch's overflow message.
 _C_NAMES = {
     uint8: "uint8_t", uint16: "uint16_t", uint32: "uint32_t", uint64: "uint64_t",
     int8: "int8_t", int16: "int16_t", int32: "int",
@@ -177,9 +177,9 @@ _C_NAMES = {
 
 
 def fit_number(value: Any, dtype: DType) -> Any:
-    """A number that an element of this dtype can take: floats are cut for ints, ints below 0 wrap where unsigned.
+    """Convert a number to a value of this dtype: truncate floats for ints, wrap negative ints for unsigned dtypes.
 
-    Raises EngineError: RUNTIME for one that is out of range or, for a real dtype, has an imaginary part.
+    Raises EngineError: RUNTIME if it is out of range, or has an imaginary part and the dtype is real.
     """
     if dtype == bool_:
         return bool(value)

@@ -1,10 +1,10 @@
-"""The engine's one exception: a reason from a closed set, a sentence for a person, details for a program."""
+"""Errors: the engine's one exception, with a reason from a closed set, a message and machine-readable details."""
 
 from enum import Enum
 
 
 class Reason(Enum):
-    """Why the engine refused. The names are those of `gradwire.v1.Reason` without its prefix."""
+    """Why the engine refused. Names equal those of `gradwire.v1.Reason` without the prefix."""
 
     NOT_SUPPORTED = "NOT_SUPPORTED"
     OP_UNKNOWN = "OP_UNKNOWN"
@@ -31,7 +31,7 @@ class Reason(Enum):
 
 
 class EngineError(Exception):
-    """A refusal that changed nothing, but for saved values that backward may have freed on its way.
+    """A refusal that changed no state, except saved values that backward may already have freed.
 
     `metadata` holds strings: the op, the shapes, the argument.
     """

@@ -1,4 +1,4 @@
-"""A session's random numbers: one generator per device kind, reproducible from a seed."""
+"""Random numbers of a session: one generator per device kind, reproducible from a seed."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ class Generator:
         self.manual_seed(np.random.SeedSequence().generate_state(1, np.uint64).item() if seed is None else seed)
 
     def manual_seed(self, seed: int) -> None:
-        """Start over from a seed; any int, taken modulo 2**64."""
+        """Restart from a seed: any int, taken modulo 2**64."""
         self.seed = seed % 2**64
         self._numpy = np.random.Generator(np.random.PCG64(self.seed))
         self._cuda = self._cuda_seed = None
@@ -35,7 +35,7 @@ class Generator:
         return json.dumps({"seed": self.seed, "numpy": self._numpy.bit_generator.state}).encode()
 
     def set_state(self, state: bytes) -> None:
-        """Go on from a state that `get_state` gave. Raises ValueError for anything else."""
+        """Restore a state from `get_state`. Raises ValueError for anything else."""
         held = json.loads(state)
         if not isinstance(held, dict) or not {"seed", "numpy"} <= held.keys():
             raise ValueError("not a generator state")
@@ -46,9 +46,9 @@ class Generator:
         self._cuda = self._cuda_seed = None
 
     def divert(self, state: bytes) -> tuple[Any, int | None]:
-        """Let a GPU's numbers, whose state cannot be told, come from a stream that follows from a state of this one's.
+        """Seed the GPU generator from a state of this generator, because CuPy's own state cannot be read.
 
-        Answers what `undivert` takes to go back to the stream before.
+        Returns the previous GPU generator and seed, for `undivert`.
         """
         before = self._cuda, self._cuda_seed
         digest = hashlib.blake2b(state, digest_size=8).digest()
@@ -56,5 +56,5 @@ class Generator:
         return before
 
     def undivert(self, before: tuple[Any, int | None]) -> None:
-        """Go on with the GPU's numbers as before `divert`."""
+        """Restore the GPU generator that `divert` replaced."""
         self._cuda, self._cuda_seed = before

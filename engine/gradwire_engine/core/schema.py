@@ -1,4 +1,4 @@
-"""An op's parameters as data, read from its Python signature: what ListOps, the client and the docs show."""
+"""Schema: an op's parameters as data, read from its Python signature, for ListOps, the client and the docs."""
 
 import inspect
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Kind(Enum):
-    """What a parameter takes; names are those of `gradwire.v1.ParameterKind`."""
+    """Type of a parameter; names equal those of `gradwire.v1.ParameterKind`."""
 
     TENSOR = "Array"
     TENSOR_OR_NUMBER = "Array | Number"
@@ -33,7 +33,7 @@ _BY_ANNOTATION = {kind.value: kind for kind in Kind}
 
 @dataclass(frozen=True)
 class Param:
-    """One parameter of an op. `default` is REQUIRED where it must be given; `optional` is whether None is taken."""
+    """A parameter of an op. `default` is REQUIRED if there is none; `optional` is whether None is accepted."""
 
     name: str
     kind: Kind
@@ -43,7 +43,7 @@ class Param:
 
 
 def read_signature(function: Callable[..., Any], skip: int) -> tuple[Param, ...]:
-    """The parameters after the first `skip`, with kinds from the annotations (as strings, never evaluated)."""
+    """Parameters after the first `skip`; kinds come from the annotations, read as strings and never evaluated."""
     parameters = list(inspect.signature(function).parameters.values())[skip:]
     return tuple(_param(function, parameter) for parameter in parameters)
 

@@ -1,7 +1,7 @@
-"""The reverse graph as data: a node is an op, what it saved, and the edges its gradients leave by.
+"""The reverse graph as data: a node is an op, its saved values, and edges to the nodes of its inputs.
 
-A node holds no closure: its op's formulas are looked up in the registry, so a graph can be drawn,
-counted, saved and moved.
+A node holds no closure. Its op's formulas are looked up in the registry, so a graph can be drawn, counted, saved
+and moved.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 SEQUENCE = itertools.count()
 _new = object.__new__
-LAST = 1 << 62  # the sequence number of leaves: their gradients are delivered as soon as they are complete
+LAST = 1 << 62  # sequence number of leaves: their gradients are delivered as soon as they are complete
 
 
 def next_seq() -> int:
-    """A number that no node has, between those made before and those after."""
+    """Reserve a sequence number between earlier and later nodes; no node gets it."""
     return next(SEQUENCE)
 
 
 def in_pauses(steps: Iterator[None]) -> Iterator[None]:
-    """Go through a computation's steps: its nodes are numbered as if nobody made any in its pauses."""
+    """Run a computation's steps; number its nodes as if no other nodes were made during its pauses."""
     highest = 0
     try:
         for _ in steps:
@@ -48,7 +48,7 @@ def in_pauses(steps: Iterator[None]) -> Iterator[None]:
 
 
 def go_on_from(seq: int) -> None:
-    """Let the next node have this number: those of a graph that is made again are those it had."""
+    """Set the next node's number; a rebuilt graph keeps its original numbers."""
     global SEQUENCE
     SEQUENCE = itertools.count(seq)
 
@@ -70,13 +70,13 @@ class Meta:
 
 
 class Saved:
-    """A value kept for backward, with the version it had and the history to differentiate through it."""
+    """A value saved for backward, with its version and the node that made it, for higher derivatives."""
 
     __slots__ = ("array", "index", "leaf", "node", "output", "requires_grad", "storage", "version")
     node: Node | None
 
     def __init__(self, tensor: Tensor, output: int) -> None:
-        """`output` is -1 for an op's input; an op's own output is kept without its node, or it would be a cycle."""
+        """output: -1 for an op's input. An op's own output is saved without its node, to avoid a reference cycle."""
         self.array: Array = tensor.array
         self.storage: Storage = tensor.storage
         if self.storage.inference:
@@ -91,14 +91,14 @@ class Saved:
             self.leaf = tensor if tensor.node is None and tensor.requires_grad else None
 
     def value(self, owner: Node, name: str) -> Array:
-        """The array. Raises EngineError: VERSION_CONFLICT if it was changed in place since."""
-        holder = self if self.leaf is None else self.leaf  # a leaf may hold other data by now (x.data = y)
+        """The array. Raises EngineError: VERSION_CONFLICT if it was changed in place since it was saved."""
+        holder = self if self.leaf is None else self.leaf  # a leaf's data may have been replaced (x.data = y)
         if self.version != holder.storage.version:
             self._refuse(owner, name)
         return holder.array
 
     def tensor(self, owner: Node, name: str) -> Tensor:
-        """The tensor with its history, for differentiating through backward itself."""
+        """The tensor with its node, to differentiate through backward itself. Raises EngineError: VERSION_CONFLICT."""
         from gradwire_engine.graph.tensor import Tensor
 
         self.value(owner, name)
@@ -116,7 +116,7 @@ class Saved:
         kind = TITLES[self.array.dtype]
         where = "torch.cuda." if not hasattr(self.array, "__array_interface__") else "torch."
         maker, index = (owner, self.output) if self.output >= 0 else (self.node, self.index)
-        # PyTorch names the op here as its class is called, without the ending that its nodes' names have.
+        # PyTorch's message has the node's class name, without the "Backward0" of its nodes' names.
         which = "" if maker is None else f", which is output {index} of {maker.name.partition('Backward')[0]},"
         version = (self if self.leaf is None else self.leaf).storage.version
         raise EngineError(
@@ -136,7 +136,7 @@ class Saved:
 
 
 def saved_input(tensor: Tensor) -> Saved:
-    """What Saved(tensor, -1) makes, by a path that is kept short."""
+    """Fast path of Saved(tensor, -1)."""
     saved = _new(Saved)
     saved.array = tensor.array
     saved.storage = storage = tensor.storage
@@ -160,13 +160,13 @@ def _refuse_inference() -> None:
     )
 
 
-# What `fit` brings a gradient to: an input's shape and dtype.
+# Target of `fit` for a gradient: the input's shape and dtype.
 Fit: TypeAlias = "tuple[tuple[int, ...], DType]"
 Edge: TypeAlias = "tuple[Node | AccumulateGrad, int]"
 
 
 class Node:
-    """A recorded op: its gradients go to `edges`, by the formulas its `plan` names, from what it `saved`."""
+    """A recorded op. The formulas of `plan` compute gradients from `saved`; the gradients go to `edges`."""
 
     __slots__ = (
         "__weakref__", "command", "edges", "freed", "hooks", "metas", "name", "op", "outputs", "plan", "retained",
@@ -190,24 +190,24 @@ class Node:
         self.metas = metas
         self.seq = next(SEQUENCE)
         self.freed = False
-        self.command = 0  # what it was made by, as the context numbers it
-        self.work = 0.0  # operations of its formulas, as foretold, where they are many
+        self.command = 0  # number of the command that made it (core.context.Command)
+        self.work = 0.0  # estimated operations of its formulas; 0 if not estimated
         self.outputs: tuple[Meta | None, ...] | None = None
         self.retained: dict[int, weakref.ref[Tensor]] | None = None
         self.hooks: Hooks | None = None
 
     def retain(self, index: int, tensor: Tensor) -> None:
-        """Give the gradient of output `index` to `tensor` when backward passes."""
+        """Store the gradient of output `index` in `tensor` during backward."""
         if self.retained is None:
             self.retained = {}
         self.retained[index] = weakref.ref(tensor)
 
     def differentiable_output(self, index: int) -> bool:
-        """Whether gradients arrive for this output: not for indices and the like."""
+        """Whether gradients arrive for this output; integer outputs such as indices get none."""
         return self.outputs is None or self.outputs[index] is not None
 
     def free(self) -> None:
-        """Drop what was saved, if that was any tensor."""
+        """Drop the saved values, if any is a tensor."""
         if self.plan.saves_tensors:
             self.saved = ()
             self.freed = True
@@ -217,7 +217,7 @@ class Node:
         return sum(value.array.nbytes for value in self.saved if isinstance(value, Saved))
 
     def saved_values(self) -> list[tuple[str, Saved]]:
-        """The saved tensors with the names that the formulas have for them; lists of them one by one."""
+        """Saved tensors with their names in the formulas; lists are flattened."""
         found: list[tuple[str, Saved]] = []
         for place, value in enumerate(self.saved):
             name = self.plan.names[place] if place < len(self.plan.names) else f"saved {place}"
@@ -237,7 +237,7 @@ def new_node(
     edges: tuple[Edge | None, ...],
     metas: tuple[Fit | None, ...],
 ) -> Node:
-    """What Node(...) makes, by a path that is kept short: every op that is recorded takes it."""
+    """Fast path of Node(...), used for every recorded op."""
     node = _new(Node)
     node.op = op
     node.name = name
@@ -254,8 +254,10 @@ def new_node(
 
 
 class FunctionNode(Node):
-    """A node whose formulas are not the engine's (hooks.py); without one it hands each output's gradient to the input
-    of the same place. `materializes`: zeros stand for gradients that did not arrive."""
+    """A node with external formulas (hooks.py); without one, output i's gradient goes to input i.
+
+    materializes: missing gradients are replaced by zeros.
+    """
 
     __slots__ = ("differentiable", "materializes")
 
@@ -278,14 +280,14 @@ class FunctionNode(Node):
         return self.differentiable[index]
 
     def free(self) -> None:
-        """Drop what was saved."""
+        """Drop the saved values."""
         if self.saved:
             self.saved = ()
             self.freed = True
 
 
 class AccumulateGrad:
-    """Where a leaf's gradient ends."""
+    """Node that accumulates a leaf's gradient."""
 
     __slots__ = ("__weakref__", "hooks", "variable")
     name = "AccumulateGrad"
@@ -296,10 +298,10 @@ class AccumulateGrad:
 
     def __init__(self, variable: Tensor) -> None:
         self.variable = variable
-        self.hooks: Hooks | None = None  # the node's own; those of the leaf itself are the leaf's
+        self.hooks: Hooks | None = None  # the node's own; the leaf's hooks are in its GradState
 
     def saved_bytes(self) -> int:
-        """A leaf's node saves nothing."""
+        """Always 0: a leaf's node saves nothing."""
         return 0
 
     def __repr__(self) -> str:

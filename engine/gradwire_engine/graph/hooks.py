@@ -1,7 +1,7 @@
-"""What a backward asks outside: hooks of tensors and nodes, formulas that are not the engine's, values to make anew.
+"""Hooks: external callbacks of backward, for tensor and node hooks, external formulas and recomputed values.
 
-The engine runs nobody else's code. It keeps numbers: an `Ask` stands for something outside that is to be called. When
-backward comes to one it yields what is `Due`, and goes on when it is answered: a backward that waits holds no thread.
+The engine runs no user code. It stores numbers: an `Ask` identifies a callback of the engine's caller. When backward
+reaches one, it yields a `Due` and resumes with the answer, so a waiting backward occupies no thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Ask:
-    """Something outside, by its number. When nothing can ask for it any more the number is appended to `gone`."""
+    """An external callback, by number. When no reference to it is left, the number is appended to `gone`."""
 
     __slots__ = ("__weakref__", "gone", "holder", "number")
 
@@ -32,7 +32,7 @@ class Ask:
         self.holder: weakref.ref[Hooks] | None = None
 
     def remove(self) -> None:
-        """Let nothing ask for it any more."""
+        """Unregister the callback."""
         hooks = None if self.holder is None else self.holder()
         if hooks is not None:
             hooks.remove(self)
@@ -42,23 +42,23 @@ class Ask:
 
 
 class When(Enum):
-    """When a hook is called, as seen from its node, and which other things are asked for."""
+    """When a callback is called, relative to its node, and with which arguments."""
 
-    TENSOR = "tensor"  # with the gradient of one output, before all else
+    TENSOR = "tensor"  # with the gradient of one output, before all others
     BEFORE = "before"  # with the gradients of all outputs, before the node's formulas
-    AFTER = "after"  # with what the formulas made, and the gradients they made it of
-    ACCUMULATED = "accumulated"  # with a leaf, after its gradient was added to
-    FORMULA = "formula"  # what the formulas of this node make, which only the outside knows
-    AGAIN = "again"  # what this node saved, which was not kept
-    UNPACK = "unpack"  # one value that this node saved, which the outside has
+    AFTER = "after"  # with the gradients of inputs and of outputs, after the formulas
+    ACCUMULATED = "accumulated"  # with a leaf, after its gradient was accumulated
+    FORMULA = "formula"  # computes the gradients of a node without formulas of the engine
+    AGAIN = "again"  # recomputes the node's saved values, which were dropped
+    UNPACK = "unpack"  # returns one saved value of the node, which the caller keeps
 
 
 @dataclass(slots=True)
 class Due:
-    """A question: what is due, and the gradients to give it. AFTER gives those of inputs, with `others` of outputs.
+    """A request for a callback, with its gradients: for AFTER those of inputs, with those of outputs in `others`.
 
-    A FORMULA is given, as `others`, the values it saved. The answer is a list of as many gradients as are wanted (for
-    AFTER and FORMULA one per edge, for UNPACK the value), or None where nothing is to change.
+    For FORMULA, `others` has the saved values. The answer is a list: one gradient per edge for AFTER and FORMULA,
+    the value for UNPACK, else one per given gradient. None changes nothing.
     """
 
     when: When
@@ -69,7 +69,7 @@ class Due:
 
 
 class Hooks:
-    """A node's, or a leaf's. Those of a tensor are kept by the number of the output that it is."""
+    """Hooks of a node or a leaf. `tensor` maps an output's index to the hooks of that output."""
 
     __slots__ = ("__weakref__", "accumulated", "after", "again", "before", "formula", "tensor")
 
@@ -87,13 +87,13 @@ class Hooks:
         )
 
     def add(self, when: When, ask: Ask, index: int = 0) -> None:
-        """Hold a hook; `index` tells which output's, for one of kind TENSOR."""
+        """Register a hook; `index` is the output's, for kind TENSOR."""
         held = self.tensor.setdefault(index, []) if when is When.TENSOR else self._of(when)
         held.append(ask)
         ask.holder = weakref.ref(self)
 
     def remove(self, ask: Ask) -> None:
-        """Take a hook away."""
+        """Unregister a hook."""
         for held in (*self.tensor.values(), self.before, self.after, self.accumulated):
             held[:] = [each for each in held if each is not ask]
 
@@ -102,8 +102,10 @@ class Hooks:
 
 
 def hook_tensor(source: Tensor, ask: Ask) -> None:
-    """Ask with the gradient of a tensor (torch.Tensor.register_hook): of the values it has now, if they are changed in
-    place later. Raises EngineError: REQUIRES_GRAD."""
+    """Register a hook for a tensor's gradient (torch.Tensor.register_hook).
+
+    It belongs to the tensor's present values, also after a later in-place change. Raises EngineError: REQUIRES_GRAD.
+    """
     edge = edge_of(source)
     if edge is None:
         raise EngineError(Reason.REQUIRES_GRAD, "cannot register a hook on a tensor that doesn't require gradient")
@@ -113,7 +115,7 @@ def hook_tensor(source: Tensor, ask: Ask) -> None:
 
 
 def hook_accumulated(leaf: Tensor, ask: Ask) -> None:
-    """Ask when a leaf's gradient was added to (torch.Tensor.register_post_accumulate_grad_hook).
+    """Register a hook called after a leaf's gradient is accumulated (register_post_accumulate_grad_hook).
 
     Raises EngineError: REQUIRES_GRAD.
     """
@@ -129,14 +131,14 @@ def hook_accumulated(leaf: Tensor, ask: Ask) -> None:
 
 
 def hooks_of(node: Any) -> Hooks:
-    """A node's hooks, made on first use."""
+    """A node's hooks, created on first use."""
     if node.hooks is None:
         node.hooks = Hooks()
     return node.hooks  # type: ignore[no-any-return]
 
 
 def hooks_on(node: Any) -> Hooks | None:
-    """A node's hooks, if any; a leaf's node has its own and the leaf's."""
+    """A node's hooks, or None; for AccumulateGrad, its own and the leaf's together."""
     own: Hooks | None = node.hooks
     if type(node) is not AccumulateGrad:
         return own
@@ -151,7 +153,7 @@ def hooks_on(node: Any) -> Hooks | None:
 
 
 def _leaf_hooks(leaf: Tensor) -> Hooks:
-    """The hooks of a leaf itself: its node may go and be made again."""
+    """Hooks stored on a leaf itself, because its node may be collected and created again."""
     state = leaf.grad_state()
     if state.hooks is None:
         state.hooks = Hooks()
@@ -159,7 +161,7 @@ def _leaf_hooks(leaf: Tensor) -> Hooks:
 
 
 def check_replaced(old: Sequence[Tensor | None], new: Sequence[Tensor | None]) -> None:
-    """Whether what a hook answered may stand for what it was given.
+    """Check that a hook's answer may replace its gradients: same count, shapes, dtypes and devices.
 
     Raises EngineError: SHAPE, DTYPE, DEVICE_MISMATCH, RUNTIME.
     """
@@ -188,7 +190,7 @@ def check_replaced(old: Sequence[Tensor | None], new: Sequence[Tensor | None]) -
 
 
 def refuse_shape(node: Node, place: int, gradient: Tensor, wanted: Fit) -> None:
-    """Refuse what a formula from outside made for an input, if it cannot be. Raises EngineError: SHAPE."""
+    """Check that an external formula's gradient can be reduced to the input's shape. Raises EngineError: SHAPE."""
     shape = wanted[0]
     given = gradient.shape
     tail = given[len(given) - len(shape) :]

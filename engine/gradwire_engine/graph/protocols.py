@@ -1,4 +1,4 @@
-"""What the graph knows of the ops that are declared above it (op/): enough to run, describe and store a node."""
+"""Protocols: the interface of ops (declared in op/) that the graph needs to run, describe and store a node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gradwire_engine.core.schema import Param
 
 
 class SavingPlan(Protocol):
-    """What a node saves and which formulas run on it, for one choice of inputs that need a gradient: op/saving.py."""
+    """Values to save and formulas to run, for one set of inputs that need a gradient: op/saving.py."""
 
     names: list[str]
     formulas: list[tuple[int, Callable[..., Any], tuple[int, ...] | None, bool]]
@@ -18,7 +18,7 @@ class SavingPlan(Protocol):
 
 
 class Named(Protocol):
-    """What a refusal names: an op or a composite."""
+    """An op or a composite, as refusals name it."""
 
     @property
     def name(self) -> str:
@@ -34,34 +34,34 @@ class GraphOp(Named, Protocol):
 
     @property
     def tensor_places(self) -> tuple[int, ...]:
-        """The places of the parameters that are tensors."""
+        """Indices of the tensor parameters."""
 
     @property
     def list_place(self) -> int:
-        """The place of a parameter that is a list of tensors; -1 for none."""
+        """Index of the parameter that is a list of tensors; -1 if none is."""
 
     @property
     def formulas(self) -> Mapping[str, tuple[Callable[..., Any], Sequence[str]]]:
-        """The formulas of its differentiable inputs, with the names of what they take."""
+        """Formulas of the differentiable inputs, each with its parameters' names."""
 
     @property
     def plans(self) -> Mapping[int, SavingPlan]:
-        """The plans made so far, by the inputs that need a gradient, a bit for each."""
+        """Plans made so far, by bit mask of the inputs that need a gradient."""
 
     @property
     def grows_back(self) -> bool:
-        """Whether a small gradient may come back as a large one."""
+        """Whether a small output gradient may give a large input gradient."""
 
     @property
     def work_back(self) -> float:
-        """How many times the larger of the gradient given and those made its formulas take besides."""
+        """Working memory of the formulas, as a multiple of the larger of the given and the computed gradients."""
 
     @property
     def most_back(self) -> int:
-        """How many times the gradient given its formulas take at most, where none grows."""
+        """Maximum memory of the formulas, as a multiple of the given gradient, if none grows."""
 
     def plan(self, needed: int) -> SavingPlan:
-        """The plan for these inputs, a bit for each that needs a gradient."""
+        """The plan for a bit mask of the inputs that need a gradient."""
 
     def compute(self, args: tuple[Any, ...]) -> Any:
         """The forward alone, on bare arrays."""

@@ -1,8 +1,7 @@
-"""The tensor: an array, the storage it shares, and its place in the reverse graph.
+"""Tensor: an array, the storage it shares, and its place in the reverse graph.
 
-A `Storage` is what views and detached tensors share: the version counter, and the bytes counted once for
-all of them, given back when the last holder goes. Holding a tensor's storage keeps its bytes counted, so
-values saved for backward are counted without further care.
+Views and detached tensors share a `Storage`: a version counter, and bytes that are counted once. The last reference
+to the storage releases the bytes. Values saved for backward refer to their storage, so their bytes stay counted.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ _new = object.__new__
 class Storage:
     """A version counter and bytes that tensors share.
 
-    `version` counts in-place changes. `history` counts whatever may concern the views: those changes, and flags set
-    on their base; a view that has not seen the newest looks again. `owner` keeps another storage's bytes counted
-    (x.data).
+    version: in-place changes. history: in-place changes, and changes of flags on the base; a view that is behind
+    updates itself. owner: another storage whose bytes stay counted (x.data).
     """
 
     __slots__ = ("account", "history", "nbytes", "owner", "version")
@@ -54,16 +52,16 @@ class Storage:
 
 
 class InferenceStorage(Storage):
-    """What inference mode makes: its version means nothing, so nothing of it may be kept for backward."""
+    """Storage made in inference mode: its version is not checked, so its tensors may not be saved for backward."""
 
     __slots__ = ()
     inference = True
 
 
 class Step:
-    """One op on the way from a base to a view: its arguments but for the input, of which it tells shape and dtype.
+    """One op between a base and a view: its arguments without the input, and the input's shape and dtype.
 
-    Steps form a list that starts at the view. They hold no tensors, so the views in between may go.
+    Steps form a linked list that starts at the view. They hold no tensors, so intermediate views may be collected.
     """
 
     __slots__ = ("args", "before", "dtype", "op", "shape")
@@ -77,7 +75,7 @@ class Step:
 
 
 class Origin(Enum):
-    """How a view was made, where that forbids to record in-place changes of it."""
+    """How a view was made, if in-place changes of it may not be recorded."""
 
     MULTIPLE = "multiple"
     NO_GRAD = "no_grad"
@@ -86,16 +84,17 @@ class Origin(Enum):
 
 
 class ViewOf:
-    """How a view follows from its base: the ops that lead there, and the version they were recorded at.
+    """A view's relation to its base: the ops between them, and the storage version at which they were recorded.
 
-    `flagged`: requires_grad was set on the view itself, which then is a leaf of its own. Another one without a node
-    requires grad when its base does, though nothing flows through it. `seen` is the storage's history it knows of.
-    `written`: an item of it was written, and nobody has looked at it since. As in PyTorch that was a change of another
-    view, the item: this one follows when it is looked at, and if its base has left the graph by then, so does it.
+    flagged: requires_grad was set on the view itself, which makes it a leaf. A view that has neither node nor flag
+        requires grad when its base does, though no gradient flows through it.
+    seen: the storage's history at the last update.
+    written: an item of the view was written, and the view was not read since. As in PyTorch, that changed another
+        view, the item. The next read updates this view; if its base has left the graph by then, so does the view.
     """
 
     __slots__ = ("base", "flagged", "last", "origin", "seen", "source", "version", "written")
-    #: The base's array where the steps begin: where the base has another by now they do not lead from there.
+    #: The base's array at which the steps begin; if the base has another array now, the steps do not apply.
     source: Array | None
 
     def __init__(self, base: Tensor, last: Step, origin: Origin | None, source: Array | None) -> None:
@@ -109,12 +108,12 @@ class ViewOf:
         self.seen = base.storage.history
 
     def new_node(self, view: Tensor) -> Node:
-        """A node that makes the view of its base as that is now; nodes are made of ops, so op/rebase.py has it."""
+        """Node that makes the view from the base's present values. Implemented in op/rebase.py, which knows the ops."""
         raise NotImplementedError
 
 
 class GradState:
-    """What only leaves and tensors with a retained gradient have."""
+    """Gradient state, which only leaves and tensors with a retained gradient have."""
 
     __slots__ = ("accumulator", "grad", "hooks", "retains_grad")
 
@@ -126,7 +125,7 @@ class GradState:
 
 
 class Tensor:
-    """An array that ops record (torch.Tensor). Made by ops and by `tensor`; `array` is not to be replaced."""
+    """An array that ops record (torch.Tensor). Made by ops and by `tensor`; do not replace `array`."""
 
     __slots__ = ("__weakref__", "array", "index", "node", "requires_grad", "state", "storage", "view")
     array: Array
@@ -209,7 +208,7 @@ class Tensor:
         return self.state is not None and self.state.retains_grad and self.node is not None
 
     def grad_state(self) -> GradState:
-        """The gradient state, made on first use."""
+        """The gradient state, created on first use."""
         if self.state is None:
             self.state = GradState()
         return self.state
@@ -219,12 +218,12 @@ class Tensor:
 
 
 def _base_bytes(array: Array, base: Any) -> int:
-    """What a part of a larger array, or one stretched over few values, keeps in memory: all of that one."""
+    """Bytes that a view of an array keeps allocated: all of its base."""
     return int(getattr(base, "nbytes", array.nbytes))
 
 
 def new_tensor(array: Array, context: Context) -> Tensor:
-    """What Tensor(array, context=context) makes, by a path that is kept short: every op takes it."""
+    """Fast path of Tensor(array, context=context), used by every op."""
     account = context.account
     base = array.base
     nbytes = array.nbytes if base is None else _base_bytes(array, base)
@@ -244,7 +243,7 @@ def new_tensor(array: Array, context: Context) -> Tensor:
 
 
 def tensor(array: Array, requires_grad: bool = False) -> Tensor:
-    """A leaf around an array, which it takes over. Raises EngineError: REQUIRES_GRAD for integer dtypes."""
+    """Make a leaf that takes ownership of an array. Raises EngineError: REQUIRES_GRAD for integer and bool dtypes."""
     if requires_grad and not is_differentiable(array.dtype):
         raise EngineError(
             Reason.REQUIRES_GRAD, "Only Tensors of floating point and complex dtype can require gradients"
@@ -253,13 +252,13 @@ def tensor(array: Array, requires_grad: bool = False) -> Tensor:
 
 
 class EdgeTensor(Tensor):
-    """A place of the graph: the values of the tensor that was there, with the history it had. Retains no gradient."""
+    """An edge of the graph as a tensor: the values and the node of the tensor there. Retains no gradient."""
 
     __slots__ = ()
 
 
 def at_edge(source: Tensor) -> EdgeTensor:
-    """The place of the graph where a tensor is now. Raises EngineError: REQUIRES_GRAD for a leaf."""
+    """The edge of the graph at which a tensor is now. Raises EngineError: REQUIRES_GRAD for a leaf."""
     node = source.grad_fn
     if node is None:
         raise EngineError(Reason.REQUIRES_GRAD, "a leaf has no place of the graph but its own")
@@ -269,7 +268,7 @@ def at_edge(source: Tensor) -> EdgeTensor:
 
 
 def stand_alone(view: Tensor) -> None:
-    """Let a view whose base nobody holds be a base itself: what is made of it are its views then."""
+    """Make a view a base of its own, when its base has no other holder; later views of it have it as base."""
     view.view = None
 
 
@@ -294,12 +293,12 @@ def data(source: Tensor) -> Tensor:
 
 
 def set_data(target: Tensor, source: Tensor) -> None:
-    """Make `target` hold `source`'s values from now on, at its own version (x.data = y). Raises EngineError: DTYPE."""
+    """Give `target` the values of `source`, with its own version counter (x.data = y). Raises EngineError: DTYPE."""
     if target.requires_grad and not is_differentiable(source.dtype):
         raise EngineError(
             Reason.DTYPE, "data set to a tensor that requires gradients must be floating point or complex dtype"
         )
-    bare = target.array is source.array and target is not source  # x.data: a detached x, which counts for itself
+    bare = target.array is source.array and target is not source  # x.data: a detached x with its own version counter
     version = 0 if bare else target.storage.version
     target.array = source.array
     target.storage = _borrowed(source.storage)
@@ -307,15 +306,15 @@ def set_data(target: Tensor, source: Tensor) -> None:
 
 
 def _borrowed(storage: Storage) -> Storage:
-    """A version counter of its own on bytes that another storage counts."""
+    """Storage with its own version counter, for bytes that another storage counts."""
     made = InferenceStorage if storage.inference else Storage
     return made(0, storage.account, owner=storage.owner or storage)
 
 
 def refresh(view: Tensor) -> None:
-    """Bring a view's node up to date: since an in-place change its values come of its base's present history.
+    """Update a view's node after an in-place change: it now derives from the base's present node.
 
-    Raises EngineError: RUNTIME for a view that was made so that it may not follow its base.
+    Raises EngineError: RUNTIME if the view's origin forbids that it follow its base.
     """
     held = view.view
     assert held is not None
@@ -331,19 +330,19 @@ def refresh(view: Tensor) -> None:
 
 
 def outdated(view: Tensor, held: ViewOf) -> bool:
-    """Whether a view was left behind: its base changed, and it may not or cannot follow."""
+    """Whether a view is outdated: its base changed, and the view may not or cannot follow."""
     changed = held.version != view.storage.version and (held.origin is not None or left_behind(view, held))
     return changed and (view.node is not None or held.base.requires_grad)
 
 
 def left_behind(view: Tensor, held: ViewOf) -> bool:
-    """Whether a view cannot follow its base any more, which has other memory now, or shows it as another dtype."""
+    """Whether a view can no longer follow its base, because the base's memory or dtype was replaced."""
     base = held.base
     return held.source is not base.array and (view.storage is not base.storage or view.dtype != base.dtype)
 
 
 def check_base(view: Tensor, held: ViewOf) -> None:
-    """Refuse to follow a base to which no way leads any more."""
+    """Check that a view can still follow its base. Raises EngineError: RUNTIME."""
     if left_behind(view, held):
         raise EngineError(
             Reason.RUNTIME,
@@ -353,7 +352,10 @@ def check_base(view: Tensor, held: ViewOf) -> None:
 
 
 def refuse_origin(view: Tensor, origin: Origin, what: str) -> None:
-    """PyTorch's refusal to record an in-place change of a view made in this way, or of what it shares memory with."""
+    """Refuse to record an in-place change of a view of this origin, or of its base or another view of that base.
+
+    Always raises EngineError: RUNTIME, with PyTorch's message.
+    """
     mode = "in inference mode" if origin is Origin.INFERENCE else "in no_grad mode"
     where = "in normal mode" if origin is Origin.INFERENCE else "with grad mode enabled"
     who = f"A view was created {mode} and {what} modified inplace {where}."
@@ -388,7 +390,7 @@ def refuse_origin(view: Tensor, origin: Origin, what: str) -> None:
 
 
 def known_node(tensor: Tensor) -> Node | None:
-    """The node that made it, without a refusal: of a view that was left behind the one it had. Not a look at it."""
+    """The node of a tensor, without a refusal: an outdated view keeps its old node. Does not count as a read."""
     held = tensor.view
     if held is not None and (outdated(tensor, held) or (held.written and held.base.node is not None)):
         note_flags(tensor)
@@ -397,7 +399,7 @@ def known_node(tensor: Tensor) -> Node | None:
 
 
 def note_flags(view: Tensor) -> None:
-    """A view requires grad by its own node or flag, or because its base does."""
+    """Set a view's requires_grad from its own node or flag, or from its base."""
     held = view.view
     assert held is not None
     view.requires_grad = (
@@ -408,7 +410,7 @@ def note_flags(view: Tensor) -> None:
 
 
 def move_to(changed: Tensor, node: Node | None, index: int) -> None:
-    """Give a tensor that was rewritten in place its new node; one that retains its gradient does so there."""
+    """Give a tensor changed in place its new node; a retained gradient moves to that node."""
     old = changed.node
     if changed.state is not None and changed.state.retains_grad:
         if old is not None and old.retained is not None:
@@ -419,7 +421,7 @@ def move_to(changed: Tensor, node: Node | None, index: int) -> None:
 
 
 def edge_of(source: Tensor) -> Edge | None:
-    """Where a tensor's gradient goes: its node, a leaf's AccumulateGrad, or None."""
+    """Edge for a tensor's gradient: its node, a leaf's AccumulateGrad, or None."""
     from gradwire_engine.graph.graph import AccumulateGrad
 
     if source.view is not None and source.view.seen != source.storage.history:
@@ -437,11 +439,11 @@ def edge_of(source: Tensor) -> Edge | None:
 
 
 def retain_grad(source: Tensor) -> None:
-    """Keep this non-leaf's gradient in the next backward (torch.Tensor.retain_grad); nothing for a leaf.
+    """Keep this non-leaf's gradient in backward (torch.Tensor.retain_grad); no effect on a leaf.
 
     Raises EngineError: REQUIRES_GRAD if it does not require grad.
     """
-    node = source.grad_fn  # asked first: it brings a view's flags up to date
+    node = source.grad_fn  # read first: it updates a view's flags
     if not source.requires_grad:
         raise EngineError(Reason.REQUIRES_GRAD, "can't retain_grad on Tensor that has requires_grad=False")
     if node is not None:
@@ -450,7 +452,7 @@ def retain_grad(source: Tensor) -> None:
 
 
 def set_requires_grad(target: Tensor, flag: bool) -> None:
-    """Set a leaf's flag (torch.Tensor.requires_grad_). Raises EngineError: REQUIRES_GRAD where it may not be set."""
+    """Set a leaf's flag (torch.Tensor.requires_grad_). Raises EngineError: REQUIRES_GRAD if it may not be set."""
     if target.grad_fn is not None:
         if flag:
             return
@@ -474,7 +476,8 @@ def set_requires_grad(target: Tensor, flag: bool) -> None:
 
 
 def set_grad(target: Tensor, grad: Tensor | None) -> None:
-    """Assign `.grad`. Raises EngineError: SHAPE, DTYPE, DEVICE_MISMATCH if `grad` does not go with the tensor."""
+    """Assign `.grad`. Raises EngineError: SHAPE, DTYPE, DEVICE_MISMATCH if `grad` differs from the tensor; RUNTIME
+    if `grad` is the tensor itself."""
     if grad is None:
         if target.state is not None:
             target.state.grad = None
