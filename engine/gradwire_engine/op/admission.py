@@ -1,11 +1,11 @@
-"""What an op will take, told from its operands before it is computed: what would pass a quota is refused first.
+"""Admission: estimates an op's memory from its operands, and refuses it before it exceeds a quota.
 
-Of results an op tells itself (`Declaration.sized_by`), or asks while it computes (`ops.base.checks.admit`), or makes
-views. Of any other it is known that each result has at most one element for each that its operands broadcast to, or
-where they do not, for each of theirs. A test holds the whole registry to that.
+The size of results comes from `Declaration.sized_by`, or from `ops.base.checks.admit` during the computation; views
+take none. For all other ops, each result has at most one element per element of the operands' broadcast shape. If
+they do not broadcast, the bound is their total number of elements. A test checks this for the whole registry.
 
-Beside its results a call takes memory that it gives back: `Declaration.works_in` tells how much. Formulas are given the
-bytes of their largest gradient unless told. `make memory` measures the whole registry against what is told here.
+A call also takes temporary memory; `Declaration.works_in` declares it. The default for a formula is the size of its
+largest gradient. `make memory` compares these estimates with measurements of the whole registry.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INDEX = dtypes.int64.itemsize
 
 
 def admit(op: Declaration, account: Account, arrays: list[Any]) -> None:
-    """Ask for what an op will take, its arguments given as arrays. Raises EngineError: MEMORY_LIMIT."""
+    """Check that the account has room for an op on these arrays. Raises EngineError: MEMORY_LIMIT."""
     if op.view in (False, "maybe"):
         for operand in _operands(op, arrays):
             if operand.nbytes > account.limit:
@@ -36,24 +36,24 @@ def admit(op: Declaration, account: Account, arrays: list[Any]) -> None:
 
 
 def foretell(op: Declaration, arrays: list[Any]) -> int:
-    """At most the bytes of an op's results; 0 of views, and where it will refuse what it is given."""
+    """Upper bound of the bytes of an op's results; 0 for views, and for arguments that the op will refuse."""
     try:
         if op.sizes is not None:
             return op.sizes(*arrays)
         return 0 if op.view else _broadcast_bytes(op, arrays)
     except (IndexError, TypeError, AttributeError, ValueError, ZeroDivisionError, EngineError):
-        return 0  # the op refuses it, in its own words
+        return 0  # the op raises its own error for these arguments
 
 
 def needed(op: Declaration, arrays: list[Any]) -> int:
-    """At most the bytes that a call takes at once: of its results, and of what it gives back when it returns."""
+    """Upper bound of a call's peak bytes: results and temporary memory."""
     results = foretell(op, arrays)
     work = op.work
     if work is None and _are_plain(op, arrays):
         return results
     if op.widens:
         halves = [operand for operand in _operands(op, arrays) if dtypes.is_half(operand.dtype)]
-        if halves:  # computed in float32: twice as large, operands and results
+        if halves:  # computed in float32: operands and results are twice as large
             results += 2 * (results + sum(int(operand.nbytes) for operand in halves))
     if work is None and not op.promotes:
         return results
@@ -69,7 +69,7 @@ def needed(op: Declaration, arrays: list[Any]) -> int:
 
 
 def _are_plain(op: Declaration, arrays: list[Any]) -> bool:
-    """Whether the operands have one floating dtype that is no half type: nothing is cast or widened."""
+    """Whether all operands have the same float or complex dtype, no half type: nothing is cast or widened."""
     first = None
     for operand in _operands(op, arrays):
         dtype = operand.dtype
@@ -83,7 +83,7 @@ def _are_plain(op: Declaration, arrays: list[Any]) -> bool:
 
 
 def _cast_bytes(op: Declaration, arrays: list[Any]) -> int:
-    """What promotion copies: operands that have not the common dtype."""
+    """Bytes that promotion copies: operands whose dtype differs from the common dtype."""
     operands = list(_operands(op, arrays))
     dtype = operands[0].dtype if operands else None
     if dtype is None or (dtypes.category(dtype) >= dtypes.FLOAT and all(one.dtype == dtype for one in operands)):
@@ -109,7 +109,7 @@ def _broadcast_bytes(op: Declaration, arrays: list[Any]) -> int:
     if op.promotes:
         given = [arrays[place] for place in op.tensor_places if place != op.list_place]
         of_one = dtypes.result_type(*given, *(arrays[op.list_place] if op.list_place >= 0 else ()))
-        # Of whole numbers floats may be made, and sums of bools.
+        # An op may turn integers into floats, and sum bools as int64.
         widest = of_one.itemsize if dtypes.category(of_one) >= dtypes.FLOAT else max(widest, _INDEX)
     elif not op.has_in_place:
         widest = max(widest, _INDEX)
@@ -125,7 +125,7 @@ def _operands(op: Declaration, arrays: list[Any]) -> Iterator[Any]:
 
 
 def _refuse_stretched(op: Declaration, account: Account, operand: Any) -> None:
-    """A view that shows few bytes as more than there may be: to go through it is work that no tensor could ask for."""
+    """Refuse a stretched view larger than the limit: reading it is more work than any tensor within the limit needs."""
     raise EngineError(
         Reason.MEMORY_LIMIT,
         f"out of memory: {op.name}() would go through {operand.nbytes} bytes, of a view of shape "

@@ -1,4 +1,4 @@
-"""Composites: ops made of others, which record nothing themselves and are differentiated through their parts."""
+"""Composites: ops made of other ops; they record no node and are differentiated through their parts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from gradwire_engine.op.signature import Signature
 
 
 class Composite(Signature):
-    """An op made of others: it records nothing itself and is differentiated through its parts."""
+    """An op made of other ops: it records no node and is differentiated through its parts."""
 
-    #: Whether its in-place form is made of others' in-place forms, which tell a tracer themselves.
+    #: Whether its in-place form consists of other ops' in-place forms, which report to a tracer themselves.
     writes_by_parts = False
 
     def __init__(
@@ -40,10 +40,10 @@ class Composite(Signature):
         complex_grad: bool = True,
         apart: bool = False,
     ) -> None:
-        """Declare a composite; the options are those of Op. One that makes tensors of nothing is not differentiable.
+        """Declare a composite; the options are those of Op. A composite without tensor inputs is not differentiable.
 
-        writes: whether it is an in-place op itself, its name ending in an underscore.
-        complex_grad: whether PyTorch differentiates it where the result is complex.
+        writes: whether it is an in-place op itself, with a name that ends in an underscore.
+        complex_grad: whether PyTorch differentiates it if the result is complex.
         """
         super().__init__(function, name, skip=0)
         self.differentiable = differentiable
@@ -55,13 +55,13 @@ class Composite(Signature):
         self.apart = apart
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Apply it; see its signature."""
+        """Bind the arguments to the signature and apply the composite."""
         if kwargs or len(args) != self.arity:
             args = self.bind(args, kwargs)
         return self.apply(args)
 
     def apply(self, args: tuple[Any, ...]) -> Any:
-        """Apply it to complete arguments."""
+        """Apply the composite to complete arguments (see `bind`)."""
         named = dict(zip(self.keywords, args[self.positional :], strict=True))
         lacking = self.lacking_of(args) if self.lacking else None
         if lacking is not None and self.updates(args):
@@ -70,14 +70,14 @@ class Composite(Signature):
             made = self.function(*args[: self.positional], **named)
         except REFUSED as error:
             raise explain(self, args, error) from error
-        if lacking is not None:  # after what is wrong with sizes and other arguments, as in PyTorch
+        if lacking is not None:  # errors of sizes and other arguments come first, as in PyTorch
             raise lacking
         if not self.complex_grad:
             self._check_complex(made)
         return made
 
     def updates(self, args: tuple[Any, ...]) -> bool:
-        """Whether a call changes one of its arguments, as batch_norm does its running statistics."""
+        """Whether a call changes an argument in place, as batch_norm changes its running statistics."""
         place = self.positions.get("running_mean", self.positions.get("max_norm"))
         return place is not None and args[place] is not None
 
@@ -90,7 +90,7 @@ class Composite(Signature):
             )
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
-        """Apply it to a copy of the first argument, and give that one the result and its history."""
+        """Apply the composite to a copy of the first argument; write the result and its node into the argument."""
         target: Tensor = args[0]
         context = CURRENT.get()
         track = context.grad_enabled and any(type(value) is Tensor and edge_of(value) is not None for value in args)
@@ -117,5 +117,5 @@ def composite(function: Callable[..., Any], /) -> Composite: ...
 @overload
 def composite(**options: Any) -> Callable[[Callable[..., Any]], Composite]: ...
 def composite(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Declare an op made of others: `@composite` or `@composite(in_place=True, ...)`; see Composite."""
+    """Declare a composite: `@composite` or `@composite(in_place=True, ...)`; see Composite."""
     return Composite(function) if function is not None else lambda function: Composite(function, **options)

@@ -1,11 +1,11 @@
-"""What an op will compute, told from its operands before it begins: in operations, about a nanosecond of a core each.
+"""Cost: estimates an op's work from its operands, before it runs, in operations of about one core nanosecond each.
 
-Every op has a `Cost`, by its declaration (`cost=`): what its forward takes, what its formulas take in backward, and how
-few elements are not worth asking about. workload.py says what follows of it. A function that tells a cost is given the
-op's arguments, with arrays for tensors.
+Every op declares a `Cost` (`cost=`): operations of its forward and of its formulas, and a number of elements below
+which no estimate is needed. workload.py acts on the estimate. A cost function gets the op's arguments, with arrays for
+tensors.
 
-The numbers are estimates, within a factor that `tools/cost.py` measures. They bound what one request may take, and are
-no promise of how long it will.
+The numbers are estimates; `tools/cost.py` measures their error. They bound the work of one request and do not predict
+its duration.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from dataclasses import dataclass
 from typing import Any
 
 Works = Callable[..., float]
-#: Operations that are many: such an op is computed aside, where it can be ended, and others need not wait for it.
+#: Operations from which an op is computed apart, so that it can be cancelled and other sessions need not wait.
 LONG = 150_000_000
 
-CALL = 5_000  # operations of a call of NumPy, however little it does
-LOOP = 30_000  # of a turn of a loop in Python that makes several calls
-_ITEM = 250  # elements that an array of a list counts for besides, which Python looks at
-_USUAL = 8  # bytes of an element; of more it takes longer
-_COPIES = 8  # operations of an element: an op of at most so many costs little more than its bytes
+CALL = 5_000  # operations: overhead of one NumPy call
+LOOP = 30_000  # operations: one iteration of a Python loop that makes several calls
+_ITEM = 250  # elements: overhead of each array of a list
+_USUAL = 8  # bytes: larger elements cost proportionally more
+_COPIES = 8  # operations per element: up to this, an op costs little more than copying its bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Operations of an op by its arguments, arrays among them; `few`: of so many elements they are never many.
+    """Operations of an op, as functions of its arguments (arrays for tensors).
 
-    The elements are those of all operands, multiplied. A `few` of -1 has the op asked whatever it is given.
-    `copies`: whether it costs little more than its result's bytes, which are then not sent from one process to another.
+    few: product of the operands' sizes up to which the op is never expensive, so the functions are not called;
+        -1: they are always called.
+    copies: it costs little more than copying its result, so the result is not sent from one process to another.
     """
 
     forward: Works
     backward: Works
     few: int
     copies: bool = False
-    linear: bool = False  # in the elements that its operands broadcast to
+    linear: bool = False  # whether the cost is linear in the elements of the broadcast shape
 
 
 def linear(weight: float, backward: float = 3.0) -> Cost:
-    """So many operations for each element that is read or made; its formulas so many times as much."""
+    """Cost of `weight` operations per element read or written; its formulas cost `backward` times as much."""
 
     def works(*arrays: Any) -> float:
         widest = max((operand.itemsize for operand in operands(arrays)), default=0)
@@ -54,7 +55,7 @@ def linear(weight: float, backward: float = 3.0) -> Cost:
 
 
 def counted(works: Works, backward: float | Works = 3.0, few: int = -1) -> Cost:
-    """As the function tells; its formulas as another does, or so many times as much."""
+    """Cost given by a function; `backward` is a function for the formulas, or a multiple of the forward."""
     if callable(backward):
         return Cost(works, backward, few)
     times = backward
@@ -62,7 +63,10 @@ def counted(works: Works, backward: float | Works = 3.0, few: int = -1) -> Cost:
 
 
 def elements(arrays: Any) -> int:
-    """Elements that are read or made, where the operands broadcast: at most those of the result, or of an operand."""
+    """Elements read or written: the larger of the broadcast shape and the largest operand.
+
+    For lists, and operands that do not broadcast: the sum over all operands.
+    """
     shape, most = None, 0
     for operand in operands(arrays):
         given = operand.shape
@@ -82,7 +86,7 @@ def elements(arrays: Any) -> int:
 
 
 def operands(arrays: Any) -> Iterator[Any]:
-    """The arrays among the arguments, those in lists too."""
+    """The arrays among the arguments, including those in lists."""
     for value in arrays:
         if hasattr(value, "dtype") and hasattr(value, "shape"):
             yield value
@@ -91,7 +95,7 @@ def operands(arrays: Any) -> Iterator[Any]:
 
 
 def flop(dtype: Any) -> Any:
-    """Operations of a multiplication and an addition in a product of matrices: whole numbers have no BLAS."""
+    """Operations of one multiply-add in a matrix product; integers and half types have no BLAS."""
     kind, size = dtype.kind, dtype.itemsize
     if kind not in "fc" or size in (2, 1):
         return 3.0
@@ -99,7 +103,7 @@ def flop(dtype: Any) -> Any:
 
 
 def by_sorting(per: float) -> Cost:
-    """By the elements, times the logarithm of how many are put in order together."""
+    """Cost of sorting: elements times the logarithm of the longest dimension."""
 
     def works(input: Any, *rest: Any) -> Any:
         return per * input.size * math.log2(2 + max(input.shape, default=1))
@@ -108,7 +112,7 @@ def by_sorting(per: float) -> Cost:
 
 
 def of_shape(weight: float, place: int) -> Cost:
-    """By the shape among the arguments."""
+    """Cost by the elements of the shape given as argument `place`."""
 
     def works(*arrays: Any) -> Any:
         return weight * (math.prod(n or 1 for n in arrays[place]) + elements(arrays))
@@ -117,7 +121,7 @@ def of_shape(weight: float, place: int) -> Cost:
 
 
 def placed(weight: float) -> Cost:
-    """By the elements of all operands, and of each row or line that a place stands for: those do not broadcast."""
+    """Cost of indexing: elements of all operands, which do not broadcast, and of the row that each index selects."""
 
     def works(*arrays: Any) -> float:
         given = list(operands(arrays))
@@ -130,5 +134,5 @@ def placed(weight: float) -> Cost:
 
 
 def placed_alike(weight: float) -> Cost:
-    """By the elements of all operands: the places are as many as what is read or written."""
+    """Cost of indexing with one index per element read or written: elements of all operands."""
     return counted(lambda *arrays: weight * float(sum(each.size for each in operands(arrays))), 3.0, int(LONG / weight))

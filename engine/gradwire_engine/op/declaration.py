@@ -1,4 +1,4 @@
-"""What is declared of an op: its options, formulas, sizes and cost. Op (op.py) computes and records by it."""
+"""Declarations: an op's options, formulas, sizes and cost. Op (op.py) computes and records by them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from gradwire_engine.op.signature import Signature
 
 Self = TypeVar("Self", bound="Declaration")
 
-#: Every op that a node may be of, also those that are not called by name.
+#: Every op that a node may refer to, including ops that are not called by name.
 OPS: dict[str, Declaration] = {}
-WIDEST = 16  # bytes of an element at most
-# A result, and its two operands cast: bytes for each element at most, of an op that needs no more.
+WIDEST = 16  # bytes: largest element
+# Maximum bytes per element of an ordinary op: its result, and two cast operands.
 COMMON = 3 * WIDEST
-# The cost of an op that does not tell it.
+# Default cost.
 UNTOLD = linear(4)
 
 
 class Declaration(Signature):
-    """The facts of an op: what its options, and the methods that are called right after it, declare."""
+    """An op's declared properties, from the options of `@op` and the methods called right after it."""
 
     def __init__(
         self,
@@ -47,23 +47,23 @@ class Declaration(Signature):
     ) -> None:
         """Declare an op.
 
-        promote: "same" brings the tensor inputs to their common dtype, "float" besides turns whole numbers into
-            the default float; a function of the arguments tells which; None leaves dtypes alone.
-        view: True if results always share the first input's bytes, "maybe" if they may, "multiple" if
-            there are several (their in-place changes are refused).
-        node: the name of its graph node, PyTorch's; or a function of its arguments giving it.
-        outputs: names of several results; `differentiable_outputs` says which get gradients (all); of a single result
-            that gets none, (), its in-place form gives zeros.
-        in_place: whether there is a form that ends in an underscore; those that promote have one unless told.
-        data_dependent: whether the results' shapes depend on values; or a function of the arguments telling.
-        of_numbers: whether it takes nothing but numbers, where each operand may be one.
-        drops_grad: whether a result of whole numbers just does not require grad, as a cast's; else that is refused.
-        apart: whether in place no operand may share memory with what is written, not even all of it; or a function
-            of the arguments telling.
-        complex_grad: whether PyTorch differentiates it where the result is complex.
-        cost: operations for each element that is read or made, or a Cost (op/cost.py); every op in ops/ tells it.
-        draws: whether it draws random numbers: another process, where it would be computed apart, has not the
-            generator's state.
+        promote: "same" casts the tensor inputs to their common dtype; "float" also casts integers to the default
+            float. A function of the arguments returns one of these; None does not cast.
+        view: True if results always share the first input's memory, "maybe" if they may, "multiple" if there are
+            several results (their in-place changes are refused).
+        node: PyTorch's name of the graph node, or a function of the arguments that returns it.
+        outputs: names of several results. `differentiable_outputs`: indices of those that get gradients; None: all.
+            () for a single result without gradient: the in-place form gives zeros.
+        in_place: whether there is a form that ends in an underscore; default: whether the op promotes.
+        data_dependent: whether result shapes depend on values, or a function of the arguments that returns it.
+        of_numbers: whether all operands may be numbers, if each may be one.
+        drops_grad: whether an integer result does not require grad, as for a cast; else that case is refused.
+        apart: whether the in-place form refuses operands that share any memory with the target, even all of it; or
+            a function of the arguments that returns it.
+        complex_grad: whether PyTorch differentiates it if the result is complex.
+        cost: operations per element read or written, or a Cost (op/cost.py); every op in ops/ declares it.
+        draws: whether it draws random numbers; such an op is not computed in a child process, which does not share
+            the generator's state.
         """
         super().__init__(function, name, skip=1)
         if self.name in OPS:
@@ -77,7 +77,7 @@ class Declaration(Signature):
         self.node_name = node or "".join(part.capitalize() for part in self.name.split("_")) + "Backward0"
         self.tensor_places = tuple(i for i, param in enumerate(self.params) if param.kind in TENSOR_KINDS)
         self.list_place = next((i for i, param in enumerate(self.params) if param.kind is Kind.TENSORS), -1)
-        self.flows_plainly = differentiable_outputs != ()  # gradients flow if the dtype is a real float's
+        self.flows_plainly = differentiable_outputs != ()  # gradients flow if the dtype is a real float
         self.few_places = self.tensor_places if self.list_place < 0 else ()
         self.formulas: dict[str, tuple[Formula, tuple[str, ...]]] = {}
         self.two = self.few_places if len(self.few_places) == 2 else None
@@ -87,20 +87,20 @@ class Declaration(Signature):
         self.writer: Callable[..., Any] | None = None
         self.writes_always = False
         self.check: Callable[..., None] | None = None
-        # One that is told its result's shape, by that name, may make more than it is given.
+        # An op with a parameter `shape` may return more bytes than it is given.
         self.sizes: Callable[..., int] | None = (
             _sizes_of_shape(self) if "shape" in self.positions and not view else None
         )
         self.asks = self.sizes is not None or self.list_place >= 0
         self.work: float | Callable[..., int] | None = None
         self.work_back = 1.0
-        self.most_back = len(self.tensor_places) + 1  # what formulas take at most, in gradients of arithmetic
-        self.widest = COMMON  # bytes at most for each element in the product of its operands' sizes
-        # Whether a small gradient may come back as a large one: of arithmetic it is as large as the result.
+        self.most_back = len(self.tensor_places) + 1  # formulas' maximum memory as a multiple of the gradient
+        self.widest = COMMON  # maximum bytes per element in the product of its operands' sizes
+        # Whether a small gradient may give a large one; for promoting (arithmetic) ops, all have the result's size.
         self.grows_back = not promote
         self.widens = bool(getattr(function, "widens", False))  # half types are computed in float32
         self.cost: Cost = cost if isinstance(cost, Cost) else UNTOLD if cost is None else linear(cost)
-        self.few = self.cost.few if self.list_place < 0 else -1  # elements; of more it is told what they cost
+        self.few = self.cost.few if self.list_place < 0 else -1  # elements; above this, the cost is estimated
         self.alike = self.two if self.cost.linear else None
         self.draws = draws
         self.drops_grad = drops_grad
@@ -111,11 +111,11 @@ class Declaration(Signature):
 
     @property
     def differentiable(self) -> bool:
-        """Whether gradients flow through it."""
+        """Whether gradients flow through the op."""
         return bool(self.formulas) and self.differentiable_outputs != ()
 
     def grad(self: Self, **formulas: Formula) -> Self:
-        """Give the formulas of the differentiable inputs."""
+        """Declare the formulas of the differentiable inputs."""
         for name, formula in formulas.items():
             if name not in self.positions:
                 raise ValueError(f"{self.name} has no input {name}")
@@ -123,32 +123,32 @@ class Declaration(Signature):
         return self
 
     def checked_by(self: Self, check: Callable[..., None]) -> Self:
-        """Give a check of operands as given, where they differ in dtype; the forward sees them promoted."""
+        """Declare a check of the operands before promotion, called when their dtypes differ."""
         self.check = check
         return self
 
     def fits(self: Self, *names: str) -> Self:
-        """Declare parameters whose numbers become elements or factors: what the dtype cannot take is refused.
+        """Declare number parameters that become elements or factors; numbers out of the dtype's range are refused.
 
-        As in PyTorch floats are cut for whole dtypes, and whole numbers below 0 wrap where they are unsigned.
+        As in PyTorch, floats are truncated for integer dtypes, and negative integers wrap for unsigned dtypes.
         """
         self.fitted = tuple(self.positions[name] for name in names)
         return self
 
     def into(self: Self, writer: Callable[..., Any], *, always: bool = False) -> Self:
-        """Give a forward that writes its result into the first argument, for in-place use without a temporary.
+        """Declare a forward that writes its result into the first argument, for in-place use without a temporary.
 
-        always: it checks and casts what it is given, so it serves whatever the dtypes, shapes and strides.
+        always: it checks and casts its arguments itself, so it is used for all dtypes, shapes and strides.
         """
         self.writer = writer
         self.writes_always = always
         return self
 
     def sized_by(self: Self, sizes: Callable[..., int], *, bounded: bool = False) -> Self:
-        """Give a function of the arguments, arrays among them, that tells the results' bytes before they are computed.
+        """Declare a function of the arguments (arrays for tensors) that returns the results' bytes.
 
-        admission.py says for which ops that is not needed. bounded: where no operand is empty, it has at most one
-        element for each in the product of its operands' sizes; then it is not asked where that many would fit.
+        admission.py says which ops need none. bounded: if no operand is empty, the result has at most as many
+        elements as the product of the operands' sizes; the function is not called if that many fit.
         """
         self.sizes = sizes
         self.asks = not bounded or self.list_place >= 0
@@ -161,14 +161,16 @@ class Declaration(Signature):
         grows: bool | None = None,
         widens: bool | None = None,
     ) -> Self:
-        """Tell what a call takes and gives back: beside its results, or of its formulas beside the gradients made.
+        """Declare temporary memory: of a call, without its results, and of its formulas, without their gradients.
 
-        forward: bytes by its arguments, or how many times the larger of its results and its largest operand.
-        backward: how many times the larger of the gradient given and those made. grows: whether a small gradient is
-        made a large one; not if that is a view of it. It is, too, where operands are brought to a dtype, but results
-        are smaller than they. widens: whether half types are computed in float32.
-        The numbers are as `make memory` measures them; what is drawn is drawn in float64, and what LAPACK is given
-        is a copy in Fortran's order.
+        forward: bytes, as a function of the arguments; or a multiple of the larger of the results and the largest
+            operand.
+        backward: a multiple of the larger of the given and the computed gradients.
+        grows: whether a small gradient gives a large one that is no view of it. Also true if operands are cast and
+            results are smaller than the operands.
+        widens: whether half types are computed in float32.
+        `make memory` measures the numbers. Random numbers are drawn in float64, and LAPACK gets a copy in Fortran
+        order.
         """
         if forward is not None:
             self.work = forward
@@ -183,7 +185,7 @@ class Declaration(Signature):
         return self
 
     def getter(self, name: str) -> tuple[str, Any]:
-        """How a formula's parameter is obtained when the op is recorded."""
+        """Source of a formula's parameter when the op is recorded: a kind, and a place. Raises ValueError."""
         is_output = name in ("out", "outs") or (name.startswith("out") and name[3:].isdecimal())
         if is_output and name not in self.positions:
             return ("output", int(name[3:] or 0))
@@ -199,7 +201,7 @@ class Declaration(Signature):
         return ("meta" if meta else "input", place)
 
     def plan(self, needed: int) -> Saving:
-        """The plan for a choice of tensor parameters that need a gradient, a bit for each."""
+        """The plan for a bit mask of the tensor parameters that need a gradient."""
         found = self.plans.get(needed)
         if found is None:
             wanted = [
@@ -220,6 +222,6 @@ class Declaration(Signature):
 
 
 def _sizes_of_shape(op: Declaration) -> Callable[..., int]:
-    """The bytes of an op's result that has the shape which the op is given."""
+    """Function for `sized_by`: bytes of a result with the shape given as the parameter `shape`."""
     place, first = op.positions["shape"], op.tensor_places[0]
     return lambda *arrays: math.prod(arrays[place]) * int(arrays[first].itemsize)

@@ -4,13 +4,13 @@
     def sigmoid(xp, input: Array): ...
     sigmoid.grad(input=lambda g, out: ...)
 
-A formula's parameter names say what is saved: an input's name its value, `<name>_meta` only its shape,
-dtype and device, another parameter's name its argument, `out` (`out1`, ...) a result. The first parameter
-is the result's gradient: `g` for a single one (or the first of several), `gs` for a tuple, zeros where
-none arrived. A formula need not undo broadcasting or promotion: backward does, by `fit`.
+A formula's parameter names declare what is saved. An input's name saves its value, `<name>_meta` only its shape, dtype
+and device, another parameter's name its argument, `out` (`out1`, ...) a result. The first parameter is the result's
+gradient: `g` for a single one (or the first of several), `gs` for a tuple with zeros for missing gradients. A formula
+need not undo broadcasting or promotion: backward does, by `fit`.
 
-An op is polymorphic: on Tensors it records, on bare arrays it just computes. So the same formula serves
-first-order backward at array speed and, on Tensors, derivatives of any order.
+An op is polymorphic: on Tensors it records, on bare arrays it only computes. So the same formula serves first-order
+backward at array speed and, on Tensors, derivatives of any order.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from gradwire_engine.op.refusals import (
 from gradwire_engine.op.saving import meta_of
 from gradwire_engine.op.workload import aside, attend, foretell_backward, look
 
-_FEW = 1 << 16  # elements of which an in-place op's formulas are not asked what they cost
+_FEW = 1 << 16  # elements up to which the cost of an in-place op's formulas is not estimated
 
 
 class Op(Declaration):
-    """A primitive op: it computes and records by what is declared of it. See the module's docstring."""
+    """A primitive op: it computes and records according to its declaration. See the module's docstring."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compute, and record if an argument is a Tensor that requires grad."""
@@ -69,7 +69,7 @@ class Op(Declaration):
         xp = np if cupy() is None else self._module(args)
         try:
             if self.promotes:
-                # Most often there is nothing to promote: arrays of one ordinary float dtype, and floats.
+                # Fast path: arrays of one dtype, float32 or float64, and floats need no promotion.
                 if self.two is not None and xp is np:
                     one, other = args[self.two[0]], args[self.two[1]]
                     ordinary = type(one) is _ndarray and (one.dtype is _FLOAT32 or one.dtype is _FLOAT64)
@@ -112,7 +112,7 @@ class Op(Declaration):
             raise
 
     def _fitted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments with such numbers as elements hold them. Raises EngineError: RUNTIME for one out of range."""
+        """Convert the numbers declared by `fits` to the dtype. Raises EngineError: RUNTIME if one is out of range."""
         dtype = getattr(args[self.tensor_places[0]], "dtype", None)
         if dtype is None:
             return args
@@ -133,7 +133,7 @@ class Op(Declaration):
             raise refusal
 
     def _refuse_sizes(self, args: tuple[Any, ...]) -> None:
-        """Sizes that do not broadcast are refused before dtypes are. Raises EngineError: SHAPE."""
+        """Refuse sizes that do not broadcast; called before dtypes are refused. Raises EngineError: SHAPE."""
         if self.promotes:
             shapes = [args[place].shape for place in self.tensor_places if hasattr(args[place], "shape")]
             try:
@@ -142,12 +142,12 @@ class Op(Declaration):
                 raise explain(self, args, error) from error
 
     def _rounded(self, xp: Any, args: tuple[Any, ...]) -> Any:
-        """Of bfloat16 and a Python number NumPy makes float32; rounding that once is what PyTorch computes."""
+        """Compute and round to bfloat16: for a Python number NumPy returns float32, and PyTorch rounds it once."""
         result = self.forward(xp, *args)
         return result.astype(dtypes.bfloat16) if result.dtype == dtypes.float32 else result
 
     def _module(self, args: tuple[Any, ...]) -> Any:
-        """The module of the arrays, which must be on one device, but for the host's without dimensions."""
+        """The array module of the arrays. Raises EngineError: DEVICE_MISMATCH; 0-d host arrays go with any device."""
         xp: Any = np
         found: str | None = None
         for place in self.tensor_places:
@@ -171,7 +171,7 @@ class Op(Declaration):
         return xp
 
     def _joined(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Tensors of the host without dimensions, beside those of a GPU: copied there, which is recorded."""
+        """Copy 0-d host tensors to the GPU of the other tensors; the copy is recorded."""
         tensors = [args[place] for place in self.tensor_places if type(args[place]) is Tensor]
         device = next((each.device for each in tensors if each.device != CPU), None)
         if device is None or len(tensors) < 2:
@@ -181,7 +181,7 @@ class Op(Declaration):
         return tuple(to_device.apply((each, device)) if id(each) in lonely else each for each in args)
 
     def _scalars(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Arrays of the host without dimensions as NumPy's scalars: beside its own, CuPy takes no others."""
+        """Replace 0-d host arrays by NumPy scalars, because CuPy accepts no NumPy arrays."""
         changed = list(args)
         for place in self.tensor_places:
             if isinstance(args[place], np.ndarray) and not args[place].ndim:
@@ -267,7 +267,7 @@ class Op(Declaration):
         return dtypes.is_differentiable(dtype)
 
     def _look_again(self, view: Tensor, context: Context) -> None:
-        """A view may have another node, or flag, by now; that matters where the op will be recorded."""
+        """Update a view's node if the op will be recorded, else only its flag."""
         if context.grad_enabled and self.formulas:
             refresh(view)
         else:
@@ -275,7 +275,7 @@ class Op(Declaration):
 
     def _wrap(self, args: tuple[Any, ...], array: Any, context: Context) -> Tensor:
         if type(array) is not np.ndarray and (isinstance(array, np.generic) or not hasattr(array, "data")):
-            array = np.asarray(array)  # NumPy answers with a scalar where CuPy answers with an array
+            array = np.asarray(array)  # NumPy returns a scalar where CuPy returns an array
         if self.view:
             source = args[self.tensor_places[0]]
             if self.view != "maybe" or _shares_memory(array, source.array):
@@ -285,7 +285,7 @@ class Op(Declaration):
     def _wrap_view(self, args: tuple[Any, ...], source: Tensor, array: Array, context: Context) -> Tensor:
         made = Tensor(array, storage=source.storage)
         if source.storage.inference:
-            return made  # no graph will ever know of it, so nobody asks what it is a view of
+            return made  # it can never be part of a graph, so its base is not recorded
         held = source.view
         if held is None:
             base, before, origin, start = source, None, None, source.array
@@ -324,7 +324,7 @@ class Op(Declaration):
     def record(
         self, args: tuple[Any, ...], outputs: tuple[Tensor, ...], override: dict[str, Saved] | None = None
     ) -> Node:
-        """The node of this application: edges to the inputs' nodes, and what the needed formulas name."""
+        """Make the node of this call: edges to the inputs' nodes, and the values that the needed formulas name."""
         if self.two is not None:
             return self._record_two(args, outputs, override, *self.two)
         edges: list[Edge | None] = []
@@ -355,7 +355,7 @@ class Op(Declaration):
     def _record_two(
         self, args: tuple[Any, ...], outputs: tuple[Tensor, ...], override: dict[str, Saved] | None, one: int, two: int
     ) -> Node:
-        """What `record` makes, by a path that is kept short: arithmetic takes two operands."""
+        """Fast path of `record` for ops of two operands, such as arithmetic."""
         needed, edge, meta, second_edge, second_meta = 0, None, None, None, None
         first, second = args[one], args[two]
         if type(first) is Tensor and first.requires_grad:
@@ -388,7 +388,7 @@ class Op(Declaration):
         return new_node(self, name, plan, saved, edges, metas)
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
-        """Compute into the first argument (`add_`). Raises EngineError: LEAF_IN_PLACE and the op's own."""
+        """Compute into the first argument (`add_`). Raises EngineError: LEAF_IN_PLACE and the op's own errors."""
         if cupy() is not None:
             args = (args[0], *self._joined(args)[1:])
         target: Tensor = args[0]
@@ -424,7 +424,7 @@ class Op(Declaration):
             kept = Tensor(target.array.copy(), target.requires_grad)
             kept.node, kept.index = target.node, target.index
             override = {first: Saved(kept, -1)}
-        # Recorded before the change, so that edges and saved versions are those of the old value.
+        # Recorded before the change, so that edges and saved versions belong to the old value.
         node = self.record(args, (target,), override) if track and self.formulas else None
         try:
             if direct:
@@ -458,7 +458,7 @@ class Op(Declaration):
         rewrite(target, node, 0)
 
     def _tracks_in_place(self, args: tuple[Any, ...], context: Context) -> bool:
-        """Whether to record; brings the histories of views up to date."""
+        """Whether to record; updates the nodes of views."""
         record = context.grad_enabled and dtypes.is_differentiable(args[0].dtype)
         track = False
         for place in self.tensor_places:
@@ -474,7 +474,7 @@ class Op(Declaration):
         return self.promotes(*args) if callable(self.promotes) else self.promotes
 
     def _promoted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments with their arrays in the common dtype. Numbers stay numbers where NumPy treats them so."""
+        """Cast the arrays to the common dtype. Numbers stay numbers if NumPy promotes them the same way."""
         values = []
         for place in self.tensor_places:
             value = args[place]
@@ -511,7 +511,7 @@ class Op(Declaration):
         return tuple(changed)
 
 
-# Ops whose node has another name in PyTorch where they change their input; comparisons where they do so by a tensor.
+# Ops whose node has another name in PyTorch in place; comparisons only if the other operand is a tensor.
 _NAMED_APART = frozenset(("acosh", "asinh", "atanh", "celu", "elu", "leaky_relu", "selu", "threshold"))
 _COMPARING = frozenset(("eq", "ge", "gt", "le", "lt", "ne"))
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))
@@ -529,7 +529,7 @@ def op(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def cast_array(value: Any, dtype: DType) -> Any:
-    """An array in a dtype, or a number as a scalar of it; complex to real drops the imaginary part."""
+    """Cast an array to a dtype, or a number to a scalar of it; complex to real drops the imaginary part."""
     if not hasattr(value, "dtype"):
         return np.asarray(value).astype(dtype)[()]
     if value.dtype == dtype:
@@ -549,7 +549,7 @@ def _shares_memory(array: Array, source: Array) -> bool:
     if array is source:
         return True
     if isinstance(array, np.ndarray):
-        if not array.size:  # it has no memory to share: what tells is where its object comes from
+        if not array.size:  # an empty array shares no memory, so its base decides
             return array.base is not None and (array.base is source or array.base is source.base)
         return np.may_share_memory(array, source) and array.base is not None
     xp: Any = module_of(array)
@@ -557,7 +557,7 @@ def _shares_memory(array: Array, source: Array) -> bool:
 
 
 def _is_small(arrays: list[Any], places: tuple[int, int], few: int) -> bool:
-    """Whether two operands have one shape, or one is a number, and few elements."""
+    """Whether two operands have at most `few` elements, and the same shape or one of them a single element."""
     one, two = arrays[places[0]], arrays[places[1]]
     if type(one) is not _ndarray or type(two) is not _ndarray:
         return getattr(one, "size", 1) * getattr(two, "size", 1) <= few
@@ -565,7 +565,7 @@ def _is_small(arrays: list[Any], places: tuple[int, int], few: int) -> bool:
 
 
 def _note_work(made: Any, work: float) -> None:
-    """Tell the node of several results what its formulas will take."""
+    """Store the estimated operations of the formulas in the node of several results."""
     for item in made:
         if item.node is not None:
             item.node.work = work
@@ -573,7 +573,7 @@ def _note_work(made: Any, work: float) -> None:
 
 
 def _fits_into(target: Array, arrays: tuple[Any, ...], places: tuple[int, ...]) -> bool:
-    """Whether the result has the target's dtype and shape without a doubt, so that it may be written directly."""
+    """Whether the result surely has the target's dtype and shape, so that it may be written directly."""
     shape, dtype = target.shape, target.dtype
     if dtype not in _FLOATS:
         return False
@@ -581,7 +581,7 @@ def _fits_into(target: Array, arrays: tuple[Any, ...], places: tuple[int, ...]) 
         value = arrays[place]
         if isinstance(value, float):
             continue
-        # A number has no dtype, and None would pass for float64.
+        # A number has no dtype, and NumPy takes None for float64.
         if not hasattr(value, "dtype") or value.dtype != dtype or len(value.shape) > len(shape):
             return False
         if value.shape != shape and any(

@@ -1,11 +1,11 @@
-"""In-place changes of views: what they do to the base's history, and how views follow it.
+"""Rebase: records in-place changes of views in the base's graph, and updates the views.
 
-Changing a view is changing a part of its base. So the base's new node (`CopySlices`) is "the old base, with this part
-written over", and the changed part comes of the op that changed it. Every view, the changed one too, from then on is
-the view of that new base: its node is made anew (`AsStridedBackward0`) when somebody asks.
+An in-place change of a view changes a part of its base. The base's new node (`CopySlices`) stands for the old base with
+this part overwritten; the new part comes from the op that changed it. After that, every view of the base, including the
+changed one, is a view of the new base: its node (`AsStridedBackward0`) is made again on the next read.
 
-A `Route` is the ops from a base to a view. Forward they are applied to arrays; backward their own formulas are, last
-op first, so this file knows no view op by name but `as_strided`, whose geometry is that of the base's memory.
+A `Route` is the ops from a base to a view. Forward applies them to arrays; backward applies their formulas, last op
+first. So this file names no view op except `as_strided`, whose geometry refers to the base's memory.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gradwire_engine.graph.tensor import Step, Tensor, ViewOf, check_base, edge_
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.op.strides import geometry_of, laid_out
 
-# Ops of this file's nodes and steps. They are declared above it, in ops/shape/, and looked up here.
+# Ops of this file's nodes and steps, declared in ops/shape/ and looked up by name.
 AS_STRIDED, AS_BEFORE, SHOW, OVERWRITE = "_as_strided", "_as_before", "_show", "_overwrite"
 
 
 class Route:
-    """The ops from a base to a view, first op first, and how the base lies in memory if not row by row."""
+    """The ops from a base to a view, first op first, and the base's memory layout unless it is row-major."""
 
     __slots__ = ("device", "geometry", "steps")
 
@@ -40,30 +40,30 @@ class Route:
         own = bool(absolute) or not base.flags.c_contiguous
         self.geometry = geometry_of(base) if own else None
         if absolute and self.geometry is not None:
-            # A geometry tells places in memory, whatever views lay between: it may reach beyond what they show.
+            # as_strided addresses the base's memory directly, beyond the elements of the views before it.
             first = self.steps[absolute[-1]]
             (_, target, _), (source, whole) = first.args, self.geometry
             self.steps[: absolute[-1] + 1] = [Step(None, first.op, (source, target, (whole,)), base)]
 
     def copy(self, xp: Any, base: Array) -> Array:
-        """A copy of a base, or of its gradient, that lies in memory as the base did: so that the ops make views."""
-        # A gradient without dimensions may be a scalar of NumPy's, which cannot be written to.
+        """Copy a base, or its gradient, with the base's memory layout, so that the ops return views."""
+        # A 0-d gradient may be a NumPy scalar, which is read-only.
         return xp.array(base, order="C") if self.geometry is None else laid_out(xp, base, self.geometry)
 
     def follow(self, base: Array) -> Array:
-        """The part of such a copy that the view shows."""
+        """The part of a base, or of a `copy`, that the view shows."""
         for step in self.steps:
             base = step.op.compute((base, *step.args))
         return base
 
 
 class OpView(ViewOf):
-    """A view by ops: its node is one that goes their way again."""
+    """A view made by ops: its new node applies them again."""
 
     __slots__ = ()
 
     def new_node(self, view: Tensor) -> Node:
-        """The node that makes a view of its base as that is now."""
+        """Node that makes the view from the base's present values."""
         base = self.base
         follow_base(view, self)
         edge = edge_of(base)
@@ -71,9 +71,9 @@ class OpView(ViewOf):
 
 
 def follow_base(view: Tensor, held: ViewOf) -> None:
-    """Let a view whose base had its sizes changed in place, unrecorded, come of the base's memory directly.
+    """Derive a view directly from the base's memory, if the base's sizes were changed in place without a record.
 
-    Raises EngineError: RUNTIME where the base has other memory by now.
+    Raises EngineError: RUNTIME if the base's memory was replaced.
     """
     if held.source is held.base.array:
         return
@@ -85,7 +85,10 @@ def follow_base(view: Tensor, held: ViewOf) -> None:
 
 
 def by_route(target: Tensor) -> None:
-    """Let a view that is to be changed come of its base directly, where views between hide what it shows."""
+    """Derive a view directly from its base before an in-place change, if an as_strided step follows other views.
+
+    Such a view may show elements that the views before it do not.
+    """
     held = target.view
     assert held is not None
     follow_base(target, held)
@@ -98,7 +101,7 @@ def by_route(target: Tensor) -> None:
 
 
 def rewrite(target: Tensor, node: Node, index: int) -> None:
-    """Give a tensor that was changed in place the node of its new values; of a view, its base gets another one."""
+    """Give a tensor changed in place the node of its new values; for a view, the base gets a `CopySlices` node."""
     held = target.view
     if held is None:
         move_to(target, node, index)
@@ -117,7 +120,7 @@ def rewrite(target: Tensor, node: Node, index: int) -> None:
 
 
 def _node(name: str, args: tuple[Any, ...], outputs: tuple[Tensor, ...], edges: tuple[Edge | None, ...]) -> Node:
-    """A node of an op that was applied already, or whose edges are not those of its arguments."""
+    """Node of an op that was already applied, or whose edges differ from its arguments' edges."""
     op = OPS[name]
     plan = op.plan(sum(1 << slot for slot, edge in enumerate(edges) if edge is not None))
     metas = tuple(
@@ -129,7 +132,7 @@ def _node(name: str, args: tuple[Any, ...], outputs: tuple[Tensor, ...], edges: 
 
 
 def _node_as_before(target: Tensor) -> Node:
-    """The node of a tensor whose sizes are about to change without a record: it stands for the one that there is."""
+    """Node that stands for a tensor's present node, before its sizes change without a record."""
     assert target.node is not None
     made = _node(AS_BEFORE, (target,), (target,), ((target.node, target.index),))
     made.name, made.command = target.node.name, target.node.command
@@ -138,10 +141,10 @@ def _node_as_before(target: Tensor) -> Node:
 
 
 def take_geometry(target: Tensor, view: Tensor) -> None:
-    """Let a tensor have the sizes and strides of a view of it, and the view's node if it has one (torch.Tensor.t_).
+    """Give a tensor the sizes, strides and node of a view of it (torch.Tensor.t_).
 
-    A leaf stays the leaf that it is, and a view follows its base as before, by one step more. Other views of the
-    tensor follow it by where they lie in its memory. Raises EngineError: RUNTIME for what is no view of it.
+    A leaf stays a leaf. A view follows its base by one more step. Other views of the tensor follow it by their
+    position in its memory. Raises EngineError: RUNTIME if `view` is no view of the tensor.
     """
     held, made = target.view, view.view
     if view is not target:
@@ -153,7 +156,7 @@ def take_geometry(target: Tensor, view: Tensor) -> None:
         target.array = view.array
         if made is not None:
             if held is None:
-                made.source = None  # it was made of what was there before
+                made.source = None  # it was made from the previous array
             else:
                 held.last = made.last
     target.storage.changed()
@@ -166,13 +169,13 @@ def take_geometry(target: Tensor, view: Tensor) -> None:
 
 
 def _name_in_place(name: str) -> str:
-    """The name of a view's node where the view was taken in place."""
+    """Name of a view op's node if the op was applied in place."""
     squeezed = {"SqueezeBackward0": "SqueezeBackward3", "SqueezeBackward1": "SqueezeBackward4"}
     return squeezed.get(name) or (name[:-1] + ("5" if name.startswith("Squeeze") else "1"))
 
 
 def _leads_on(step: Step | None, start: Step | None) -> bool:
-    """Whether the steps that end with one go on from another; None is their base."""
+    """Whether `start` is among the steps that lead to `step`; None is the base."""
     while step is not None and step is not start:
         step = step.before
     return step is start

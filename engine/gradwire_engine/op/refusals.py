@@ -1,4 +1,4 @@
-"""What ops refuse, in PyTorch's words: in-place changes that may not be, and what NumPy would not compute."""
+"""Refusals of ops, with PyTorch's messages: forbidden in-place changes, and errors that NumPy or CuPy raised."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from gradwire_engine.core.context import Context
     from gradwire_engine.graph.protocols import Named
 
-# NumPy and CuPy refuse a dtype they have no loop for with this child of TypeError.
+# NumPy and CuPy raise this subclass of TypeError for a dtype that has no loop.
 _NoLoop: type[Exception] = np._core._exceptions._UFuncNoLoopError  # type: ignore[attr-defined]
-# What NumPy, CuPy and Python's own arithmetic raise for arguments that they cannot take.
+# Raised by NumPy, CuPy and Python arithmetic for invalid arguments.
 REFUSED: tuple[type[Exception], ...] = (
     ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError, AttributeError, MemoryError
 )  # fmt: skip
 
 
 def check_in_place(target: Tensor) -> None:
-    """PyTorch's refusals of an in-place change that the graph would have to record."""
+    """Check that an in-place change may be recorded. Raises EngineError: LEAF_IN_PLACE, RUNTIME."""
     view = target.view
     if view is not None:
         check_base(target, view)
@@ -43,7 +43,7 @@ def check_in_place(target: Tensor) -> None:
 
 
 def refuse_changed(tensor: Tensor, gradient: Any) -> None:
-    """Refuse a gradient of other sizes than the tensor has by now, or its `.grad`. Raises EngineError: SHAPE."""
+    """Refuse a gradient whose sizes differ from the tensor's or its `.grad`'s. Always raises EngineError: SHAPE."""
     held = "" if tensor.grad is None else f", and its .grad is of shape {list(tensor.grad.shape)}"
     raise EngineError(
         Reason.SHAPE,
@@ -53,7 +53,7 @@ def refuse_changed(tensor: Tensor, gradient: Any) -> None:
 
 
 def check_inference(context: Context) -> None:
-    """Whether a tensor of inference mode may be changed in place here."""
+    """Refuse an in-place change of an inference tensor outside inference mode. Raises EngineError: RUNTIME."""
     if not context.inference:
         raise EngineError(
             Reason.RUNTIME,
@@ -63,7 +63,7 @@ def check_inference(context: Context) -> None:
 
 
 def check_writable(array: Array) -> None:
-    """Refuse an array whose elements share memory."""
+    """Refuse an array whose elements share memory. Raises EngineError: RUNTIME."""
     if shares_elements(array):
         raise EngineError(
             Reason.RUNTIME,
@@ -73,16 +73,16 @@ def check_writable(array: Array) -> None:
 
 
 def shares_elements(array: Array) -> bool:
-    """Whether several of an array's elements are one in memory, as far as a stride of 0 tells."""
+    """Whether several elements share memory by a stride of 0; other overlaps are not detected."""
     return bool(array.size) and any(
         size > 1 and stride == 0 for size, stride in zip(array.shape, array.strides, strict=True)
     )
 
 
 def check_overlap(written: Array, read: Array) -> None:
-    """Refuse an operand that shares some of the written memory but is not the same: what it says would depend on order.
+    """Refuse an operand that partly overlaps the written memory, because the result would depend on the write order.
 
-    As in PyTorch this is looked at where both are dense; of others it cannot be told from their ends.
+    Identical layouts are allowed. As in PyTorch, only dense arrays are checked. Raises EngineError: RUNTIME.
     """
     same = written is read or (_ends(written) == _ends(read) and written.strides == read.strides)
     if not same and _overlaps(written, read):
@@ -90,7 +90,7 @@ def check_overlap(written: Array, read: Array) -> None:
 
 
 def check_apart(written: Array, given: Any) -> None:
-    """Refuse operands, also those in lists, that share any of the written memory, be it the same elements."""
+    """Refuse operands, including those in lists, that share any written memory. Raises EngineError: RUNTIME."""
     for each in given:
         if type(each) is list:
             check_apart(written, each)
@@ -99,7 +99,7 @@ def check_apart(written: Array, given: Any) -> None:
 
 
 def _overlaps(written: Array, read: Array) -> bool:
-    """Whether two arrays that are dense share memory."""
+    """Whether two arrays share memory; False unless both are dense."""
     if not (written.size and read.size and is_dense(written) and is_dense(read)):
         return False
     (low, high), (first, last) = _ends(written), _ends(read)
@@ -115,7 +115,7 @@ def _refuse_overlap() -> None:
 
 
 def is_dense(array: Array) -> bool:
-    """Whether the elements fill their stretch of memory, in whatever order of dimensions."""
+    """Whether the elements fill a contiguous range of memory, in any order of dimensions."""
     step = array.itemsize
     for stride, size in sorted(zip(array.strides, array.shape, strict=True)):
         if size > 1:
@@ -149,13 +149,13 @@ def check_result(name: str, target: Tensor, result: Any) -> None:
 
 
 def explain_backward(op: Named, g: Any, values: list[Any], error: Exception) -> EngineError:
-    """The refusal for what the array module refused in an op's formula."""
+    """Translate an array module's error in an op's formula into a refusal."""
     found = explain(op, (g, *values), error)
     return EngineError(found.reason, f"backward of {found.message}", **found.metadata)
 
 
 def explain(op: Named, args: tuple[Any, ...], error: Exception) -> EngineError:
-    """PyTorch's refusal for what the array module refused."""
+    """Translate an array module's error into a refusal with PyTorch's message."""
     given = [value for value in args if hasattr(value, "shape") and not isinstance(value, np.dtype)]
     shapes = [list(value.shape) for value in given]
     details: dict[str, object] = {"op": op.name, "shapes": shapes}

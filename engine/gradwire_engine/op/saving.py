@@ -1,4 +1,4 @@
-"""What an op keeps for backward: the values its formulas name, for one choice of inputs that need a gradient."""
+"""Saving: the values an op saves for backward, for one set of inputs that need a gradient."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Formula: TypeAlias = Callable[..., Any]
 
 
 class Saving:
-    """For one choice of inputs that need a gradient: what to save, and which formulas to run on it."""
+    """Values to save and formulas to run, for one set of inputs that need a gradient."""
 
-    # A formula comes with its input's number, the places of what it takes among what is saved, None if that is all of
-    # it in order, and whether it takes the gradients of all outputs.
+    # `formulas`: input's number; formula; indices of its arguments among the saved values, None for all in order;
+    # whether it takes the gradients of all outputs.
     __slots__ = ("formulas", "getters", "lone", "names", "saves_tensors")
 
     def __init__(
         self, wanted: Sequence[tuple[int, Formula, tuple[str, ...]]], getter: Callable[[str], tuple[str, Any]]
     ) -> None:
-        """wanted: formulas, each with its input's number and what it takes, by names that `getter` explains."""
+        """wanted: input's number, formula and parameter names. getter: the source of a parameter, by name."""
         self.names: list[str] = []
         found: list[tuple[int, Formula, tuple[int, ...], bool]] = []
         for slot, formula, names in wanted:
@@ -36,7 +36,7 @@ class Saving:
         ]
         self.getters = [getter(name) for name in self.names]
         kinds = [kind for kind, _ in self.getters]
-        #: The place of what is saved, if that is one argument as it is.
+        #: Index of the saved argument, if the only saved value is one argument.
         self.lone = self.getters[0][1] if kinds in (["input"], ["argument"]) else None
         self.saves_tensors = any(kind in ("input", "output", "inputs") for kind, _ in self.getters)
 
@@ -46,7 +46,7 @@ class Saving:
         return self.names.index(name)
 
     def save(self, args: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> tuple[Any, ...]:
-        """What the formulas name, of these arguments and results."""
+        """Values of these arguments and results that the formulas need."""
         if self.lone is not None:
             value = args[self.lone]
             return (saved_input(value) if type(value) is Tensor else value,)
@@ -63,7 +63,7 @@ class Saving:
 
 
 def meta_of(item: Tensor) -> Meta:
-    """What backward knows of a tensor it did not save."""
+    """Shape, dtype and device of a tensor that is not saved."""
     array = item.array
     return Meta(array.shape, array.dtype, device_of(array))
 

@@ -1,4 +1,4 @@
-"""What ops and composites share: a name, a signature, the binding of arguments, and the registry of both."""
+"""Signature: base of ops and composites, with their name, parameters, argument binding and registry."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gradwire_engine.core.dtypes import NAMES, TITLES, category
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.core.schema import REQUIRED, TENSOR_KINDS, Param, read_signature
 
-#: What is called by name.
+#: Ops and composites that are called by name.
 REGISTRY: dict[str, Signature] = {}
 
 
 @dataclass(frozen=True)
 class Lack:
-    """Dtypes that PyTorch has no kernel for, and how it says so; see `Signature.lacks`."""
+    """Dtypes for which PyTorch has no kernel, and its message; see `Signature.lacks`."""
 
     kinds: str
     kernel: str
@@ -29,7 +29,7 @@ class Lack:
 
 
 class Signature:
-    """What ops and composites share: a name, a signature, binding of arguments, and which dtypes they take."""
+    """Base of ops and composites: name, parameters, argument binding, and supported dtypes."""
 
     def __init__(self, function: Callable[..., Any], name: str | None, skip: int, doc: str | None = None) -> None:
         self.function = function
@@ -51,7 +51,7 @@ class Signature:
             REGISTRY[self.name] = self
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """Arguments in the parameters' order, defaults filled in. Raises EngineError: ARGUMENT_TYPE."""
+        """Arguments in the parameters' order, with defaults. Raises EngineError: ARGUMENT_TYPE."""
         if not kwargs and self.required <= len(args) <= self.positional:
             return (*args, *self.defaults[len(args) :])
         bound = list(self.defaults)
@@ -80,26 +80,26 @@ class Signature:
         but: Sequence[str] = (),
         when: Callable[..., bool] | None = None,
     ) -> None:
-        """Declare dtypes that the op does not take, so that it refuses them instead of computing something.
+        """Declare dtypes that the op refuses, as PyTorch does.
 
-        kinds: letters: "b" bool, "i" whole numbers, "f" floating, "c" complex; `but` names dtypes that are taken.
-        kernel: PyTorch's name of its kernel, for its sentence; or `says`, another sentence of PyTorch's.
-        of: the parameters that are looked at; every tensor if none is named.
-        when: whether it holds for a call with these arguments, given by place; always if not given.
-        Left out is where only PyTorch's processors lack a kernel that its GPUs have: float16 and bfloat16 of
-        avg_pool3d, ctc_loss, pdist, multi_margin_loss, multilabel_margin_loss, and the slopes of i1 and i1e.
+        kinds: letters: "b" bool, "i" integer, "f" float, "c" complex. but: dtypes that are supported nevertheless.
+        kernel: PyTorch's name of its kernel, for its usual message. says: another message of PyTorch's.
+        of: names of the checked parameters; default: every tensor.
+        when: function of the positional arguments that returns whether the refusal applies; default: always.
+        Not declared: kernels that PyTorch lacks on CPUs only. These are float16 and bfloat16 of avg_pool3d, ctc_loss,
+        pdist, multi_margin_loss, multilabel_margin_loss, and the derivatives of i1 and i1e.
         """
         named = tuple(self.positions[name] for name in of)
         places = named or tuple(place for place, param in enumerate(self.params) if param.kind in TENSOR_KINDS)
         self.lacking = (*self.lacking, Lack(kinds, kernel, says, places, tuple(but), when))
 
     def given(self, parameter: str, value: Any) -> Callable[..., bool]:
-        """For `lacks`: whether a call gives this parameter this value."""
+        """Predicate for `lacks`: whether this parameter has this value."""
         place = self.positions[parameter]
         return lambda *args: args[place] == value
 
     def lacking_of(self, args: Sequence[Any]) -> EngineError | None:
-        """The refusal of the first operand whose dtype the op does not take: NOT_SUPPORTED or RUNTIME."""
+        """Refusal of the first operand with an unsupported dtype, NOT_SUPPORTED or RUNTIME; None if there is none."""
         for lack in self.lacking:
             for place in lack.places:
                 dtype = getattr(args[place], "dtype", None)
@@ -115,9 +115,9 @@ class Signature:
 
 
 def _taking_all_by_place(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its keyword-only parameters as the last positional ones: a call needs no dict."""
+    """The function with its keyword-only parameters as last positional ones, so a call needs no dict."""
     code = function.__code__
-    if hasattr(function, "__wrapped__"):  # a decorated one, which takes whatever it is given
+    if hasattr(function, "__wrapped__"):  # a decorated function takes *args and **kwargs
         params = inspect.signature(function).parameters.values()
         names = [each.name for each in params if each.kind is inspect.Parameter.KEYWORD_ONLY]
         few = len(names)

@@ -1,6 +1,6 @@
-"""How an array lies in memory: its offset and strides there, in elements, and copies that lie as another did.
+"""Strides: an array's memory layout, and copies with the layout of another array.
 
-A geometry is (sizes, strides, offset), counted in elements of a shared line of memory.
+A geometry is (sizes, strides, offset), counted in elements of one allocation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Ints = Any
 
 
 def owner_of(array: Array) -> Array:
-    """The NumPy array that allocated the memory of this one: `as_strided` puts an object of its own in between."""
+    """The NumPy array that allocated this one's memory; skips the DummyArray that `as_strided` inserts."""
     while True:
         base = getattr(array.base, "base", None) if type(array.base).__name__ == "DummyArray" else array.base
         if not isinstance(base, np.ndarray):
@@ -24,7 +24,7 @@ def owner_of(array: Array) -> Array:
 
 
 def memory_of(array: Array) -> tuple[int, int]:
-    """The array's offset into the memory it is a part of, and that memory's size, in elements."""
+    """The array's offset into its allocation, and the allocation's size, in elements."""
     if isinstance(array, np.ndarray):
         owner = owner_of(array)
         start, size = owner.__array_interface__["data"][0], owner.nbytes
@@ -34,13 +34,13 @@ def memory_of(array: Array) -> tuple[int, int]:
 
 
 def geometry_of(array: Array) -> tuple[Ints, int]:
-    """How an array lies in its memory, and how many elements that holds; for `laid_out`."""
+    """The array's geometry, and its allocation's size in elements; for `laid_out`."""
     own, whole = memory_of(array)
     return (array.shape, tuple(step // array.itemsize for step in array.strides), own), whole
 
 
 def laid_out(xp: Any, values: Array, geometry: tuple[Ints, int]) -> Array:
-    """A copy of values that lies in a memory of its own as another array of their shape did; of other dtype, too."""
+    """Copy values into a new allocation with the given geometry, of the same shape; the dtype is that of `values`."""
     (shape, strides, offset), whole = geometry
     memory = xp.zeros(max(whole, 1), values.dtype)
     steps = tuple(stride * values.itemsize for stride in strides)

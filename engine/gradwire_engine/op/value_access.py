@@ -1,7 +1,7 @@
-"""Looking: how what is made of ops comes at the arrays of what it is given, Tensors or arrays.
+"""Value access: how composites read the arrays of their arguments, Tensors or arrays.
 
-A tracer (tracing.py) is told where values are looked at: what is decided by them may be another thing in the next run.
-Module and layout are the same each time.
+Reading values ends a trace (tracing.py), because a decision by values may differ in the next run. Array module and
+layout are the same in each run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gradwire_engine.graph.tensor import Tensor
 
 
 def look(value: Any) -> Any:
-    """The array, for its values."""
+    """The array, to read its values; ends a trace."""
     if type(value) is not Tensor:
         return value
     tracer = CURRENT.get().tracer
@@ -24,16 +24,16 @@ def look(value: Any) -> Any:
 
 
 def module_behind(value: Any) -> Any:
-    """The array module that it is computed with."""
+    """The array module of a Tensor or array."""
     return module_of(value.array if type(value) is Tensor else value)
 
 
 def is_row_major(value: Any) -> bool:
-    """Whether its elements lie in row order without gaps."""
+    """Whether a Tensor or array is row-major without gaps."""
     return bool((value.array if type(value) is Tensor else value).flags.c_contiguous)
 
 
 def written(value: Any) -> None:
-    """Note that what `look` answered was changed in place."""
+    """Note an in-place change of the array that `look` returned."""
     if type(value) is Tensor:
         value.storage.changed()

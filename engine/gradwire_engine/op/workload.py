@@ -1,7 +1,7 @@
-"""Refuse an op that costs more than the account's limit, and compute one that takes long aside; cost.py has the costs.
+"""Workload: refuses ops that cost more than the account's limit, and computes expensive ops apart.
 
-An op is refused before anything is allocated. One that takes long is handed to the context's interrupt, which may
-compute it where it can be ended (`Interrupt.aside`).
+cost.py has the costs. An op is refused before any allocation. An expensive op is handed to the context's interrupt,
+which may compute it in a process that can be killed (`Interrupt.aside`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 def foretell(op: Declaration, arrays: list[Any]) -> float:
-    """The operations of an op's forward; 0 where it will refuse what it is given."""
+    """Estimated operations of an op's forward; 0 for arguments that the op will refuse."""
     try:
         return float(op.cost.forward(*arrays))
     except (IndexError, TypeError, AttributeError, ValueError, ZeroDivisionError, OverflowError, EngineError):
-        return 0.0  # the op refuses it, in its own words
+        return 0.0  # the op raises its own error for these arguments
 
 
 def foretell_backward(op: Declaration, arrays: list[Any]) -> float:
-    """The operations of an op's formulas, in a backward."""
+    """Estimated operations of an op's formulas in backward."""
     try:
         return float(op.cost.backward(*arrays))
     except (IndexError, TypeError, AttributeError, ValueError, ZeroDivisionError, OverflowError, EngineError):
@@ -36,7 +36,7 @@ def foretell_backward(op: Declaration, arrays: list[Any]) -> float:
 
 
 def attend(op: Declaration, context: Context, arrays: list[Any]) -> float:
-    """Before an op that is not small: its operations. Raises EngineError: OP_LIMIT."""
+    """Estimate an op's operations before it runs, and check the limit. Raises EngineError: OP_LIMIT."""
     work = foretell(op, arrays)
     if work > context.account.operations:
         check(op.name, work, context)
@@ -44,7 +44,7 @@ def attend(op: Declaration, context: Context, arrays: list[Any]) -> float:
 
 
 def check(name: str, work: float, context: Context) -> None:
-    """Whether so many operations may be done at once. Raises EngineError: OP_LIMIT."""
+    """Check operations against the account's limit per op. Raises EngineError: OP_LIMIT."""
     most = context.account.operations
     if most and work > most:
         raise EngineError(
@@ -57,35 +57,35 @@ def check(name: str, work: float, context: Context) -> None:
 
 
 def look(context: Context) -> None:
-    """The account is pressed: let others go on before. Raises EngineError: CANCELLED if the client wants no more."""
+    """Let other sessions compute, when the account is pressed. Raises EngineError: CANCELLED."""
     context.account.pressed = False
     if context.interrupt is not None:
         context.interrupt.look()
 
 
 def foresee(name: str, work: float) -> None:
-    """For what a composite does besides its ops. Raises EngineError: OP_LIMIT."""
+    """Check the limit for a composite's work outside its ops. Raises EngineError: OP_LIMIT."""
     check(name, work, CURRENT.get())
 
 
 def beside(name: str, work: float, compute: Callable[[], Any], room: int = 0) -> Any:
-    """What a composite makes besides its ops, while others go on if it takes long. Raises EngineError: OP_LIMIT."""
+    """Compute a composite's work outside its ops; apart, if it is expensive. Raises EngineError: OP_LIMIT."""
     foresee(name, work)
     interrupt = CURRENT.get().interrupt
     return compute() if work < LONG or interrupt is None else interrupt.aside(compute, name, work, False, room)
 
 
 def pause() -> None:
-    """Within a loop of a composite that may be long: as before each op. Raises EngineError: CANCELLED."""
+    """Pause in a composite's long loop if the account is pressed, as before each op. Raises EngineError: CANCELLED."""
     context = CURRENT.get()
     if context.account.pressed:
         look(context)
 
 
 def aside(op: Declaration, context: Context, arrays: tuple[Any, ...], work: float) -> Any:
-    """What an op that takes long computes, where others need not wait for it."""
+    """Compute an expensive op apart, so that other sessions need not wait."""
     interrupt = context.interrupt
-    if interrupt is None or op.view is True:  # which computes nothing
+    if interrupt is None or op.view is True:  # a view computes nothing
         return op.compute(arrays)
     if context.tracer is not None:
         context.tracer.fail(f"{op.name} takes so long that it is computed aside")
@@ -94,7 +94,7 @@ def aside(op: Declaration, context: Context, arrays: tuple[Any, ...], work: floa
 
 
 def formula_aside(node: Any, context: Context, compute: Callable[[], Any], room: int) -> Any:
-    """What a formula of a node makes that takes long; of arrays, since of tensors its ops are looked at themselves.
+    """Compute a node's formula on arrays; apart, if it is expensive. On tensors, its ops are checked one by one.
 
     Raises EngineError: OP_LIMIT, CANCELLED.
     """
@@ -105,5 +105,5 @@ def formula_aside(node: Any, context: Context, compute: Callable[[], Any], room:
 
 
 def shown(operations: float) -> str:
-    """A number of operations, for a person: whole, or so many of a power of ten."""
+    """A number of operations as text: an integer below 1e6, else three significant digits."""
     return f"{operations:.0f}" if operations < 1e6 else f"{operations:.3g}".replace("e+", "e")
