@@ -1,9 +1,9 @@
 """Backward: walks the reverse graph once, newest node first, without recursion.
 
-Two modes share one loop. Without `create_graph` gradients are bare arrays; with it they are Tensors, so that
-what is computed is recorded and can be differentiated again. Leaves receive their gradients at the end,
-all of them or, if anything fails on the way, none. What has to be asked outside (hooks.py) is yielded, and so is a
-pause between two nodes where the context's interrupt asks for one.
+Two modes share one loop. Without `create_graph` gradients are bare arrays; with it they are Tensors, so that the
+computation is recorded and can be differentiated again. Leaves receive their gradients at the end: all of them, or
+none if anything fails. The walk yields requests for external callbacks (hooks.py), and pauses between two nodes when
+the context's interrupt is due.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Answer: TypeAlias = "Sequence[Tensor | None] | None"
 Way: TypeAlias = "Generator[Due | Pause, Answer, None]"
 _P = TypeVar("_P", bound="_Passage")
 _NEVER = Interrupt()
-_QUICK = 256  # nodes that are only looked at, between two looks at the clock
+_QUICK = 256  # nodes discovered between two checks of the clock
 
 
 def backward(
@@ -51,11 +51,11 @@ def backward(
 ) -> list[Tensor]:
     """Add the tensors' gradients to the leaves they depend on (torch.autograd.backward).
 
-    inputs: if given, only these receive gradients; those that are no leaves retain theirs from now on.
-    check_nan: refuse what yields nan, naming the node (torch.autograd.detect_anomaly).
-    Returns the tensors that received one. Raises EngineError: NO_GRAD_FN, GRADIENT_NEEDS_SCALAR, SHAPE,
-    GRAPH_FREED, VERSION_CONFLICT, CANCELLED; then no tensor's gradient has changed. NOT_SUPPORTED where it comes to
-    what it would have to ask outside: Backward does that.
+    inputs: if given, only these receive gradients; non-leaves among them retain their gradient from now on.
+    check_nan: refuse a formula that returns nan, and name its node (torch.autograd.detect_anomaly).
+    Returns the tensors that received a gradient. Raises EngineError: NO_GRAD_FN, GRADIENT_NEEDS_SCALAR, SHAPE,
+    GRAPH_FREED, VERSION_CONFLICT, CANCELLED; then no tensor's gradient has changed. Raises NOT_SUPPORTED if an
+    external callback is needed; the class Backward supports these.
     """
     return Backward(tensors, gradients, retain_graph, create_graph, inputs, check_nan).through().deliver()
 
@@ -70,10 +70,10 @@ def gradients(
     materialize_grads: bool = False,
     check_nan: bool = False,
 ) -> tuple[list[Tensor | None], list[Tensor]]:
-    """The gradients of `outputs` by `inputs` (torch.autograd.grad), and the tensors on the way that retained theirs.
+    """Gradients of `outputs` by `inputs` (torch.autograd.grad), and the tensors that retained their gradient.
 
-    Raises EngineError as `backward` does, and UNUSED_INPUT for an input that the outputs do not depend on
-    unless `allow_unused` (then None) or `materialize_grads` (then zeros).
+    Raises EngineError as `backward` does. Raises UNUSED_INPUT for an input that the outputs do not depend on, unless
+    `allow_unused` (its gradient is None) or `materialize_grads` (zeros).
     """
     unused = allow_unused or materialize_grads
     run = Gradients(outputs, inputs, grad_outputs, retain_graph, create_graph, check_nan, not unused).through()
@@ -86,7 +86,7 @@ def _places(inputs: Sequence[Tensor]) -> list[Place]:
         edge = edge_of(item)
         if edge is None and not item.requires_grad:
             raise EngineError(Reason.NO_GRAD_FN, "One of the differentiated Tensors does not require grad")
-        places.append((AccumulateGrad(item), 0) if edge is None else edge)  # a new node is one nothing leads to
+        places.append((AccumulateGrad(item), 0) if edge is None else edge)  # no edge leads to the new node
     return places
 
 
@@ -147,11 +147,11 @@ def _implicit_gradient(tensor: Tensor) -> Tensor:
 
 
 class _Passage:
-    """One pass, towards all leaves or to targets.
+    """One backward pass, to all leaves or to targets.
 
-    What arrives is noted in `deliveries` for tensors that collect it: those that retain it and, `to_leaves`, the
-    leaves; else `captured` holds what arrived at the targets. Where it has to ask outside it stops: `advance` answers
-    what is `Due`, and is then given the answer.
+    `deliveries` has the gradients for tensors that retain theirs and, if `to_leaves`, for leaves. If not `to_leaves`,
+    `captured` has the gradients that arrived at the targets. At an external callback the pass stops: `advance` returns
+    the `Due`, and its next call takes the answer.
     """
 
     def __init__(self, create_graph: bool, retain_graph: bool | None, to_leaves: bool, check_nan: bool) -> None:
@@ -163,16 +163,16 @@ class _Passage:
         self.pending: dict[AnyNode, list[Any]] = {}
         self.captured: dict[Place, Any] = {}
         self.deliveries: list[tuple[Tensor, Any]] = []
-        self.aside: list[Any] | None = None  # where a hooked node's results go first
-        self.collecting: Sequence[Tensor] = ()  # what retains its gradient from when the pass begins
-        self.used: Sequence[AnyNode] = ()  # what it must come to
-        self.alone = False  # whether nobody answers what it would ask
-        self.watch: Any = None  # what it reports to: foresight.Watch
+        self.aside: list[Any] | None = None  # results of a node with hooks, before they are passed on
+        self.collecting: Sequence[Tensor] = ()  # tensors that retain their gradient from the start of the pass
+        self.used: Sequence[AnyNode] = ()  # nodes that the pass must reach
+        self.alone = False  # whether external callbacks cannot be answered
+        self.watch: Any = None  # receives reports of the pass: symbolic_backward.Watch
         self.room = Room.of(CURRENT.get().account, create_graph)
         self.steps: Way
 
     def advance(self, answer: Answer = None) -> Generator[None, None, Due | None]:
-        """Go on, given the answer to what was due, to the next that is; None: the pass is through. Yields in pauses."""
+        """Resume with the answer to the last `Due`, and return the next; None at the end. Yields in pauses."""
         while True:
             try:
                 with grad_mode(self.create_graph):
@@ -185,13 +185,13 @@ class _Passage:
             yield
 
     def through(self: _P) -> _P:
-        """Go to the end, with nobody to ask and without a pause. Raises EngineError: NOT_SUPPORTED as `to_end`."""
+        """Run to the end without callbacks, ignoring pauses. Raises EngineError: NOT_SUPPORTED as `to_end`."""
         for _ in self.to_end():
             pass
         return self
 
     def to_end(self) -> Generator[None, None, None]:
-        """Go to the end, with nobody to ask; yields in pauses. Raises EngineError: NOT_SUPPORTED if that is needed."""
+        """Run to the end without callbacks; yields in pauses. Raises EngineError: NOT_SUPPORTED if one is needed."""
         self.alone = True
         due = yield from self.advance()
         if due is not None:
@@ -206,7 +206,7 @@ class _Passage:
         nodes, counts = yield from _discover([place[0] for place, _ in roots], interrupt)
         needed = None if wanted is None else _needed(nodes, wanted)
         if wanted is not None and needed is not None and self.to_leaves:
-            # As PyTorch has it: a target that is no leaf is passed itself, with its hooks; what it makes is dropped.
+            # As in PyTorch: a non-leaf target's node runs, with its hooks; its results are dropped.
             needed.update(node for node, _ in wanted if isinstance(node, Node) and node in counts)
         alone = self.alone
         for node in nodes if needed is None else needed:
@@ -233,7 +233,7 @@ class _Passage:
         heapify(ready)
         tie = len(ready)
         pending, propagate = self.pending, self._propagate
-        lone: AnyNode | None = None  # what is ready, where that is all: along a chain nothing is sorted
+        lone: AnyNode | None = None  # the only ready node; a chain of nodes bypasses the heap
         while ready or lone is not None:
             if lone is None:
                 node = heappop(ready)[2]
@@ -265,10 +265,10 @@ class _Passage:
                         tie += 1
                         heappush(ready, (-target.seq, tie, target))
 
-    # Nodes that ask.
+    # Nodes with callbacks.
 
     def _refuse_asking(self, node: AnyNode, passed: bool) -> None:
-        """Refuse to begin where a node is to ask and nobody answers. `passed`: whether its formulas run.
+        """Refuse a node that needs a callback, before the pass begins. passed: whether its formulas run.
 
         Raises EngineError: NOT_SUPPORTED.
         """
@@ -285,14 +285,14 @@ class _Passage:
             raise _nobody_answers(node.name)
 
     def _pass_hooked(self, node: AnyNode, hooks: Hooks, wanted: set[Place] | None, needed: set[AnyNode] | None) -> Way:
-        """Pass a node that has hooks, in PyTorch's order; one that no gradient came to, too: they are told None."""
+        """Run a node with hooks, in PyTorch's order. If no gradient arrived, its hooks are called with None."""
         if self.goals is not None and node not in self.goals:
             return
         gradients = self.pending.setdefault(node, [])
         runs = self.to_leaves or (needed is not None and node in needed)
-        if runs:  # as PyTorch has it: a target takes its gradient before the hooks if the node is passed, else after
+        if runs:  # as in PyTorch: a target's gradient is captured before the hooks if its node runs, else after
             self._capture(node, gradients, wanted)
-        for index, asks in tuple(hooks.tensor.items()):  # a hook may register others
+        for index, asks in tuple(hooks.tensor.items()):  # a copy: a hook may register others
             gradients += [None] * (index + 1 - len(gradients))
             for ask in tuple(asks):
                 yield from self._replace(When.TENSOR, ask, gradients, [index])
@@ -329,7 +329,7 @@ class _Passage:
                 self._add(edge[0], edge[1], result)
 
     def _results(self, node: Node, hooks: Hooks, gradients: list[Any]) -> Generator[Due, Answer, list[Any]]:
-        """What a node's formulas make for each edge, kept from going on."""
+        """Results of a node's formulas, one per edge, not yet passed on."""
         results: list[Any] = [None] * len(node.edges)
         if type(node) is not FunctionNode:
             if any(gradient is not None for gradient in gradients):
@@ -366,7 +366,7 @@ class _Passage:
         return results
 
     def _unpacked(self, node: Node, saved: Sequence[Any]) -> Generator[Due, Answer, Sequence[Any]]:
-        """What a node saved, where it was packed as it is given back: for this pass, the node keeps none of it."""
+        """A node's saved values; packed values are requested for this pass and not stored in the node."""
         if node.freed:
             refuse_freed(node)
         values: list[Any] = []
@@ -379,7 +379,7 @@ class _Passage:
         return values
 
     def _reach_leaf(self, node: AccumulateGrad, hooks: Hooks) -> Way:
-        """Let a leaf collect its gradient; at once, not in the end with the others, if a hook is to see that."""
+        """Deliver a leaf's gradient: at once if a hook needs the accumulated gradient, else at the end."""
         leaf = node.variable
         gradients = self.pending.pop(node)
         if not (self.to_leaves and leaf.requires_grad):
@@ -391,8 +391,8 @@ class _Passage:
                 self.deliveries.append((leaf, gradients[0]))
                 return
             if leaf.grad is None and not self.create_graph:
-                # The first gradient becomes `.grad` itself where nobody else holds it: later hooks see it change.
-                gradient = gradients.pop()  # a name, as _own counts with one
+                # The first gradient becomes `.grad` itself if it has no other holder, so later hooks see it change.
+                gradient = gradients.pop()  # one name, as `own` expects
                 gradients = [own(gradient)]
             aside, self.deliveries = self.deliveries, [(leaf, gradients[0])]
             self.deliver()
@@ -405,9 +405,9 @@ class _Passage:
     def _replace(
         self, when: When, ask: Ask, gradients: list[Any], places: Sequence[int], others: Sequence[Any] = ()
     ) -> Way:
-        """Ask with the gradients in those places, and put what is answered there."""
+        """Call a hook with the gradients at these indices, and replace them by its answer."""
         for place in places:
-            if isinstance(gradients[place], np.generic):  # a hook may change what it is given in place
+            if isinstance(gradients[place], np.generic):  # a hook may change its argument in place
                 gradients[place] = np.asarray(gradients[place])
         shown = self._shown([gradients[place] for place in places])
         made = yield Due(when, ask.number, shown, self._shown(others))
@@ -423,12 +423,12 @@ class _Passage:
         return gradient if gradient is None or self.create_graph else gradient.array
 
     def deliver(self) -> list[Tensor]:
-        """Hand the gradients to the tensors that collect them; what may fail for want of memory comes first."""
+        """Assign or add the gradients to their tensors. Allocations come first, so a failure changes no tensor."""
         received: dict[int, Tensor] = {}
         ready: list[tuple[Tensor, Any]] = []
         self.deliveries.reverse()
         while self.deliveries:
-            tensor, gradient = self.deliveries.pop()  # popped, so that an array nobody else holds can be taken over
+            tensor, gradient = self.deliveries.pop()  # drops a reference, so that `own` can take the array over
             if gradient.shape != tensor.array.shape or (
                 tensor.grad is not None and tensor.grad.array.shape != gradient.shape
             ):
@@ -451,14 +451,14 @@ class _Passage:
         return list(received.values())
 
     def _visit(self, node: AnyNode, wanted: set[Place] | None, needed: set[AnyNode] | None) -> bool:
-        """Note the gradients that stay here; tell whether the node's formulas must run."""
+        """Store the gradients that end at this node; return whether its formulas must run."""
         gradients = self.pending.get(node)
         if gradients is None:
             return False
         self._capture(node, gradients, wanted)
         if type(node) is AccumulateGrad:
             del self.pending[node]
-            if self.to_leaves and node.variable.requires_grad:  # it may have been switched off since
+            if self.to_leaves and node.variable.requires_grad:  # the flag may have been cleared since
                 self.deliveries.append((node.variable, gradients[0]))
             return False
         if node.retained is not None:
@@ -501,7 +501,7 @@ class _Passage:
                 if left < 0:
                     room.look(node, gradients, self._alive)
         edges, goals, listed = node.edges, self.goals, op.list_place >= 0
-        # Nothing but to hand each result on, which is most often so.
+        # Common case: each result is only passed on.
         plainly = not (listed or self.check_nan) and self.aside is None
         for slot, formula, places, takes_all in plan.formulas:
             edge = None
@@ -540,7 +540,7 @@ class _Passage:
             node.free()
 
     def _alive(self) -> Iterator[Any]:
-        """The gradients that are on their way, or have arrived."""
+        """Pending and delivered gradients."""
         for waiting in self.pending.values():
             yield from waiting
         yield from self.aside or ()
@@ -550,14 +550,14 @@ class _Passage:
                 yield gradient
 
     def _aside(self, node: Node, formula: Any, gradient: Any, values: list[Any]) -> Any:
-        """What a formula makes that may take long."""
+        """Compute a formula that may be expensive; see formula_aside."""
         room = 0
         if node.work >= LONG:
             room = needed(node, list(gradient) if type(gradient) is tuple else [gradient])
         return formula_aside(node, CURRENT.get(), lambda: formula(gradient, *values), room)
 
     def _spread(self, node: Node, slot: int, result: Any) -> None:
-        """Add the result for one input of an op that has a list of them: as many edges as the list is long."""
+        """Pass on a formula's result, for an op with a list input: the list has one edge per item."""
         op = node.op
         length = len(node.edges) - len(op.tensor_places) + 1
         if op.tensor_places[slot] == op.list_place:
@@ -576,7 +576,7 @@ class _Passage:
             self._add(edge[0], edge[1], fit(gradient, wanted))
 
     def _materialized(self, node: Node, gradients: list[Any]) -> tuple[Any, ...]:
-        """The gradients of all outputs, zeros where none arrived and None where none can."""
+        """Gradients of all outputs: zeros for missing ones, None for non-differentiable outputs."""
         outputs = node.outputs or ()
         given = gradients + [None] * (len(outputs) - len(gradients))
         return tuple(
@@ -606,13 +606,13 @@ class _Passage:
     def _accumulate(self, tensor: Tensor, gradient: Any) -> None:
         held: Any = tensor.grad
         if self.create_graph:
-            # A tensor of its own: the same gradient may go to several, and may be the user's.
+            # A new tensor: the same gradient may go to several tensors, and may belong to the user.
             own = copied if tensor.node is None else clone
             tensor.grad = own(gradient) if held is None else held + gradient
         elif held is None:
             tensor.grad = gradient if type(gradient) is Tensor else Tensor(gradient)
         elif tensor.node is not None or not held.array.flags.writeable:
-            # Only a leaf's gradient is added to in place: a retained one is a new tensor each time.
+            # Only a leaf's gradient is accumulated in place; a retained gradient is a new tensor each time.
             tensor.grad = held + _as_tensor(gradient)
         else:
             held.array += gradient.array if type(gradient) is Tensor else gradient
@@ -620,7 +620,7 @@ class _Passage:
 
 
 class Backward(_Passage):
-    """A backward, for `advance` and then `deliver`; see `backward` for what it is made of and refuses."""
+    """A resumable backward: call `advance`, then `deliver`. See `backward` for arguments and errors."""
 
     def __init__(
         self,
@@ -642,7 +642,7 @@ class Backward(_Passage):
 
 
 class Gradients(_Passage):
-    """The way to gradients of inputs, for `advance`, then `results` and `deliver`; see `gradients`."""
+    """A resumable torch.autograd.grad: call `advance`, then `results` and `deliver`. See `gradients`."""
 
     def __init__(
         self,
@@ -654,7 +654,7 @@ class Gradients(_Passage):
         check_nan: bool = False,
         refuse_unused: bool = False,
     ) -> None:
-        """`refuse_unused`: refuse before it begins what cannot come to one of the inputs."""
+        """refuse_unused: before the pass begins, refuse inputs that it cannot reach."""
         if not inputs:
             raise EngineError(Reason.ARGUMENT_VALUE, "grad requires non-empty inputs.")
         super().__init__(create_graph, retain_graph, False, check_nan)
@@ -669,7 +669,7 @@ class Gradients(_Passage):
         self.captured.clear()
         results: list[Tensor | None] = []
         for item in self.inputs:
-            gradient = arrived.pop()  # popped, so that an array nobody else holds can be taken over
+            gradient = arrived.pop()  # drops a reference, so that `own` can take the array over
             if gradient is not None and gradient.shape != item.shape:
                 refuse_changed(item, gradient)
             if gradient is not None and not self.create_graph:
@@ -690,7 +690,7 @@ class Gradients(_Passage):
 def _discover(
     starts: list[AnyNode], interrupt: Interrupt
 ) -> Generator[Due | Pause, Answer, tuple[list[AnyNode], dict[AnyNode, int]]]:
-    """All nodes reachable, and how many edges of theirs lead to each."""
+    """Find all reachable nodes, and the number of edges into each; yields in pauses."""
     counts: dict[AnyNode, int] = dict.fromkeys(starts, 0)
     stack = list(counts)
     while stack:
@@ -712,7 +712,7 @@ def _discover(
 
 
 def _needed(nodes: list[AnyNode], wanted: set[Place]) -> set[AnyNode]:
-    """The nodes whose formulas must run for gradients to reach the wanted places."""
+    """Nodes whose formulas must run for gradients to reach the wanted edges."""
     ends = {node for node, _ in wanted}
     needed: set[AnyNode] = set()
     for node in sorted(nodes, key=lambda node: node.seq):  # an edge leads to an older node
@@ -758,7 +758,7 @@ def _as_tensor(gradient: Any) -> Tensor | None:
 
 
 def _pause(interrupt: Interrupt) -> Way:
-    """The interrupt's time has come. Raises EngineError: CANCELLED, also for what came in the pause."""
+    """Pause when the interrupt is due. Raises EngineError: CANCELLED, also if cancelled during the pause."""
     if not interrupt.stopping():
         yield PAUSE
         if not interrupt.stopping():
@@ -767,7 +767,7 @@ def _pause(interrupt: Interrupt) -> Way:
 
 
 def _refuse_nan(node: Node, slot: int, result: Any) -> None:
-    """Refuse a formula's result that holds nan. Each is looked at, so that the first to make one is named."""
+    """Refuse a formula's result that contains nan. Every result is checked, so the error names the first such node."""
     for place, part in enumerate(result if isinstance(result, tuple | list) else (result,), slot):
         array = part.array if type(part) is Tensor else part
         if hasattr(array, "dtype") and dtypes.is_differentiable(array.dtype) and bool((array != array).any()):
@@ -782,7 +782,7 @@ def _refuse_nan(node: Node, slot: int, result: Any) -> None:
 
 
 def refuse_freed(node: AnyNode) -> None:
-    """Refuse what needs the saved values of a node that has let go of them. Raises EngineError: GRAPH_FREED."""
+    """Refuse a use of a node whose saved values were freed. Always raises EngineError: GRAPH_FREED."""
     raise EngineError(
         Reason.GRAPH_FREED,
         "Trying to backward through the graph a second time (or directly access saved tensors after they have already "

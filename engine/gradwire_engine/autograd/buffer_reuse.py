@@ -1,4 +1,4 @@
-"""Whose array a gradient is: a leaf takes over one that nobody else holds, by its references, and copies any other."""
+"""Buffer reuse: a leaf takes over a gradient's array if its reference count shows no other holder, else copies it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _references(gradient: Any) -> int:
 
 
 def own(gradient: Any) -> Tensor:
-    """A tensor of this very array if nobody else holds it, else of a copy."""
+    """Tensor of this array itself if it has no other holder, else of a copy. Raises EngineError: MEMORY_LIMIT."""
     flags = gradient.flags
     if gradient.ndim > 0 and flags.c_contiguous and flags.writeable and _references(gradient) <= _SOLE_REFERENCES:
         base = getattr(gradient, "base", gradient)
@@ -28,17 +28,17 @@ def own(gradient: Any) -> Tensor:
 
 
 def _behind(gradient: Any) -> int:
-    """Bytes for each element of the gradient that is copied, which nobody counts: none of one shown many times."""
+    """Uncounted bytes per element of the gradient being copied; 0 if it is stretched (has a stride of 0)."""
     return 0 if 0 in gradient.strides else int(gradient.itemsize)
 
 
 def _is_reshaped(gradient: Any, base: Any) -> bool:
-    """Whether it is another shape of a whole array that nothing else looks at."""
+    """Whether a gradient is a reshaped view of a whole array that has no other holder."""
     return type(base) is np.ndarray and base.nbytes == gradient.nbytes and sys.getrefcount(base) <= _SOLE_BASE
 
 
 def _count_base_references() -> int:
-    """How many references `_is_reshaped` sees to the array that one view was made of."""
+    """Reference count that `_is_reshaped` sees for the base of a single view."""
     counts: list[int] = []
     view = np.zeros(2).reshape(1, 2)
 
@@ -54,7 +54,7 @@ def _count_base_references() -> int:
 
 
 def _count_sole_references() -> int:
-    """How many references `own` sees to an array popped from the list that held it: this differs between Pythons."""
+    """Reference count that `own` sees for an array popped from its only list; it differs between Python versions."""
     counts: list[int] = []
     pending = [(None, np.zeros(1))]
 

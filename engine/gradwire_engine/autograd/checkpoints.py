@@ -1,7 +1,7 @@
-"""Checkpoints: what the nodes of a part of the graph saved is let go, and computed again when backward comes there.
+"""Checkpoints: drop the saved values of a region of the graph, and recompute them when backward reaches it.
 
-The part is what was made between two moments: nodes are numbered as they are made. When it is computed again the same
-nodes are made in the same order, and what the new ones saved is put into the old ones.
+A region is the nodes made between two moments, by sequence number. Recomputation makes the same nodes in the same
+order; their saved values are moved into the original nodes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Moment:
-    """When a part begins: which nodes come after it, and what the random generator was like."""
+    """Start of a region: the first sequence number, and the random generator's state."""
 
     def __init__(self, generator: Generator, region: Region | None = None, keeps_random: bool = True) -> None:
-        """Begin a part, or with `region` begin to compute that one again, with the random numbers of the first time."""
+        """Begin a region, or the recomputation of `region` with its original random numbers."""
         self.first = graph.next_seq()
         self.generator = generator
         self.outer = generator.get_state() if keeps_random else None
@@ -35,7 +35,7 @@ class Moment:
             self.diverted = generator.divert(self.random)
 
     def end(self, again: bool) -> None:
-        """The part is made: what comes next draws what it would have drawn."""
+        """End the region; the generator continues as if no region, or no recomputation, had been."""
         if self.outer is None:
             return
         if again:
@@ -44,18 +44,18 @@ class Moment:
 
 
 class Region:
-    """A part whose nodes keep nothing; `ask` stands for what computes it again. The nodes hold the region."""
+    """A region whose nodes keep no values; `ask` is the callback that recomputes it. The nodes refer to the region."""
 
     __slots__ = ("__weakref__", "ask", "kinds", "nodes", "random")
     random: bytes | None
 
     def __init__(self, ask: Ask, moment: Moment, outputs: Iterable[Tensor]) -> None:
-        """Take from the nodes behind `outputs` that were made since `moment` what they saved."""
+        """Drop the saved values of the nodes behind `outputs` that were made since `moment`."""
         self.ask = ask
         self.random = moment.random
         made = made_since(moment.first, outputs)
         self.kinds = [_kind(node) for node in made]
-        # Several nodes may be waiting for what one computes again: where a part lies in another that was, too.
+        # Several nodes may wait for one recomputed node, if a region is nested in another checkpointed region.
         self.nodes: list[list[weakref.ref[Node]]] = [[weakref.ref(node)] for node in made]
         for node in made:
             hollow = node.hooks is not None and node.hooks.again is not None
@@ -64,7 +64,10 @@ class Region:
                 hooks_of(node).again = self
 
     def refill(self, moment: Moment, outputs: Iterable[Tensor]) -> None:
-        """Give the nodes what those behind `outputs`, made since `moment`, saved. Raises EngineError: RUNTIME."""
+        """Move the saved values of recomputed nodes (behind `outputs`, since `moment`) into the region's nodes.
+
+        Raises EngineError: RUNTIME if the recomputed nodes differ in number, name, shapes or dtypes.
+        """
         fresh = made_since(moment.first, outputs)
         kinds = [_kind(node) for node in fresh]
         if len(kinds) != len(self.kinds):
@@ -94,7 +97,7 @@ class Region:
                     region._await(old, new, inner)
 
     def _await(self, old: Node, new: Node, places: dict[int, dict[int, int]]) -> None:
-        """Let another node wait with one of this region's."""
+        """Let `old` wait for the same values as `new`, a node of this region. places: cache of nodes' indices."""
         known = places.setdefault(id(self), {})
         if not known:
             for place, waiting in enumerate(self.nodes):
@@ -103,7 +106,7 @@ class Region:
 
 
 def made_since(first: int, outputs: Iterable[Tensor]) -> list[Node]:
-    """The nodes behind tensors that have been made since a moment, in the order in which they were."""
+    """Nodes behind the tensors with sequence number `first` or later, in order of creation."""
     found: dict[Node, None] = {}
     waiting: list[Any] = [output.grad_fn for output in outputs]
     while waiting:
@@ -115,7 +118,7 @@ def made_since(first: int, outputs: Iterable[Tensor]) -> list[Node]:
 
 
 def _kind(node: Node) -> tuple[str, list[tuple[tuple[int, ...], Any]]]:
-    """What must be the same when it is made again: its name, shapes and dtypes of what it saved."""
+    """Name, and shapes and dtypes of saved values; recomputation must reproduce them."""
     return node.name, [(each.array.shape, each.array.dtype) for each in _tensors(node.saved)]
 
 

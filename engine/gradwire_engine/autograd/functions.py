@@ -1,4 +1,4 @@
-"""Custom functions: a node for tensors that the outside has computed and whose derivative only the outside knows."""
+"""Custom functions: nodes for tensors that the client computed, with a derivative that only the client knows."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ def record_function(
     constant: Sequence[Tensor] = (),
     materializes: bool = True,
 ) -> FunctionNode | None:
-    """Let `outputs` be a function's results of `inputs` from now on (torch.autograd.Function).
+    """Record `outputs` as a custom function's results of `inputs` (torch.autograd.Function).
 
-    outputs: fresh leaves, or inputs that were changed in place, which `dirty` lists too; None for one that is no
-    tensor. constant: those of the outputs that no gradient flows through. saved: what the formula, asked for by `ask`,
-    is given; without `ask` each output's gradient is that of the input of the same place. Answers the node, None if
-    no input requires grad. Raises EngineError: LEAF_IN_PLACE, RUNTIME; then nothing has changed.
+    ask: callback of the formula; without it, output i's gradient goes to input i.
+    outputs: new leaves, or inputs that were changed in place and are also in `dirty`; None for a non-tensor.
+    saved: values passed to the formula. constant: outputs without gradient.
+    materializes: missing gradients are replaced by zeros.
+    Returns the node, or None if no input requires grad. Raises EngineError: LEAF_IN_PLACE, RUNTIME; then nothing has
+    changed.
     """
     edges = tuple(None if item is None else edge_of(item) for item in inputs)
     made = [item for item in outputs if item is not None]
@@ -58,7 +60,7 @@ def record_function(
         item is not None and is_differentiable(item.dtype) and not _among(item, constant) for item in outputs
     )
     for item in dirty:
-        # Counted as a change of its own, as in PyTorch: views that were looked at since the change follow once more.
+        # As in PyTorch this counts as another change, so that views read since the change update again.
         item.storage.changed()
     places = {id(item): place for place, item in enumerate(outputs)}
     kept = tuple(None if item is None else Saved(item, places.get(id(item), -1)) for item in saved)
@@ -78,7 +80,7 @@ def record_function(
 
 
 def _check_dirty(item: Tensor, outputs: Sequence[Tensor | None]) -> None:
-    """Whether a function may have changed an input in place. Raises EngineError: LEAF_IN_PLACE, RUNTIME."""
+    """Check that a function may change this input in place. Raises EngineError: LEAF_IN_PLACE, RUNTIME."""
     if not _among(item, outputs):
         raise EngineError(
             Reason.RUNTIME,
@@ -96,7 +98,7 @@ def _check_dirty(item: Tensor, outputs: Sequence[Tensor | None]) -> None:
 
 
 def _mark_views(outputs: Sequence[Tensor], dirty: Sequence[Tensor], differentiable: Sequence[bool]) -> None:
-    """Let views that a function answers stay what it made of them: to change them in place is refused."""
+    """Mark views among a function's outputs, so that later in-place changes of them are refused."""
     origin = Origin.MULTIPLE if sum(differentiable) > 1 else Origin.FUNCTION
     for item in outputs:
         if item.view is not None and not _among(item, dirty):

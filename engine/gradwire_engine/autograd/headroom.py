@@ -1,7 +1,7 @@
-"""What a backward may still make: gradients on their way belong to no tensor, so no storage counts them.
+"""Headroom: memory that a backward may still allocate, because its pending gradients are counted by no storage.
 
-Along the way each node takes from what is left by a bound that is quick to tell; only when nothing is left are the
-gradients that are alive counted, each array once. So a node costs one subtraction, and the count's cost is spread.
+Each node subtracts a cheap upper bound from the remaining bytes. Only when they are used up are the live gradients
+counted, each array once. So a node costs one subtraction, and the cost of counting is amortized.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ if TYPE_CHECKING:
     from gradwire_engine.core.context import Account
     from gradwire_engine.graph.graph import Node
 
-# Between two counts this part of the limit may be made, or a backward at its limit would do nothing but count.
+# At least limit / _GRAIN bytes lie between two counts, or a backward near its limit would count at every node.
 _GRAIN = 64
 _HALF = 2  # bytes of a half type's element
 
 
 class Room:
-    """The bytes `left` until the next count, of one backward without create_graph."""
+    """Bytes `left` until the next count, for one backward without create_graph."""
 
     __slots__ = ("account", "left", "roots")
 
     def __init__(self, account: Account) -> None:
         self.account = account
         self.left = account.limit - account.bytes
-        #: What the backward begins with, by place: arrays that a tensor counts already.
+        #: The roots' gradients, with their edges: arrays that a tensor's storage already counts.
         self.roots: Sequence[tuple[Any, Any]] = ()
 
     @staticmethod
     def of(account: Account, create_graph: bool) -> Room | None:
-        """None where nothing is limited, and with create_graph, where every gradient is a tensor that counts."""
+        """Make a Room; None without a limit, and with create_graph, where storages count every gradient."""
         return Room(account) if account.limit and not create_graph else None
 
     def enter(self, node: Node, gradients: list[Any], alive: Callable[[], Iterator[Any]]) -> None:
-        """A node's formulas are about to run, on these gradients. Raises EngineError: MEMORY_LIMIT."""
+        """Reserve memory for a node's formulas before they run. Raises EngineError: MEMORY_LIMIT."""
         self.left = left = self.left - needed(node, gradients)
         if left < 0:
             self.look(node, gradients, alive)
 
     def look(self, node: Node, gradients: list[Any], alive: Callable[[], Iterator[Any]]) -> None:
-        """Count what is alive, and what the node needs. Raises EngineError: MEMORY_LIMIT."""
+        """Count the live gradients, and what the node needs. Raises EngineError: MEMORY_LIMIT."""
         account = self.account
         owners = {id(owner): owner for owner in map(_owner, (*alive(), *gradients)) if owner is not None}
         given = {id(_owner(gradient)) for _, gradient in self.roots}
@@ -55,7 +55,7 @@ class Room:
 
 
 def needed(node: Node, gradients: list[Any]) -> int:
-    """At most the bytes that a node's formulas take at once: what they make, and what they give back."""
+    """Upper bound of the peak bytes of a node's formulas: results and temporary memory."""
     op = node.op
     largest, half = 0, False
     for one in gradients:
@@ -78,7 +78,7 @@ def needed(node: Node, gradients: list[Any]) -> int:
 
 
 def _owner(gradient: Any) -> Any:
-    """The array behind an array; None of nothing."""
+    """The array that owns the memory of a gradient; None if there is no gradient."""
     while getattr(gradient, "base", None) is not None:
         gradient = gradient.base
     return gradient if hasattr(gradient, "nbytes") else None

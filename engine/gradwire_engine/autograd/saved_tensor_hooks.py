@@ -1,7 +1,7 @@
-"""Saved values that are kept outside: the outside takes what new nodes saved, and is asked for it in backward.
+"""Saved-tensor hooks: the client keeps the saved values of new nodes, and returns them in backward.
 
-As with checkpoints, which nodes are new is told by a moment: nodes are numbered as they are made. What is given back is
-not looked at but for its shape, dtype and device, and has the history of what was taken.
+As with checkpoints, sequence numbers tell which nodes are new. A returned value is checked for shape, dtype and device
+only; it gets the graph node of the original value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Packed:
-    """What stands in a node for a value that `ask` gives back, and the history that it has then."""
+    """Placeholder in a node for a value that the callback `ask` returns, with the value's node, shape, dtype and device."""
 
     __slots__ = ("ask", "device", "dtype", "index", "node", "output", "requires_grad", "shape")
     node: Node | AccumulateGrad | None
@@ -41,8 +41,10 @@ class Packed:
             self.node, self.index = (None, 0) if edge is None else edge
 
     def unpacked(self, owner: Node, given: Sequence[Tensor | None] | None) -> Saved:
-        """What was saved, on the values of the one tensor given back. Raises EngineError: RUNTIME, SHAPE, DTYPE,
-        DEVICE_MISMATCH."""
+        """The saved value, rebuilt from the one returned tensor.
+
+        Raises EngineError: RUNTIME, SHAPE, DTYPE, DEVICE_MISMATCH.
+        """
         tensor = given[0] if given is not None and len(given) == 1 else None
         if tensor is None:
             raise EngineError(Reason.RUNTIME, f"what {owner.name} saved was packed, and not given back: one tensor is")
@@ -69,9 +71,9 @@ class Packed:
 
 
 def packable(first: int, outputs: Iterable[Tensor]) -> list[Tensor]:
-    """What the nodes behind `outputs` made since number `first` saved, as plain tensors on the same storage.
+    """Saved values of the nodes behind `outputs` since sequence number `first`, as leaves on the same storage.
 
-    What was changed in place since is left out: it stays where it is, and backward refuses it.
+    Values that were changed in place since are omitted; backward refuses them.
     """
     return [
         Tensor(_array(saved), storage=(saved if saved.leaf is None else saved.leaf).storage)
@@ -81,7 +83,7 @@ def packable(first: int, outputs: Iterable[Tensor]) -> list[Tensor]:
 
 
 def pack(first: int, outputs: Sequence[Tensor], asks: Sequence[Ask]) -> None:
-    """Let go of what `packable` listed: each is asked for from now on. Raises EngineError: RUNTIME."""
+    """Replace the values that `packable` listed by callbacks. Raises EngineError: RUNTIME if their number changed."""
     nodes = made_since(first, outputs)
     if sum(len(list(_saved_of(node.saved))) for node in nodes) != len(asks):
         raise EngineError(
@@ -94,11 +96,11 @@ def pack(first: int, outputs: Sequence[Tensor], asks: Sequence[Ask]) -> None:
     for node in nodes:
         if any(True for _ in _saved_of(node.saved)):
             node.saved = tuple([_replaced(value, left) for value in node.saved])
-            hooks_of(node)  # so that backward passes it as one that asks
+            hooks_of(node)  # so that backward treats it as a node with hooks
 
 
 def holds_packed(saved: Sequence[Any]) -> bool:
-    """Whether any of these was packed."""
+    """Whether any of these values, or values in lists, is packed."""
     return any(type(each) is Packed or (type(each) is list and holds_packed(each)) for each in saved)
 
 
