@@ -1,6 +1,6 @@
-"""Peeking: whether what is made of ops may look at the arrays themselves, and so decide by values.
+"""Purity: whether a composite or formula may read arrays directly, and so decide by their values.
 
-What a run of it computed then says nothing about the next one. It is told by the names that its code uses.
+A trace of such a function is not valid for the next run. The names in its code tell whether it reads arrays.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.op import Op
 
-# Names by which a function comes at arrays, or draws random ones outside of an op.
+# Names with which a function reads arrays, or draws random numbers outside of an op.
 _REVEALING = frozenset(("array", "storage", "host", "generator_for", "uniform_array", "normal_array"))
 
 
 def peeks(op: Any) -> bool:
-    """Whether a composite, or a function that it calls, may look at arrays themselves."""
+    """Whether a composite, or a function that it calls, may read arrays directly. False for an Op."""
     return type(op) is not Op and (not isinstance(op, Composite) or peeks_function(op.function))
 
 
 @cache
 def peeks_function(function: Any) -> bool:
-    """Whether a function, or another of the ops' that it calls, may look at arrays themselves."""
+    """Whether a function, or a function of gradwire_engine.ops that it calls, may read arrays directly."""
     seen: set[Any] = set()
     waiting = [function]
     while waiting:

@@ -1,8 +1,8 @@
-"""Schedules: what a traced run does, as instructions that make no more than is used.
+"""Schedules: a trace, optimized to instructions that make no unused results.
 
-Each instruction gets a kernel where there is one (kernels.py). What only hands a gradient on is dropped, scaled updates
-and losses are joined with what feeds them, and of each register it is known whose memory it may share and when that
-dies.
+Each instruction gets a kernel if there is one (kernels.py). Formulas that return their gradient unchanged are removed.
+Scaled updates and losses are fused with their inputs. For each register, the schedule knows which memory it may share
+and the last use of that memory.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Tracer
 from gradwire_engine.graph.graph import Node
 from gradwire_engine.graph.tensor import Tensor
 
-#: When what outlives the run dies.
+#: Last use of memory that outlives the run.
 NEVER = 1 << 60
 
 
 class NotPlannable(Exception):
-    """The run has results that a plan does not make. The message says which."""
+    """The run has results that a plan cannot make; the message names them."""
 
 
 @dataclass(slots=True)
 class Output:
-    """What the run answers with, or keeps as the gradient of an answer.
+    """An output of the run, or a gradient that an output retains.
 
-    kind: an "input" or the "grad" of one, by its place, or an "array" by its register. Of arrays: which output is the
-    same tensor, its flag, the graph it had, the place among the outputs of the gradient that it keeps, and how often
-    its bytes were changed in place.
+    kind, number: "input" or "grad" with the input's index, or "array" with a register. The rest is for arrays.
+    which: index of the first output that is the same tensor. spent: its graph node. grad: index among the outputs of
+    its gradient. retains: whether it retains its gradient. version: its count of in-place changes.
     """
 
     kind: str
@@ -47,10 +47,10 @@ class Output:
 
 
 class Schedule:
-    """The instructions of a run, what they leave behind, and how long each register's memory is used."""
+    """Instructions of a run, its results, and the last use of each register's memory."""
 
     def __init__(self, tracer: Tracer, outputs: Sequence[Tensor]) -> None:
-        """Raises NotPlannable."""
+        """Build the schedule of a trace. Raises NotPlannable."""
         if tracer.failed is not None:
             raise NotPlannable(tracer.failed)
         self.regs = tracer.regs
@@ -62,7 +62,7 @@ class Schedule:
         }
         self.grad_changes = {place: tracer.changes.get(number, 0) for place, number in self.entry.items()}
         self.finals = self._find_finals(tracer)
-        #: How inputs' gradients come to be so: the step, the place, and the register or None.
+        #: Changes of inputs' gradients: the step, the input's index, and the register or None.
         self.course = self._find_course(tracer)
         self.outputs = self._find_outputs(tracer, outputs)
         self._merge_scaled_updates()
@@ -72,14 +72,14 @@ class Schedule:
         self.roots = self._find_roots()
         self._own()
         used = {number for instr in self.instrs for number in instr.reads()}
-        #: Of inputs whose gradient is looked at before it is replaced: its register.
+        #: Registers of gradients that are read before they are replaced, by the input's index.
         self.looked_at = {place: number for place, number in self.entry.items() if number in used}
         self.last = self._find_deaths()
 
-    # What the run leaves behind.
+    # Results of the run.
 
     def _find_finals(self, tracer: Tracer) -> dict[int, int | None]:
-        """Of inputs whose gradient changes: its register afterwards, or None. Raises NotPlannable."""
+        """Final registers of the inputs' gradients that change, or None, by input's index. Raises NotPlannable."""
         found: dict[int, int | None] = {}
         seen: set[int] = set()
         for place, tensor in enumerate(tracer.inputs):
@@ -102,7 +102,7 @@ class Schedule:
         return [(step, places[of], number) for step, of, number in tracer.course if of in places]
 
     def _find_outputs(self, tracer: Tracer, outputs: Sequence[Tensor]) -> list[Output]:
-        """The outputs, and behind them the gradients that they retain, if these are no outputs themselves."""
+        """The outputs, followed by the gradients that they retain. Raises NotPlannable."""
         given = {id(tensor) for tensor in tracer.inputs}
         kept = [tensor.grad for tensor in outputs if id(tensor) not in given and tensor.grad is not None]
         tensors = [*outputs, *kept]
@@ -134,7 +134,7 @@ class Schedule:
         return Output("array", number, which, tensor.requires_grad, spent, held, tensor.retains_grad, version)
 
     def _made(self) -> list[int]:
-        """The registers that outputs are made of."""
+        """Registers of the outputs."""
         return [output.number for output in self.outputs if output.kind == "array"]
 
     # Rewriting.
@@ -154,7 +154,7 @@ class Schedule:
         return kept + sum(instr.reads().count(number) for instr in self.instrs) + [*self.finals.values()].count(number)
 
     def _merge_scaled_updates(self) -> None:
-        """p -= rate * g: the product is not a result of its own, so it needs no memory of its own."""
+        """Fuse p -= rate * g into one instruction, so the product needs no memory."""
         for place, instr in enumerate(self.instrs):
             if instr.kind != "write" or instr.what.name not in ("add", "sub") or not place:
                 continue
@@ -174,7 +174,7 @@ class Schedule:
         self.instrs = [instr for instr in self.instrs if instr.kind != "nothing"]
 
     def _alias(self) -> None:
-        """Formulas that hand the gradient on make nothing."""
+        """Remove formulas that return the gradient unchanged."""
         for instr in self.instrs:
             if kernels.hands_on(instr, self.regs):
                 instr.kind = "nothing"
@@ -182,7 +182,7 @@ class Schedule:
         self.instrs = [instr for instr in self.instrs if instr.kind != "nothing"]
 
     def _fuse_losses(self) -> None:
-        """Cross entropy of plain targets: its gradient follows from the logs in one step."""
+        """Fuse the gradient of cross entropy with class targets into one step from the log-probabilities."""
         for place, instr in enumerate(self.instrs):
             if instr.kind != "op" or instr.what.name != "_nll_loss" or not self._is_plain_loss(instr):
                 continue
@@ -233,7 +233,7 @@ class Schedule:
         self.instrs, self.kernels = [pair[0] for pair in kept], [pair[1] for pair in kept]
 
     def _find_roots(self) -> dict[int, frozenset[int]]:
-        """Of each register, those whose memory it may share."""
+        """For each register, the registers whose memory it may share."""
         roots = {number: reg.roots for number, reg in enumerate(self.regs)}
         for instr, kernel in zip(self.instrs, self.kernels, strict=True):
             for out in instr.outs:
@@ -247,7 +247,7 @@ class Schedule:
         return roots
 
     def _own(self) -> None:
-        """A leaf's gradient is the array that arrives, where nobody else has a use for that; else a copy."""
+        """Let a leaf take over its gradient's array if the array has no other use; else it is copied."""
         for place in range(len(self.instrs) - 1, -1, -1):
             instr = self.instrs[place]
             if instr.kind != "own":
@@ -273,7 +273,7 @@ class Schedule:
         )
 
     def _may_be_stretched(self, number: int) -> bool:
-        """Whether a register's array may show an element in several places: a formula's result without a kernel."""
+        """Whether a register's array may be stretched (stride 0): it is a result without a kernel."""
         return any(
             number in instr.outs and kernel is None for instr, kernel in zip(self.instrs, self.kernels, strict=True)
         )
@@ -282,7 +282,7 @@ class Schedule:
         return any(number in instr.outs and instr.kind != "constant" for instr in self.instrs)
 
     def _find_deaths(self) -> dict[int, int]:
-        """Of each root, the last instruction that uses its memory."""
+        """For each root register, the index of the last instruction that uses its memory."""
         last: dict[int, int] = {}
         for place, instr in enumerate(self.instrs):
             for number in (*instr.reads(), *(out for out in instr.outs if out >= 0)):
@@ -298,20 +298,20 @@ class Schedule:
 
 
 class Spent:
-    """A node that backward has passed, to be made again for the output of another run."""
+    """A node that backward has freed, as a template for the outputs of later runs."""
 
     def __init__(self, node: Node) -> None:
         self.op, self.name, self.plan = node.op, node.name, node.plan
 
     def node(self) -> Node:
-        """A node of the same name, whose saved values are gone."""
+        """A node of the same name whose saved values are freed."""
         made = Node(self.op, self.name, self.plan, (), (), ())
         made.freed = True
         return made
 
 
 def _is_spent(node: Any) -> bool:
-    """Whether a second backward would be refused: some node behind it has freed what it saved."""
+    """Whether a second backward would be refused, because this node or one behind it was freed."""
     seen = {node}
     waiting = [node]
     while waiting:

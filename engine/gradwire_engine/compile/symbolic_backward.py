@@ -1,8 +1,8 @@
-"""Foresight: what a backward computes, for a tracer (tracing.py), and whose gradients it ends in.
+"""Symbolic backward: traces the formulas of a backward pass, and the tensors that receive its gradients.
 
-A pass that makes arrays is read off the graph before it runs: it will visit the same nodes in the same order, with the
-same formulas, each time. A pass that makes tensors (create_graph) needs no reading: its formulas are made of ops, which
-report what they do; what is left to know is where its gradients went.
+A pass on arrays is derived from the graph before it runs, because it visits the same nodes with the same formulas in
+the same order each time. A pass on tensors (create_graph) needs no such derivation: its formulas consist of ops, which
+report to the tracer. Only the tensors that receive its gradients must be recorded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """A pass whose ops report themselves."""
+    """Tracing of a pass on tensors, whose ops report to the tracer themselves."""
 
     def __init__(self, tracer: Tracer, passage: Any, nodes: Iterable[Any]) -> None:
         self.tracer = tracer
@@ -37,7 +37,7 @@ class Watch:
                 tracer.fail(f"the derivative of {node.op.name} takes so long that it is computed aside")
 
     def refuse_what_peeks(self, nodes: Iterable[Any]) -> None:
-        """Fail where a formula may decide by values, or computes with a number that is another one in each run."""
+        """Fail if a formula may decide by values, or computes with a number that changes from run to run."""
         for node in nodes:
             if type(node) is not Node:
                 continue
@@ -47,26 +47,26 @@ class Watch:
                 self.tracer.fail(f"a derivative of {node.op.name} is computed of a number of the run")
 
     def arrives(self, tensor: Tensor, gradient: Any) -> None:
-        """A tensor is about to collect a gradient."""
+        """Called before a tensor collects a gradient; does nothing."""
 
     def collected(self, tensor: Tensor) -> None:
-        """It has."""
+        """Called after a tensor collected a gradient."""
         self.tracer.holds(tensor)
 
     def answered(self, places: Sequence[Any], results: Sequence[Tensor | None]) -> None:
-        """These are the gradients that were asked for, of what arrives at these places."""
+        """Called with the results of torch.autograd.grad and their edges."""
         for result in results:
             if result is not None:
                 self.tracer.register(result.array)
 
     def made_zeros(self, zeros: Any) -> None:
-        """Zeros stand for a gradient that did not arrive."""
-        if type(zeros) is Tensor:  # arrays are read off
+        """Called when zeros replace a missing gradient."""
+        if type(zeros) is Tensor:  # zeros that are arrays were traced already
             self.tracer.created(zeros)
 
 
 class Foresight(Watch):
-    """A pass that is read off."""
+    """Tracing of a pass on arrays, derived from the graph."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Foresight(Watch):
             self._propagate(dict(counts))
         self._arriving = iter(self.deliveries)
 
-    # The pass, as backward.py makes it.
+    # The pass; the same order of nodes as in backward.py.
 
     def _add(self, node: Any, index: int, number: int) -> None:
         if self.goals is not None and node not in self.goals:
@@ -121,7 +121,7 @@ class Foresight(Watch):
                         heapq.heappush(ready, (-edge[0].seq, tie, edge[0]))
 
     def _stays(self, node: Any, arrived: list[int | None]) -> bool:
-        """Note the gradients that stay here; tell whether the node's formulas run."""
+        """Store the gradients that end at this node; return whether its formulas run."""
         if self.wanted is not None and not self.to_leaves:
             self.captured.update(
                 ((node, index), number)
@@ -164,7 +164,7 @@ class Foresight(Watch):
                 self._add(edge[0], edge[1], number)
 
     def _spread(self, node: Node, slot: int, formula: Any, args: Any) -> None:
-        """A formula of an op that takes a list: as many gradients as the list is long."""
+        """Trace a formula of an op with a list input: it returns one gradient per item for the list."""
         op = node.op
         length = len(node.edges) - len(op.tensor_places) + 1
         if op.tensor_places[slot] == op.list_place:
@@ -178,10 +178,10 @@ class Foresight(Watch):
             if number >= 0 and edge is not None:
                 self._add(edge[0], edge[1], number)
 
-    # Where it ends.
+    # Results of the pass.
 
     def arrives(self, tensor: Tensor, gradient: Any) -> None:
-        """A tensor is about to collect a gradient: its array is in that register, or is a new one of its own."""
+        """Called before a tensor collects a gradient: trace it as a new array, an accumulation or a sum."""
         foreseen, number = next(self._arriving, (None, -1))
         if foreseen is not tensor:
             self.tracer.fail("a gradient that was not foreseen")
@@ -192,10 +192,10 @@ class Foresight(Watch):
         elif tensor.node is None and held.array.flags.writeable:
             self.tracer.accumulate(held, number)
         else:
-            self.tracer.name(array, number)  # what is added is a tensor: the op reports it
+            self.tracer.name(array, number)  # the addition is an op on tensors, which reports itself
 
     def answered(self, places: Sequence[Any], results: Sequence[Tensor | None]) -> None:
-        """These are the gradients that were asked for, each an array of its own."""
+        """Called with the results of torch.autograd.grad, each with its own array."""
         for place, result in zip(places, results, strict=True):
             number = self.captured.get(place)
             if result is not None and number is not None:

@@ -1,8 +1,8 @@
-"""Tracing: what one run of a program computes, as a straight list of instructions on arrays.
+"""Tracing: records one run of a program as a linear list of instructions on arrays.
 
-While a context has a tracer every primitive op reports what it made of what, and a backward what it will compute
-(symbolic_backward.py). What depends on more than shapes, or would have to make graph nodes that outlive the run, ends
-the trace: `failed` says why, and the program goes on being run op by op.
+While a context has a tracer, every primitive op reports its arguments and results, and a backward reports its formulas
+(symbolic_backward.py). A computation that depends on more than shapes, or makes graph nodes that outlive the run, ends
+the trace. Then `failed` has the reason, and the program continues to run op by op.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gradwire_engine.graph.graph import Meta, Saved
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.op import Op
 
-# Composites that make the same of shapes and numbers in each run; up to so many bytes are kept from one to the next.
+# Composites whose result depends only on shapes and numbers. Results up to _KEPT_BYTES are kept as constants.
 _KEPT_BYTES = 1 << 18
 _SAME_EACH_TIME = frozenset(
     ("zeros", "ones", "full", "arange", "linspace", "eye", "zeros_like", "ones_like", "full_like")
@@ -28,33 +28,33 @@ _SAME_EACH_TIME = frozenset(
 
 
 class Num(float):
-    """A number that each run gives anew; `place` says which."""
+    """A number that may change from run to run; `place` is its index."""
 
     place: int
 
     @classmethod
     def at(cls, place: int, value: float) -> Num:
-        """The number of that place in this run."""
+        """Make the number with this index and its value in this run."""
         made = cls(value)
         made.place = place
         return made
 
 
 def plain(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Values as NumPy is to see them: beside float32 it takes a float for one, but not what is derived of float."""
+    """Replace Num by float: NumPy treats a float as weakly typed beside float32, but not a subclass of float."""
     return tuple([float(value) if type(value) is Num else value for value in values])
 
 
 class NumRef(int):
-    """Stands for a number in a template, by its place."""
+    """Index of a number in a template."""
 
 
 class Ref(int):
-    """Stands for an array in a template, by its register."""
+    """Register of an array in a template."""
 
 
 class Reg:
-    """An array of the run. `roots` are the registers whose memory it may share, its own number among them."""
+    """An array of the run. `roots`: registers whose memory it may share, including its own."""
 
     __slots__ = ("dtype", "fresh", "roots", "shape")
 
@@ -62,11 +62,11 @@ class Reg:
         self.shape = shape
         self.dtype = dtype
         self.roots = roots
-        self.fresh = fresh  # whether it is known to have memory of its own, row-major
+        self.fresh = fresh  # whether it surely has its own memory, row-major
 
 
 class Instr:
-    """One instruction: `kind` and `what` say how to compute `outs` of `args`, a template."""
+    """One instruction: `kind` and `what` define how to compute the registers `outs` from the template `args`."""
 
     __slots__ = ("args", "default", "kind", "outs", "step", "what")
 
@@ -75,11 +75,11 @@ class Instr:
         self.what = what
         self.args = args
         self.outs = outs
-        self.step = step  # of the program, for what is said when it fails
-        self.default: Any = None  # the default dtype that it is computed with, where that is not float32
+        self.step = step  # step of the program, for error messages
+        self.default: Any = None  # the default dtype during the instruction, if not float32
 
     def reads(self) -> list[int]:
-        """The registers among its arguments."""
+        """Registers among the arguments."""
         return [int(item) for item in leaves(self.args) if type(item) is Ref]
 
     def __repr__(self) -> str:
@@ -96,7 +96,7 @@ def leaves(value: Any) -> Iterable[Any]:
 
 
 class Tracer:
-    """Notes one run on these inputs."""
+    """Records one run on these inputs."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
         self.inputs = list(inputs)
@@ -104,17 +104,17 @@ class Tracer:
         self.step = 0
         self.regs: list[Reg] = []
         self.instrs: list[Instr] = []
-        self.arrays: list[Any] = []  # of each register, where it is known; kept, so that an id names one array
+        self.arrays: list[Any] = []  # by register, None if unknown; kept, so that ids stay unique
         self._by_id: dict[int, int] = {}
         self._kept: list[Any] = []
         self.input_regs: list[int] = []
-        #: Of an input with a gradient: the gradient's register.
+        #: Registers of the inputs' gradients at the start, by input's index.
         self.entry: dict[int, int] = {}
-        #: Of tensors whose gradient changed: its register, or None.
+        #: Registers of changed gradients, or None, by the tensor's id.
         self.grads: dict[int, int | None] = {}
-        #: How they came to be so: the step, whose gradient, and which.
+        #: Changes of gradients in order: the step, the tensor's id, and the register or None.
         self.course: list[tuple[int, int, int | None]] = []
-        self.changes: dict[int, int] = {}  # how often inputs' memory is written to, by register
+        self.changes: dict[int, int] = {}  # number of in-place changes, by root register
         for place, tensor in enumerate(self.inputs):
             self._bind(place, tensor)
 
@@ -136,14 +136,14 @@ class Tracer:
         return [number for number in registers if np.may_share_memory(array, self.arrays[number])]
 
     def fail(self, why: str) -> None:
-        """Give the trace up."""
+        """End the trace; the first reason is kept."""
         if self.failed is None:
             self.failed = why
 
     # Registers.
 
     def _known(self, array: Any, over: Iterable[int] = ()) -> int:
-        """The register of an array; a new one if it has none."""
+        """The array's register; a new register if it has none."""
         number = self._by_id.get(id(array))
         if number is None:
             number = self._new(array.shape, array.dtype, over, bool(array.flags.c_contiguous))
@@ -159,7 +159,7 @@ class Tracer:
         return number
 
     def operand(self, value: Any) -> Any:
-        """A value as it stands in a template."""
+        """Convert a value to its form in a template."""
         kind = type(value)
         if kind is Tensor:
             return self._ref(value.array)
@@ -182,10 +182,10 @@ class Tracer:
             return None
         return Ref(number)
 
-    # What ops report.
+    # Reports of ops.
 
     def applied(self, op: Op, args: tuple[Any, ...], made: Any) -> None:
-        """An op made a tensor, or several, of its arguments."""
+        """Record an op's call and its results."""
         if self.failed is not None:
             return
         flag = op.data_dependent
@@ -212,7 +212,7 @@ class Tracer:
         outs = []
         for array in results:
             if id(array) in self._by_id:
-                # The op answered an argument itself: a register of its own would be a second name of one array.
+                # The op returned an argument itself; a new register would be a second name of one array.
                 self.fail("an op that answers its argument")
                 return
             over = [number for number in reads if self._may_share(array, number)]
@@ -224,7 +224,7 @@ class Tracer:
         return other is None or bool(np.may_share_memory(array, other))
 
     def wrote(self, op: Op, args: tuple[Any, ...], recorded: bool) -> None:
-        """An op changed its first argument."""
+        """Record an in-place change of an op's first argument."""
         if self.failed is not None:
             return
         if recorded:
@@ -246,7 +246,7 @@ class Tracer:
     def settle(
         self, mark: tuple[int, dict[int, int], str | None], op: Any, args: tuple[Any, ...], results: Sequence[Tensor]
     ) -> None:
-        """A composite was called: what its parts have reported stands if it says all; else the call as a whole does."""
+        """Record a composite's call: keep its parts' instructions if they are complete, else record the whole call."""
         tracked = any(is_entangled(tensor) for tensor in results)
         stands = self.failed is None and not peeks(op) and not self.holds_number(args)
         if stands and all(id(tensor.array) in self._by_id for tensor in results):
@@ -269,7 +269,7 @@ class Tracer:
         self._kept.append(results)
 
     def created(self, tensor: Tensor) -> None:
-        """A leaf was made of values that stand in the program."""
+        """Record a leaf made from constants of the program."""
         self._emit("constant", tensor.array.copy(), (), [tensor.array])
 
     # Backward.
@@ -282,7 +282,7 @@ class Tracer:
         wanted: set[Any] | None,
         needed: set[Any] | None,
     ) -> Watch | None:
-        """What a pass reports to that is about to begin; None if the trace has ended."""
+        """The Watch of a backward pass that is about to begin; None if the trace has ended."""
         if self.failed is not None:
             return None
         if not passage.create_graph:
@@ -292,22 +292,22 @@ class Tracer:
         return made
 
     def ref(self, number: int) -> Ref:
-        """A register as it stands in a template."""
+        """The form of a register in a template."""
         return Ref(number)
 
     def register(self, array: Any) -> int | None:
-        """The register of an array; fails if no op made it."""
+        """The array's register; ends the trace and returns None if no op made it."""
         found = self._ref(array)
         return None if found is None else int(found)
 
     def constant(self, array: Any) -> int:
-        """The register of an array that is the same in each run."""
+        """Register for an array that is the same in each run."""
         number = self._new(array.shape, array.dtype, (), True)
         self._append(Instr("constant", array, (), (number,)))
         return number
 
     def sum(self, one: int, other: int) -> int:
-        """Two gradients that arrive at the same place."""
+        """Record the sum of two gradients that arrive at the same edge."""
         reg, second = self.regs[one], self.regs[other]
         if reg.shape != second.shape or reg.dtype != second.dtype:
             self.fail("gradients of two kinds are added")
@@ -316,34 +316,34 @@ class Tracer:
         return total
 
     def formula(self, what: Any, args: Any, meta: Any) -> int:
-        """A formula's result, brought to an input's shape and dtype."""
+        """Record a formula whose result is fitted to an input's shape and dtype."""
         reads = [int(item) for item in leaves(args) if type(item) is Ref]
         number = self._new(meta[0], meta[1], reads, False)
         self._append(Instr("formula", what, args, (number,)))
         return number
 
     def spread(self, what: Any, args: Any, metas: Sequence[Any]) -> tuple[int, ...]:
-        """A formula's results for an op's list; -1 where none is wanted."""
+        """Record a formula with several results, for an op's list; -1 for results that are not needed."""
         reads = [int(item) for item in leaves(args) if type(item) is Ref]
         outs = tuple([-1 if meta is None else self._new(meta[0], meta[1], reads, False) for meta in metas])
         self._append(Instr("spread", what, args, outs))
         return outs
 
     def own(self, number: int, array: Any) -> None:
-        """An array that has become somebody's own, of what is in a register."""
+        """Record that a tensor took over a register's array, or a copy of it; `array` is the result."""
         own = self._new(self.regs[number].shape, self.regs[number].dtype, (), True)
         self._append(Instr("own", None, (Ref(number),), (own,)))
         self.name(array, own)
 
     def accumulate(self, held: Tensor, number: int) -> None:
-        """A gradient is added to one that is there already, in place."""
+        """Record the in-place addition of a gradient to an existing one."""
         target = self.register(held.array)
         if target is not None:
             self._append(Instr("accumulate", None, (Ref(target), Ref(number)), ()))
             self._count_change(Ref(target))
 
     def name(self, array: Any, number: int) -> None:
-        """An array turned out to be what is in a register."""
+        """Bind an array to the register that it corresponds to."""
         if type(array) is not np.ndarray:
             self.fail("a gradient that is no array of NumPy's")
             return
@@ -352,7 +352,7 @@ class Tracer:
         self._kept.append(array)
 
     def holds(self, tensor: Tensor) -> None:
-        """A tensor's gradient was set, or collected, or cleared."""
+        """Record that a tensor's gradient was set, accumulated or cleared."""
         self._kept.append(tensor)
         grad = tensor.grad
         self._kept.append(grad)
@@ -360,19 +360,19 @@ class Tracer:
         self.course.append((self.step, id(tensor), number))
 
     def flagged(self, tensor: Tensor, requires_grad: bool) -> None:
-        """A leaf's flag is about to be set."""
+        """Called before a leaf's requires_grad is set; ends the trace if an input's flag changes."""
         if tensor.requires_grad is not requires_grad and any(tensor is given for given in self.inputs):
             self.fail("an input's requires_grad changes")
 
     def holds_number(self, values: Any) -> bool:
-        """Whether a number of the run is among values: what Python makes of it is another one in each run."""
+        """Whether a Num is among the values; Python code that computes with it gives other results in each run."""
         return any(type(value) is Num for value in leaves(values))
 
     def register_of(self, tensor: Tensor) -> int | None:
-        """Where a tensor's array is."""
+        """The register of a tensor's array, or None."""
         return self._by_id.get(id(tensor.array))
 
 
 def is_entangled(tensor: Tensor) -> bool:
-    """Whether a tensor's place in a graph is not its own alone."""
+    """Whether a tensor depends on a graph: it has a node, or is a view that requires grad."""
     return tensor.node is not None or (tensor.view is not None and tensor.requires_grad)
