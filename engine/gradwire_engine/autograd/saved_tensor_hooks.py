@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Packed:
-    """Placeholder in a node for a value that the callback `ask` returns, with the value's node, shape, dtype and device."""
+    """Placeholder in a node for a value that the callback `ask` returns; keeps the node, shape, dtype and device."""
 
     __slots__ = ("ask", "device", "dtype", "index", "node", "output", "requires_grad", "shape")
     node: Node | AccumulateGrad | None

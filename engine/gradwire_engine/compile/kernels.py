@@ -1,8 +1,8 @@
-"""Kernels of plans: an instruction's work written into memory that is there already.
+"""Kernels: functions of a plan that write an instruction's result into existing memory.
 
-A kernel is chosen when a plan is made, from shapes and dtypes. It is a function of the memory it writes and of the
-arguments, and computes what the op or formula it stands for computes, to rounding. What has no kernel is computed as
-always.
+A kernel is chosen when a plan is made, from shapes and dtypes. Its arguments are the memory to write and the
+instruction's arguments. Its result equals that of the op or formula, up to rounding. An instruction without a kernel
+calls the op or formula.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from gradwire_engine.ops.elementwise.activation import keep
 
 Array = Any
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-# Elements that are worked on at a time, so that what one step wrote is still in the cache for the next.
+# Elements per block, so that a step's result is still in the cache for the next step.
 BLOCK = 1 << 14
-# From here on an update is worth being cut into blocks.
+# Elements from which an update is split into blocks.
 LARGE = 1 << 16
 _ZEROS = {dtype: np.zeros(BLOCK, dtype) for dtype in _FLOATS}
 
 
 class Kernel:
-    """`run(out, *arguments)`; `takes` are the arguments whose memory may become the result's where they end here."""
+    """`run(out, *arguments)`. takes: indices of arguments whose memory the result may reuse at their last use."""
 
     __slots__ = ("run", "scratch", "takes", "transposed")
 
@@ -34,8 +34,8 @@ class Kernel:
     ) -> None:
         self.run = run
         self.takes = tuple(takes)
-        self.scratch = scratch  # whether `out` is memory for its own use, of the target's size
-        self.transposed = transposed  # whether the result lies column by column
+        self.scratch = scratch  # whether `out` is temporary memory of the target's size
+        self.transposed = transposed  # whether the result is column-major
 
 
 Choice = Callable[[Instr, Sequence[Reg]], "Kernel | None"]
@@ -64,7 +64,7 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 
 def _ufunc(ufunc: Any, operands: int) -> Choice:
-    """An op that is one ufunc of its first arguments; the others must have their defaults."""
+    """Kernel for an op that is one ufunc of its first arguments; the others must have their default values."""
 
     def choose(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
         args, rest = instr.args[:operands], instr.args[operands:]
@@ -97,7 +97,7 @@ def _scaled(ufunc: Any) -> Choice:
             np.multiply(b, alpha, out)
             ufunc(a, out, out)
 
-        # Not the first one's memory, which is read after it would be written.
+        # The first operand's memory may not be reused: it is read after `out` is written.
         return Kernel(run, [1] if instr.args[0] != other else [])
 
     return choose
@@ -112,7 +112,7 @@ def _run_relu(out: Array, x: Array) -> None:
     if not x.flags.c_contiguous:
         np.maximum(x, 0, out=out)
         return
-    # Two arrays are compared several times faster than an array and a number.
+    # Comparing two arrays is several times faster than comparing an array and a number.
     flat, target, zeros = x.reshape(-1), out.reshape(-1), _ZEROS[out.dtype]
     whole = flat.size - flat.size % BLOCK
     if whole:
@@ -139,7 +139,7 @@ def _relu_backward(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
 
 
 def _matmul(*, left_t: bool = False, right_t: bool = False, swap: bool = False, bias: bool = False) -> Choice:
-    """A product of two matrices. `swap`: the left factor comes second; `bias`: a row to add comes first."""
+    """Product of two matrices. swap: the left factor is the second one. bias: the first argument is a row to add."""
 
     def choose(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
         out = regs[instr.outs[0]]
@@ -167,7 +167,7 @@ def _matmul(*, left_t: bool = False, right_t: bool = False, swap: bool = False, 
 
 
 def _weight_transposed(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
-    """The gradient of linear's weight: computed as the weight lies."""
+    """Gradient of linear's weight, computed in the weight's memory layout."""
     out = regs[instr.outs[0]]
     if out.dtype not in _FLOATS or any(reg.dtype != out.dtype or len(reg.shape) != 2 for reg in _regs(instr, regs)):
         return None
@@ -179,7 +179,7 @@ def _weight_transposed(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
 
 
 def _passed_on(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
-    """A gradient summed over the rows that a vector was added to."""
+    """Gradient of a vector that was added to each row: a sum over rows."""
     out, g = regs[instr.outs[0]], regs[instr.args[0]]
     if out.dtype not in _FLOATS or g.dtype != out.dtype or len(g.shape) != 2 or out.shape != g.shape[1:]:
         return None
@@ -196,15 +196,15 @@ def _passed_on(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
 
 
 def _times(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
-    """g * other, where nothing was broadcast."""
+    """g * other, without broadcasting of the input."""
     out = regs[instr.outs[0]]
     if not _plain(instr, regs, out) or regs[instr.args[0]].shape != out.shape:
         return None
     return Kernel(lambda out, g, other: np.multiply(g, other, out), [0])
 
 
-# Slopes: elementwise, of arrays of one shape. `taken` is the argument whose memory may become the result's, if no other
-# argument is the same array.
+# Derivatives: elementwise, on arrays of one shape. `taken` is the index of the argument whose memory may be reused for
+# the result, if no other argument is the same array.
 
 
 def _slope(run: Callable[..., None], taken: int | None = None) -> Choice:
@@ -268,7 +268,7 @@ def _log_softmax(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
 
 
 class CrossEntropy:
-    """nll_loss of log_softmax and the gradient of both at once. Targets that are no classes are left to the ops."""
+    """nll_loss of log_softmax, and the gradient of both in one step. The ops handle targets outside the classes."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         self.classes = shape[1]
@@ -279,7 +279,7 @@ class CrossEntropy:
         self.is_plain = False
 
     def forward(self, logs: Array, target: Array, fallback: Callable[[], Any]) -> Any:
-        """The mean of minus the logs at the targets."""
+        """Mean of minus the log-probabilities at the targets."""
         self.is_plain = bool(target.view(np.uint64).max() < self.classes)
         if not self.is_plain:
             return fallback()
@@ -288,7 +288,7 @@ class CrossEntropy:
         return np.asarray(-self.picked.sum() / self.count)
 
     def backward(self, out: Array, g: Array, logs: Array, fallback: Callable[[], Any]) -> None:
-        """(softmax - one at the target) * g / count."""
+        """Write (softmax - onehot(target)) * g / count into `out`."""
         if not self.is_plain:
             np.copyto(out, fallback())
             return
@@ -299,7 +299,7 @@ class CrossEntropy:
 
 
 def loss_backward(state: CrossEntropy, first: Instr, last: Instr) -> Kernel:
-    """The gradient of both ops in one step; where `state` says that targets are not plain, by their formulas."""
+    """Kernel for the gradient of both ops in one step; by their formulas if `state.is_plain` is False."""
     of_loss, of_logs, more, dim = first.what[2], last.what[2], first.args[2:], last.args[2]
 
     def run(out: Array, g: Array, logs: Array, target: Array) -> None:
@@ -355,12 +355,12 @@ FORMULAS: dict[tuple[str, str], Choice] = {
     ("square", "input"): _slope(_square_slope, 1),
     ("neg", "input"): _slope(lambda out, g: np.negative(g, out), 0),
 }
-# Formulas that hand the gradient on as it is.
+# Formulas that return the gradient unchanged.
 SAME = frozenset((("add", "input"), ("add", "other"), ("sub", "input"), ("addcmul", "input"), ("addcdiv", "input")))
 
 
 def hands_on(instr: Instr, regs: Sequence[Reg]) -> bool:
-    """Whether an instruction's result is its first argument itself."""
+    """Whether an instruction's result equals its first argument."""
     if instr.kind != "formula" or instr.what[:2] not in SAME:
         return False
     given, out = instr.args[0], regs[instr.outs[0]]
@@ -369,7 +369,7 @@ def hands_on(instr: Instr, regs: Sequence[Reg]) -> bool:
     return regs[given].shape == out.shape and regs[given].dtype == out.dtype
 
 
-# In-place ops: (memory for itself, target, arguments).
+# In-place ops: (temporary memory, target, arguments).
 
 
 def _write(operands: int, run: Callable[..., Any], scratch: bool) -> Choice:
@@ -429,7 +429,7 @@ WRITES: dict[str, Choice] = {
 
 
 def choose(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
-    """The kernel of an instruction, if it has one."""
+    """The kernel of an instruction; None if there is none."""
     if instr.kind == "op":
         found = OPS.get(instr.what.name) if len(instr.outs) == 1 else None
     elif instr.kind == "formula":
@@ -446,7 +446,7 @@ def choose(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
 
 
 def in_blocks(kernel: Kernel, arguments: Sequence[Any]) -> list[Callable[[], Any]]:
-    """An update's calls, block by block: all arrays have the target's size and are row-major."""
+    """Calls of an update, one per block. All arrays must have the target's size and be row-major."""
     size = arguments[0].size
     cuts = [
         [item.reshape(-1)[begin : begin + BLOCK] if getattr(item, "ndim", 0) else item for item in arguments]

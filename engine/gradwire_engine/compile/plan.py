@@ -1,8 +1,8 @@
-"""Plans: a scheduled run (schedule.py) made ready to be repeated, without tensors, nodes or new memory.
+"""Plans: a schedule (schedule.py) compiled to calls that can be repeated without tensors, nodes or new memory.
 
-Made once: results get memory that is used again when what it held has died, what only looks at other memory is
-looked up beforehand. What is left of a step is a list of calls. A plan holds for inputs as they were when it was
-traced: row-major, with gradients where they had some, sharing memory where they did.
+Compiled once: results get memory that is reused after the last use of its contents, and views are computed in advance.
+A run is then a list of calls. A plan is valid for inputs as traced: row-major, with the same gradients present and the
+same memory shared.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from gradwire_engine.ops.base.basic import fit
 
 Array = Any
 Code = Callable[[], Any]
-# Formulas that only look at the gradient in another way, where its memory allows it.
+# Formulas that return a view of the gradient, if its memory layout allows it.
 _VIEWS = frozenset(
     ("_transposed", "_fold", "_unsafe_view", "view", "reshape", "unsqueeze", "squeeze", "transpose", "t")
 )
-# A tensor that is exchanged for another before each run is copied to a place that stays, up to so many bytes.
+# Maximum bytes of an input that is copied to a fixed buffer, because each run passes another array.
 _COPIED = 16 << 20
 
 
-# Elements of an array that take long to compute with, and calls of quick ones between two looks at the cancellation.
+# The interrupt is checked after each instruction on an array of _LONG elements, and every _BETWEEN_LOOKS calls.
 _LONG = 1 << 16
 _BETWEEN_LOOKS = 64
 
 
 class _Look:
-    """A call among a plan's: end the run if the client does not want it any more."""
+    """A call of a plan that checks the interrupt: it pauses the run, or ends it if the client cancelled."""
 
     __slots__ = ("interrupt",)
 
@@ -51,7 +51,7 @@ class _Look:
         self.interrupt: Interrupt | None = None
 
     def __call__(self) -> Pause | None:
-        """Whether to let others go on. Raises EngineError: CANCELLED."""
+        """Return PAUSE if the run shall pause for other sessions. Raises EngineError: CANCELLED."""
         interrupt = self.interrupt
         if interrupt is None or monotonic() < interrupt.at:
             return None
@@ -59,16 +59,16 @@ class _Look:
         return PAUSE
 
     def check(self) -> None:
-        """Raises EngineError: CANCELLED."""
+        """Check for cancellation. Raises EngineError: CANCELLED."""
         if self.interrupt is not None and self.interrupt.stopping():
             raise EngineError(Reason.CANCELLED, "the program was cancelled")
 
 
 class Plan(Schedule):
-    """A schedule with memory and calls, to be repeated. See the module's docstring."""
+    """A schedule with memory and calls that can be repeated. See the module's docstring."""
 
     def __init__(self, tracer: Tracer, outputs: Sequence[Tensor], numbers: int, account: Account) -> None:
-        """Raises NotPlannable, EngineError: MEMORY_LIMIT."""
+        """Compile a trace. Raises NotPlannable, and EngineError: MEMORY_LIMIT."""
         super().__init__(tracer, outputs)
         self.numbers = np.zeros(numbers, np.float64)
         self._number_arrays: dict[tuple[int, Any], Array] = {}
@@ -81,10 +81,10 @@ class Plan(Schedule):
         self.dynamic_bytes = self._dynamic_bytes()
         self.values: list[Any] = [None] * len(self.regs)
         self.bound: list[Any] = []
-        self.held: list[Storage] = []  # of what is bound: while its memory is here, it is counted
+        self.held: list[Storage] = []  # storages of the bound arrays, so that their bytes stay counted
         self.pattern = _pattern(tracer.inputs)
         self.code: list[Code] = []
-        self.steps: list[int] = []  # of the program, of each of these calls
+        self.steps: list[int] = []  # step of the program, for each call of `code`
         self.failed_step: int | None = None
         self.look = _Look()
         self._dynamic: list[int] = []
@@ -92,12 +92,12 @@ class Plan(Schedule):
     # Memory.
 
     def _allocate(self, account: Account) -> None:
-        """Give each kernel's result its memory, taking over what dies at that very instruction or has died before.
+        """Assign memory to each kernel's result, reusing memory whose last use is this or an earlier instruction.
 
-        Raises EngineError: MEMORY_LIMIT, before it takes what passes the limit.
+        Raises EngineError: MEMORY_LIMIT, before an allocation that would exceed the limit.
         """
         free: dict[tuple[int, Any], list[Array]] = {}
-        holder: dict[int, Array] = {}  # root -> the flat memory
+        holder: dict[int, Array] = {}  # root register -> flat memory
         self.bytes = sum(instr.what.nbytes for instr in self.instrs if instr.kind == "constant")
         for place, (instr, kernel) in enumerate(zip(self.instrs, self.kernels, strict=True)):
             dying = {root for number in instr.reads() for root in self.roots[number] if self.last[root] == place}
@@ -134,7 +134,7 @@ class Plan(Schedule):
             if type(given) is not Ref or int(given) not in dying or int(given) not in holder:
                 continue
             old = self.regs[given]
-            # Another look at this memory, say transposed, is read after it would be written; the same look may be.
+            # Another view of this memory, say transposed, would be read after it is overwritten; the same view is safe.
             shown = any(self.roots[other] & self.roots[int(given)] for other in instr.reads() if other != given)
             lone = not shown and self.roots[int(given)] == frozenset((int(given),))
             if lone and old.shape == reg.shape and old.dtype == reg.dtype and not self._is_transposed(int(given)):
@@ -162,7 +162,7 @@ class Plan(Schedule):
     # Binding.
 
     def fits(self, inputs: Sequence[Tensor]) -> bool:
-        """Whether these inputs have gradients where those had that were traced, and lie as they did."""
+        """Whether these inputs match the traced ones: gradients present, row-major layout, and shared memory."""
         entry = self.entry
         for place, tensor in enumerate(inputs):
             grad = tensor.grad
@@ -176,7 +176,7 @@ class Plan(Schedule):
         return _pattern(inputs) == self.pattern
 
     def _bind(self, arrays: list[Any]) -> None:
-        """Put these arrays in the inputs' places and make the code anew."""
+        """Bind these arrays to the inputs' registers and generate the code again."""
         values = self.values
         for place, number in enumerate(self._bound_regs()):
             copy = self.copied.get(place)
@@ -198,7 +198,7 @@ class Plan(Schedule):
             self.steps.extend([instr.step] * (len(self.code) - len(self.steps)))
 
     def _is_long(self, instr: Instr) -> bool:
-        """Whether it is worth asking after an instruction if the client still wants the rest."""
+        """Whether an instruction is expensive enough to check the interrupt after it."""
         numbers = (*instr.reads(), *(out for out in instr.outs if out >= 0))
         return any(math.prod(self.regs[number].shape) >= _LONG for number in numbers)
 
@@ -206,7 +206,7 @@ class Plan(Schedule):
         return [*self.input_regs, *self.looked_at.values()]
 
     def _take(self, arrays: list[Any]) -> None:
-        """Bind what is given now: what is another array each time is copied to a place that stays."""
+        """Bind the arrays of this run; an input whose array changed is copied to a fixed buffer from then on."""
         again = not self.bound
         for place, (array, bound) in enumerate(zip(arrays, self.bound, strict=False)):
             if array is not bound and place not in self.copied:
@@ -219,7 +219,7 @@ class Plan(Schedule):
             np.copyto(copy, arrays[place])
 
     def _may_copy(self, place: int, array: Array) -> bool:
-        """Whether an input may be copied before a run instead of being bound: nobody writes to it or keeps it."""
+        """Whether an input may be copied before each run instead of bound: the run neither writes nor keeps it."""
         if place >= len(self.input_regs) or place in self.changes or array.nbytes > _COPIED:
             return False
         number = self.input_regs[place]
@@ -227,7 +227,7 @@ class Plan(Schedule):
             return False
         floating = self.regs[number].dtype.kind in "fc"
         if floating and any(instr.kind == "call" and number in instr.reads() for instr in self.instrs):
-            return False  # a composite may keep statistics in its arguments
+            return False  # a composite may update statistics in its arguments
         kept = [final for final in self.finals.values() if final is not None]
         return not any(number in self.roots[out] for out in kept)
 
@@ -260,7 +260,7 @@ class Plan(Schedule):
             static.add(number)
 
     def _resolved(self, template: Any, static: set[int]) -> tuple[list[Any], bool]:
-        """A flat template's values, and whether all of them stay what they are."""
+        """Values of a flat template, and whether all of them are the same in each run."""
         values: list[Any] = []
         fixed = True
         for item in template:
@@ -272,7 +272,7 @@ class Plan(Schedule):
         return values, fixed
 
     def _number(self, place: int, dtype: Any) -> Array:
-        """A number as an array that each run sets."""
+        """0-d array for a number; each run sets its value."""
         key = (place, dtype)
         if key not in self._number_arrays:
             self._number_arrays[key] = np.zeros((), dtype)
@@ -306,7 +306,7 @@ class Plan(Schedule):
             self.code.append(functools.partial(run, self.memory[target], *arguments))
 
     def _is_apart(self, instr: Instr) -> bool:
-        """Whether the target shares no memory with what it is changed by."""
+        """Whether the target shares no memory with the other operands."""
         target, *others = instr.reads()
         return not any(self.roots[target] & self.roots[other] for other in others)
 
@@ -317,7 +317,7 @@ class Plan(Schedule):
         )
 
     def _look_up(self, instr: Instr, static: set[int]) -> bool:
-        """What only shows memory that stays in another way is looked up now."""
+        """Compute a view of fixed memory now, instead of in each run; return whether that was possible."""
         single = len(instr.outs) == 1 and instr.kind in ("op", "formula")
         if not single or not all(int(read) in static for read in instr.reads()):
             return False
@@ -342,7 +342,7 @@ class Plan(Schedule):
         return fit(gradient, (reg.shape, reg.dtype))
 
     def _plain(self, instr: Instr) -> Code:
-        """An instruction as it always is computed."""
+        """Code of an instruction without a kernel: it calls the op or formula."""
         values, numbers, args, outs, what = self.values, self.numbers, instr.args, instr.outs, instr.what
         kind = instr.kind
         if kind == "op":
@@ -414,9 +414,9 @@ class Plan(Schedule):
     def run(
         self, inputs: Sequence[Tensor], numbers: Sequence[float], context: Context
     ) -> Generator[None, None, list[Tensor]]:
-        """Run once; the outputs. Yields in pauses, in which nothing else may use the plan or change its inputs.
+        """Run once and return the outputs. Yields in pauses, in which neither plan nor inputs may be used or changed.
 
-        `inputs` must fit. Raises EngineError as the ops do, MEMORY_LIMIT, CANCELLED.
+        `inputs` must fit. Raises EngineError: those of the ops, MEMORY_LIMIT, CANCELLED.
         """
         self.look.interrupt = context.interrupt
         if self.look() is not None:
@@ -456,9 +456,9 @@ class Plan(Schedule):
                 self.values[number] = None
 
     def _break_off(self, inputs: Sequence[Tensor]) -> None:
-        """Leave the gradients that the steps before the one that failed had brought to what they are in the end.
+        """After a failure, set the gradients that earlier steps had brought to their final values.
 
-        Others are what they were before the run: what is replaced by a later step is not kept until then.
+        The others keep their values from before the run, because the plan does not keep intermediate ones.
         """
         self._note_grad_changes(inputs)
         failed = 0 if self.failed_step is None else self.failed_step
@@ -511,7 +511,7 @@ class Plan(Schedule):
         if first is None:
             tensor = storages[number] = Tensor(np.array(self.values[number], order="C"), output.requires_grad)
             tensor.storage.version = tensor.storage.history = output.version
-        else:  # a detached one
+        else:  # a detached tensor on the same memory
             tensor = Tensor(first.array, output.requires_grad, first.storage)
         if output.spent is not None:
             tensor.node = output.spent.node()
@@ -519,21 +519,21 @@ class Plan(Schedule):
 
 
 def _pattern(inputs: Sequence[Tensor]) -> tuple[int, ...]:
-    """Which inputs and gradients share memory: of each the place of the first one with the same."""
+    """Which inputs and gradients share memory: for each, the index of the first tensor with the same storage."""
     first: dict[int, int] = {}
     held = [*inputs, *[one.grad for one in inputs if one.grad is not None]]
     return tuple([first.setdefault(id(one.storage.owner or one.storage), place) for place, one in enumerate(held)])
 
 
 def _aligned(size: int, dtype: Any) -> Array:
-    """Memory that begins at a cache line."""
+    """Allocate uninitialized memory aligned to a cache line (64 bytes)."""
     raw = np.empty(size * dtype.itemsize + 64, np.uint8)
     begin = -raw.ctypes.data % 64
     return raw[begin : begin + size * dtype.itemsize].view(dtype)
 
 
 def _filled(value: Any, values: list[Any], numbers: Array, wrap: Any = None) -> Any:
-    """A template with arrays, or what `wrap` makes of them, and numbers in their places."""
+    """Fill a template with arrays, each passed through `wrap` if given, and numbers."""
     kind = type(value)
     if kind is Ref:
         return values[value] if wrap is None else wrap(values[value])
@@ -545,7 +545,7 @@ def _filled(value: Any, values: list[Any], numbers: Array, wrap: Any = None) -> 
 
 
 def _with_default(dtype: Any, code: Code) -> None:
-    """Compute what knows no floating dtype but the default."""
+    """Run code with this default dtype."""
     token = CURRENT.set(replace(CURRENT.get(), default_dtype=dtype))
     try:
         code()
@@ -554,7 +554,7 @@ def _with_default(dtype: Any, code: Code) -> None:
 
 
 def _write(op: Op, args: tuple[Any, ...]) -> None:
-    """An in-place op on arrays."""
+    """Apply an in-place op to arrays."""
     if op.writes_always and op.writer is not None:
         op.writer(np, *args)
     else:
