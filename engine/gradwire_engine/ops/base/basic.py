@@ -1,4 +1,4 @@
-"""The ops that differentiation itself is written with: arithmetic, casts, and the pair sum_to_size / expand."""
+"""Basic ops, with which formulas are written: arithmetic, casts, and the pair sum_to_size / expand."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def expand(xp: Any, input: Array, size: Ints) -> Array:
         return input.view()
     shown = xp.broadcast_to(input, target)
     if isinstance(shown, np.ndarray) and isinstance(input, np.ndarray) and input.flags.writeable:
-        # broadcast_to answers read-only; whether writing is safe is decided by the strides, where it is tried.
+        # broadcast_to returns a read-only view; check_writable decides by the strides whether a write is allowed.
         shown = np.lib.stride_tricks.as_strided(input, shown.shape, _expanded_strides(input, target))
     return shown
 
@@ -246,7 +246,8 @@ sum_to_size.grad(input=lambda g, input_meta: expand(g, input_meta.shape))
 
 
 def fit(gradient: Any, wanted: Fit) -> Any:
-    """A gradient in an input's shape and dtype: undoes broadcasting, promotion and, for real inputs, complexity."""
+    """Bring a gradient to an input's shape and dtype: undo broadcasting and promotion; for real inputs take the real
+    part."""
     shape, dtype = wanted
     if gradient.shape != shape:
         gradient = sum_to_size(gradient, shape)
@@ -258,9 +259,9 @@ def fit(gradient: Any, wanted: Fit) -> Any:
 
 
 def sum_axes(xp: Any, array: Array, axes: Ints, keepdims: bool) -> Array:
-    """A sum in the array's dtype.
+    """Sum over axes, in the array's dtype.
 
-    NumPy adds row by row, or in pairs without SIMD; products with ones take a third of the time.
+    A product with ones takes a third of the time of NumPy's sum, which adds row by row, or pairwise without SIMD.
     """
     if xp is not np or array.size < _LARGE or array.dtype.char not in "fd" or not array.flags.c_contiguous or not axes:
         return array.sum(axes, keepdims=keepdims, dtype=array.dtype)
@@ -279,7 +280,7 @@ def sum_axes(xp: Any, array: Array, axes: Ints, keepdims: bool) -> Array:
 
 
 def _runs(axes: list[int]) -> list[tuple[int, int]]:
-    """Axes that follow each other, as the first and the last of each run, from behind: the rest is smaller then."""
+    """First and last axis of each run of adjacent axes, last run first, because that shrinks the array soonest."""
     found: list[tuple[int, int]] = []
     for axis in reversed(axes):
         if found and found[-1][0] == axis + 1:
@@ -289,13 +290,13 @@ def _runs(axes: list[int]) -> list[tuple[int, int]]:
     return found
 
 
-# From here on a product with ones is worth its overhead; and so many at a time are added without losing precision.
+# Elements from which a product with ones is faster; _BLOCK elements are added at a time, to keep precision.
 _LARGE = 4096
 _BLOCK = 1024
 
 
 def _row_sums(rows: Array) -> Array:
-    """The sums of a matrix's rows, by blocks whose sums are then added in pairs."""
+    """Sums of a matrix's rows: blocks are summed, and the block sums are added pairwise."""
     height, width = rows.shape
     if width <= 2 * _BLOCK:
         return rows @ np.ones(width, rows.dtype)

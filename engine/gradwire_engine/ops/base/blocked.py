@@ -1,7 +1,7 @@
-"""Long elementwise formulas on large arrays, a block at a time.
+"""Blocked evaluation of long elementwise formulas on large arrays.
 
-NumPy writes the result of every step of a formula, and memory is far slower than a cache. For NumPy only: a GPU's
-kernels want the whole array at once.
+NumPy writes the result of every step of a formula; a block's results stay in the cache. For NumPy only: GPU kernels
+need the whole array at once.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 
 from gradwire_engine.core.device import Array
 
-# Elements of a block: a few arrays of so many fit a second-level cache, and a step on them takes longer than its call.
+# Elements per block: a few such arrays fit the L2 cache, and a step on a block costs more than its call overhead.
 BLOCK = 1 << 15
 
 
 def elementwise(kernel: Callable[..., None], scratch: int, *arrays: Array) -> Array:
-    """The result of an elementwise kernel on C-contiguous NumPy arrays of one shape and dtype, in a new array.
+    """Apply an elementwise kernel to C-contiguous NumPy arrays of one shape and dtype; the result is a new array.
 
-    kernel(out, *parts, *scratch) writes `out`; parts and so many arrays to use freely are one-dimensional.
+    kernel(out, *parts, *scratch) writes `out`. All its arrays are one-dimensional; `scratch` is temporary memory.
     """
     made = np.empty_like(arrays[0])
     target, flat = made.reshape(-1), [array.reshape(-1) for array in arrays]
@@ -33,7 +33,7 @@ def elementwise(kernel: Callable[..., None], scratch: int, *arrays: Array) -> Ar
 
 
 def is_plain(*arrays: Array) -> bool:
-    """Whether `elementwise` can take these: C-contiguous NumPy arrays of one shape, all float32 or all float64."""
+    """Whether `elementwise` accepts these: C-contiguous NumPy arrays of one shape, all float32 or all float64."""
     first = arrays[0]
     return all(
         type(array) is np.ndarray

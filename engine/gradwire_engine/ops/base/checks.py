@@ -1,4 +1,4 @@
-"""What ops check of their arguments before they compute, with PyTorch's phrases: dims, sizes, memory."""
+"""Checks of arguments before an op computes, with PyTorch's messages: dims, sizes, memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_RESULTS = 1 << 17
 
 
 def ints(value: int | Sequence[int] | None) -> tuple[int, ...]:
-    """An argument that takes one int or several, as a tuple; None gives the empty one."""
+    """Convert an argument of one int or several to a tuple; None gives the empty tuple."""
     if value is None:
         return ()
     return (value,) if isinstance(value, int) else tuple(value)
@@ -37,7 +37,7 @@ def normalize_dim(dim: int, ndim: int) -> int:
 
 
 def normalize_dims(dims: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """Several dimensions, each once; for none given (or an empty list) all of them, as reductions take it."""
+    """Dimensions of a reduction, counted from the front, each once; None or an empty list means all."""
     given = ints(dims)
     if not given:
         return tuple(range(ndim))
@@ -62,7 +62,7 @@ def check_index(index: int, dim: int, size: int) -> int:
 
 
 def needs_tensor(name: str, *values: Any) -> None:
-    """Refuse a call with nothing but numbers. Raises EngineError: ARGUMENT_TYPE."""
+    """Refuse a call whose arguments are all numbers. Raises EngineError: ARGUMENT_TYPE."""
     if not any(hasattr(value, "dtype") for value in values):
         raise EngineError(
             Reason.ARGUMENT_TYPE,
@@ -72,18 +72,18 @@ def needs_tensor(name: str, *values: Any) -> None:
 
 
 def needs_order(kernel: str, dtype: DType) -> None:
-    """Refuse complex numbers, which have no order though NumPy gives them one. Raises EngineError: NOT_SUPPORTED."""
+    """Refuse complex numbers, which NumPy would order lexicographically. Raises EngineError: NOT_SUPPORTED."""
     if dtype.kind == "c":
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{TITLES[dtype]}'", op=kernel)
 
 
 def ordered(array: Any) -> Any:
-    """The array as NumPy can put it in order: of bfloat16 it puts nan anywhere, of float32 last."""
+    """Convert bfloat16 to float32 for sorting, because NumPy sorts nan last only for float32."""
     return array.astype(dtypes.float32) if array.dtype == dtypes.bfloat16 else array
 
 
 def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that these broadcast to. Raises EngineError: SHAPE, naming the two sizes that do not match."""
+    """Broadcast shape of the given shapes. Raises EngineError: SHAPE, which names the two sizes that do not match."""
     result = shapes[0]
     for shape in shapes[1:]:
         if shape == result or not shape:
@@ -102,7 +102,7 @@ def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def check_count(name: str, count: int) -> None:
-    """Refuse more results than anybody could name, before one is made. Raises EngineError: MEMORY_LIMIT."""
+    """Refuse more than MOST_RESULTS results before they are computed. Raises EngineError: MEMORY_LIMIT."""
     if count > MOST_RESULTS:
         raise EngineError(
             Reason.MEMORY_LIMIT, f"{name}() would have {count} results; at most {MOST_RESULTS} are made", op=name
@@ -110,7 +110,7 @@ def check_count(name: str, count: int) -> None:
 
 
 def viewed(array: Any, shape: tuple[int, ...]) -> Any:
-    """The elements in another shape without a copy; None where strides do not allow it."""
+    """View with another shape; None if the strides do not allow it."""
     view = array.view()
     try:
         view.shape = shape
@@ -120,7 +120,7 @@ def viewed(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def reshaped(array: Any, shape: tuple[int, ...]) -> Any:
-    """The elements in another shape: a view where strides allow, else a copy that is asked for first.
+    """The elements in another shape: a view if the strides allow it, else a copy, admitted first.
 
     Raises EngineError: MEMORY_LIMIT.
     """
@@ -134,10 +134,11 @@ def reshaped(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def admit(shape: Sequence[int], dtype: DType, beside: int = 0) -> None:
-    """Refuse an array that would not fit the account, before it is allocated. Raises EngineError: MEMORY_LIMIT.
+    """Check that the account has room for an array before it is allocated.
 
-    beside: bytes for each element that are taken while it is made, and given back.
-    An empty one is asked for by its other sizes: what is done along them would take as long.
+    beside: temporary bytes per element during the computation.
+    Sizes of 0 count as 1, because the work along the other dimensions is the same.
+    Raises EngineError: MEMORY_LIMIT, and RUNTIME for a negative size.
     """
     for size in shape:
         if size < 0:

@@ -1,4 +1,4 @@
-"""Combining values that fall on one place: sums, products and extremes at indices, on each array module."""
+"""Combining values at repeated indices: sums, products and extremes, on each array module."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.ops.base.precision import is_half
 
-# What CuPy adds at indices with the GPU's atomic operations.
+# Dtypes for which CuPy adds at indices with atomic operations of the GPU.
 _ATOMIC = frozenset(np.dtype(name) for name in ("int32", "uint32", "uint64", "float32", "float64"))
 
 
 def add_rows(xp: Any, rows: Array, places: Array, count: int) -> Array:
-    """A matrix of `count` rows: at each the sum of those rows of `rows` whose place it is.
+    """Matrix of `count` rows: row i is the sum of the rows of `rows` whose place is i.
 
-    A product with a sparse matrix of ones: NumPy's own addition at indices takes ten times as long,
-    but for small ones.
+    Computed as a product with a sparse matrix of ones: np.add.at takes ten times as long, except for small arrays.
     """
     if rows.shape[1] == 0 or rows.shape[0] == 0:
         return xp.zeros((count, rows.shape[1]), rows.dtype)
@@ -36,14 +35,14 @@ def add_rows(xp: Any, rows: Array, places: Array, count: int) -> Array:
 
 
 def add_flat(xp: Any, whole: Array, places: Array, values: Array) -> None:
-    """whole.flat[places] += values, adding up what shares a place. `whole` is contiguous."""
+    """whole.flat[places] += values; values at a repeated place are added up. `whole` is contiguous."""
     combine_at(xp, "add", whole.reshape(-1), places, values)
 
 
 def combine_at(xp: Any, combine: str, target: Array, key: Any, values: Array) -> None:
-    """target[key] = combine(target[key], values), with all values that share a place, whatever their order.
+    """target[key] = combine(target[key], values), with all values at a repeated index, in any order.
 
-    combine: "add", "multiply", "maximum" or "minimum"; key: an index of the target's; values: broadcast to it.
+    combine: "add", "multiply", "maximum" or "minimum". key: an index of the target. values: broadcast to target[key].
     """
     if xp is np:
         getattr(np, combine).at(target, key, values)
@@ -56,7 +55,7 @@ def combine_at(xp: Any, combine: str, target: Array, key: Any, values: Array) ->
 
 
 def _combine_sorted(xp: Any, combine: Any, target: Array, places: Array, values: Array) -> None:
-    """The same for what has no atomic operation: sorted by place, in log2(n) steps of doubled width."""
+    """`combine_at` without atomic operations: sort by place, then combine in log2(n) steps of doubled width."""
     if not places.size:
         return
     order = xp.argsort(places, kind="stable")

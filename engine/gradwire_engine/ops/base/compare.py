@@ -87,7 +87,7 @@ def logical_xor(xp: Any, input: Array, other: Array) -> Array:
 
 
 def _whole(name: str, *values: Any) -> None:
-    """Bits are those of bools and whole numbers."""
+    """Refuse dtypes other than bool and integers. Raises EngineError: NOT_SUPPORTED."""
     dtype = dtypes.result_type(*values)
     if dtypes.category(dtype) >= dtypes.FLOAT:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}_cpu\" not implemented for '{dtypes.TITLES[dtype]}'", op=name)
@@ -148,7 +148,7 @@ bitwise_right_shift.works_in(forward=1.3)
 
 
 def _shifted_type(kernel: str, *values: Any) -> int:
-    """How many bits the values have. Raises EngineError: NOT_SUPPORTED."""
+    """Bits of the common dtype. Raises EngineError: NOT_SUPPORTED unless it is an integer dtype."""
     dtype = dtypes.result_type(*values)
     if dtypes.category(dtype) != dtypes.INT:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{dtypes.TITLES[dtype]}'")

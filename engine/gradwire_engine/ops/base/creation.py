@@ -1,6 +1,6 @@
-"""Tensors made of nothing: filled, counted, or like another. Sizes are checked before anything is allocated.
+"""Creation of tensors: filled, counted, or like another tensor. Sizes are checked before any allocation.
 
-These are no nodes: what they make is a leaf, which requires grad if asked to.
+These functions record no nodes: they return leaves, which require grad on request.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from gradwire_engine.ops.base.checks import admit, ints
 Ints = Any
 Device = str
 
-_MANY = 1 << 16  # elements from which on it is asked what they take
+_MANY = 1 << 16  # elements from which the cost is checked
 factory = composite(differentiable=False)
 
 
 def place(device: str | None, shape: tuple[int, ...], dtype: DType, more: int = 0) -> Any:
-    """The array module of a device, once the size asked for is admitted; more: `beside` of `admit`."""
+    """Admit the size and return the device's array module. more: `beside` of `admit`."""
     admit(shape, dtype, more)
     return devices.module_for(devices.canonical(device))
 
 
 def made(device: str | None, build: Any, requires_grad: bool, shape: tuple[int, ...] = (), each: float = 1.0) -> Any:
-    """A leaf around what `build` returns, built on the device; `each` element of the shape takes so many operations.
+    """Call `build` on the device and make a leaf of its array. each: operations per element of the shape.
 
     Raises EngineError: CANCELLED, OP_LIMIT.
     """
@@ -144,7 +144,7 @@ def arange(
 
 
 def _steps(first: Any, last: Any, by: Any) -> Any:
-    """How many numbers there are from first, by steps, before last."""
+    """Number of values of a range: `first`, step `by`, excluding `last`. Raises EngineError: RUNTIME."""
     if by == 0:
         raise EngineError(Reason.RUNTIME, "step must be nonzero")
     if not (math.isfinite(first) and math.isfinite(last)):
@@ -175,7 +175,7 @@ def linspace(
 
 
 def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
-    """Counted from both ends towards the middle, so that both are hit exactly."""
+    """Evenly spaced values, counted from both ends to the middle, so that both ends are exact."""
     if steps == 1:
         return xp.full(1, start).astype(dtype)
     wide = dtypes.promote_types(dtype, dtypes.float32)
@@ -212,7 +212,7 @@ def logspace(
     )
 
 
-# Like another tensor: its shape, and its dtype and device unless told.
+# Like another tensor: its shape, and its dtype and device unless given.
 
 
 def _like(input: Any, value: Any, dtype: DType | None, device: str | None, requires_grad: bool) -> Any:

@@ -1,6 +1,6 @@
-"""Choosing between values by a mask, and overwriting: where, masked_fill, fill, zero, copy.
+"""Selection by a mask, and overwriting: where, masked_fill, fill, zero, copy.
 
-Also `zeros_like`, the constant that formulas are written with: zeros where a gradient is not.
+Also `zeros`, the constant with which formulas give zero gradients.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Ints = tuple[int, ...]
 
 
 def zeros(g: Any, shape: tuple[int, ...] | None = None) -> Any:
-    """Zeros of g's dtype on its device, g's shape unless told: a Tensor for a Tensor, an array for an array."""
+    """Zeros of g's dtype, device and (by default) shape: a Tensor for a Tensor, an array for an array."""
     return _zeros(g, g.shape if shape is None else shape)
 
 
@@ -57,7 +57,7 @@ where.grad(
 
 
 def _fill_value(op_name: str, input: Array, value: Any) -> Any:
-    """A number or 0-d array in the input's dtype; what would lose its kind is refused for numbers, cut for tensors."""
+    """Cast a number or 0-d array to the input's dtype. Raises EngineError: RUNTIME if the value has dimensions."""
     if hasattr(value, "ndim") and value.ndim:
         raise EngineError(
             Reason.RUNTIME,
@@ -145,7 +145,7 @@ copy.grad(input=lambda g: zeros(g), src=lambda g, src_meta: on_device(g, src_met
 
 
 def on_device(value: Any, device: str) -> Any:
-    """A gradient on a device; itself if it is there."""
+    """Copy a gradient to a device; return the gradient itself if it is already there."""
     from gradwire_engine.ops.base.basic import to_device
 
     return (

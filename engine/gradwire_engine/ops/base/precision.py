@@ -1,4 +1,4 @@
-"""How half types are computed: through float32, rounded once at the end, as PyTorch's kernels do."""
+"""Precision of half types: computed in float32 and rounded once at the end, as in PyTorch's kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 
 
 def through_float32(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a forward of several steps take half arrays in float32, and give its result in their dtype."""
+    """Decorate a forward of several steps: compute half arrays in float32, and cast the result to their dtype."""
 
     @functools.wraps(function)
     def widened(xp: Any, *args: Any, **kwargs: Any) -> Any:
@@ -32,12 +32,12 @@ def through_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_special(kernel: str, dtype: DType, half: bool = True) -> None:
-    """Refuse complex numbers, and half types unless told. Raises EngineError: NOT_SUPPORTED."""
+    """Refuse complex numbers, and half types if `half` is False. Raises EngineError: NOT_SUPPORTED."""
     if dtypes.category(dtype) == dtypes.COMPLEX or (is_half(dtype) and not half):
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for '{dtypes.TITLES[dtype]}'", op=kernel)
 
 
 @functools.cache
 def special(xp: Any) -> ModuleType:
-    """The special functions that go with an array module."""
+    """Module of special functions for an array module."""
     return importlib.import_module("scipy.special" if xp is np else "cupyx.scipy.special")
