@@ -1,4 +1,4 @@
-"""Similarity of vectors, and attention, which is made of it."""
+"""Similarity of vectors, and attention."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def scaled_dot_product_attention(
 
 
 def _projected(query: Any, key: Any, value: Any, given: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Query, key and value times their weights: three matrices, or one that holds the three."""
+    """Multiply query, key and value by their weights: three matrices, or one that contains all three."""
     width = query.shape[-1]
     bias = given["in_proj_bias"]
     biases = [None] * 3 if bias is None else list(split(bias, width, 0))

@@ -1,4 +1,4 @@
-"""prelu: a slope per channel for what is negative."""
+"""prelu: a slope per channel for negative values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sliding windows over any number of spatial dimensions: what convolution and pooling share.
+"""Sliding windows over any number of spatial dimensions, for convolution and pooling.
 
 A `Window` is one choice of kernel, stride, padding and dilation. `offset` slices picks, for one position in the
 kernel, that element of every window at once; `columns` shows all of them as a view without copying.

@@ -32,7 +32,7 @@ Ints = Any  # an int or several
 # Elements of a column buffer: about what a second-level cache holds; on a GPU enough to fill it.
 _BUFFER = 1 << 18
 _GPU_BUFFER = 1 << 26
-# From here on a vector's addition takes longer than its call.
+# Size from which adding a vector takes longer than its call overhead.
 _LONG = 1 << 11
 
 
@@ -56,7 +56,7 @@ channel_sum.grad(input=lambda g, input_meta: expand(spread_channels(g, input_met
 
 
 def _blocks(xp: Any, images: int, per_image: int) -> Iterator[slice]:
-    """Slices of the batch whose columns fit the buffer."""
+    """Slices of the batch such that each one's columns fit the buffer."""
     step = max(1, (_BUFFER if xp is np else _GPU_BUFFER) // max(1, per_image))
     for start in range(0, images, step):
         yield slice(start, min(start + step, images))
@@ -186,7 +186,7 @@ convolution_transpose.works_in(forward=0.6)
 
 
 def _scatter_columns(xp: Any, matrix: Array, grads: Array, window: Window, per_group: int) -> Array:
-    """Columns' gradients added where the columns were read: (n, groups, c / groups, *padded)."""
+    """Add the columns' gradients at the positions the columns were read from: (n, groups, c / groups, *padded)."""
     (groups, taps, _), (images, _, _, positions) = matrix.shape, grads.shape
     plain = all(step == 1 for step in window.stride) and (groups == 1 or per_group * math.prod(window.padded) >= _LONG)
     if xp is np and plain and np.isfinite(matrix).all():
@@ -284,7 +284,7 @@ def _add_products(result: Array, grads: Array, columns: Array, taps: int) -> Non
     buffer = np.empty(columns.shape[1:], columns.dtype)
     for high, view in zip(grads, columns, strict=True):
         buffer[...] = view
-        # This way around BLAS reads both as they lie.
+        # In this order BLAS reads both operands without a copy.
         result += np.matmul(buffer.reshape(groups, taps, positions), high.swapaxes(1, 2)).swapaxes(1, 2)
 
 
@@ -434,7 +434,7 @@ def _conv(
 
 
 def _named_padding(input: Any, weight: Any, padding: str, stride: Ints, dilation: Ints) -> tuple[Any, Ints]:
-    """What "same" and "valid" mean; an odd total is padded beforehand on the right, as PyTorch does."""
+    """Resolve "same" and "valid"; an odd total is first padded on the right, as in PyTorch."""
     if padding == "valid":
         return input, (0,) * len(stride)
     if padding != "same":

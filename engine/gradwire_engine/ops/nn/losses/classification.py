@@ -64,7 +64,7 @@ def _check_weight(input: Array, weight: Array | None) -> None:
 
 
 class _Targets:
-    """Where the targets lie in the flattened input, and which are not to be ignored."""
+    """Positions of the targets in the flattened input, and which targets are not ignored."""
 
     def __init__(self, xp: Any, shape: Ints, target: Array, ignore_index: int) -> None:
         classes = shape[1] if len(shape) > 1 else shape[0]
@@ -95,7 +95,7 @@ class _Targets:
 
 
 def _all_within(xp: Any, flat: Array, classes: int) -> bool:
-    """Whether all are classes: as unsigned numbers, negative ones are too large."""
+    """Whether all targets are valid classes; as unsigned numbers, negative targets are too large."""
     if not flat.size:
         return True
     unsigned = flat.view(np.uint64) if flat.dtype == dtypes.int64 else flat

@@ -135,7 +135,7 @@ def _numbers(value: Any) -> Any:
 
 
 def _padded(targets: Any, sizes: Any) -> Any:
-    """Targets as a matrix, one sample a row; those given as one long vector are cut by their sizes."""
+    """Targets as a matrix, one row per sample; concatenated targets are split by their lengths."""
     values = host(targets.array if type(targets) is Tensor else targets).astype(np.int64)
     longest = int(sizes.max(initial=0))
     if values.ndim == 1:

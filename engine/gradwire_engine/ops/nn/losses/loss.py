@@ -1,4 +1,4 @@
-"""Losses. Classification stands in classification.py; here are those that compare elements.
+"""Losses that compare elements; classification.py has those of classification.
 
 Each is one op, elementwise and reduced ("none", "mean" or "sum"); its formula spreads the gradient over the elements
 that were reduced and multiplies by the elementwise derivative.
@@ -32,7 +32,7 @@ _REDUCTIONS = ("none", "mean", "sum")
 
 
 def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """The reduction that PyTorch's present and former arguments ask for. Raises EngineError: ARGUMENT_VALUE."""
+    """The reduction given by PyTorch's current or deprecated arguments. Raises EngineError: ARGUMENT_VALUE."""
     if size_average is not None or reduce is not None:
         averaged = size_average is None or size_average
         summed = reduce is None or reduce
@@ -43,7 +43,7 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
 
 
 def constant(function: str, **values: Any) -> None:
-    """Refuse arguments that PyTorch does not differentiate by. Raises EngineError: RUNTIME if one requires grad."""
+    """Refuse arguments that require grad but are not differentiable in PyTorch. Raises EngineError: RUNTIME."""
     for name, value in values.items():
         if type(value) is Tensor and value.requires_grad and CURRENT.get().grad_enabled:
             raise EngineError(
@@ -54,7 +54,7 @@ def constant(function: str, **values: Any) -> None:
 
 
 def reduced(xp: Any, values: Array, reduction: str) -> Array:
-    """An array of losses reduced. Half types are summed in float32."""
+    """Reduce an array of losses. Half types are summed in float32."""
     if reduction == "none":
         return values
     wide = dtypes.float32 if is_half(values.dtype) else values.dtype
@@ -65,7 +65,7 @@ def reduced(xp: Any, values: Array, reduction: str) -> Array:
 
 
 def reduce_op(values: Any, reduction: str) -> Any:
-    """A Tensor of losses reduced, recorded."""
+    """Reduce a Tensor of losses, recorded."""
     return values if reduction == "none" else mean(values) if reduction == "mean" else total(values)
 
 

@@ -1,4 +1,4 @@
-"""Losses with a margin: what is right must beat what is wrong by it. Each is made of other ops."""
+"""Losses with a margin by which the right answer must exceed the wrong one. Each is made of other ops."""
 
 from __future__ import annotations
 

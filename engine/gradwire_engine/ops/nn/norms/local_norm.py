@@ -1,4 +1,4 @@
-"""local_response_norm: the input divided by what the channels near it hold."""
+"""local_response_norm: the input divided by a term over the squares of neighbouring channels."""
 
 from __future__ import annotations
 

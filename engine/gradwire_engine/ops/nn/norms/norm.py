@@ -36,7 +36,7 @@ Ints = tuple[int, ...]
 
 
 def _wide(array: Any) -> Any:
-    """A half array in float32."""
+    """Convert a half array to float32."""
     return array.astype(dtypes.float32) if array is not None and is_half(array.dtype) else array
 
 
@@ -277,7 +277,7 @@ def _recorded_rows_gradient(g: Any, input: Any, shape: Ints, eps: float) -> Any:
 
 
 def _by_rows(g: Any, input: Any, shape: Ints, eps: float) -> Any:
-    """The same on arrays too, with the statistics computed again."""
+    """The same, for arrays as well as Tensors; the statistics are recomputed."""
     if type(g) is Tensor:
         return _recorded_rows_gradient(g, input, shape, eps)
     rows = _wide(input).reshape(shape)

@@ -20,12 +20,12 @@ Ints = Any  # an int or several
 
 
 def _ranges(size: int, count: int) -> list[tuple[int, int]]:
-    """Where each of `count` windows over `size` positions begins and ends."""
+    """Start and end of each of `count` windows over `size` positions."""
     return [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
 
 
 def _by_place_cost(input: Any, size: Ints) -> Any:
-    """A window after the other, each with a few calls."""
+    """Cost of one window after another, with a few calls each."""
     return math.prod(size) * 2 * LOOP + 6.0 * (input.size + math.prod(input.shape[: -len(size)]) * math.prod(size) * 4)
 
 
@@ -55,7 +55,7 @@ def _adaptive_max_pool(xp: Any, input: Array, size: Ints) -> Any:
 
 
 def _winner(xp: Any, window: Array) -> Array:
-    """Which of the last dimension is largest: the first of equal ones, the last of nans."""
+    """Index of the maximum along the last dimension: the first of equal values, the last nan."""
     best = window.argmax(-1)
     if dtypes.category(window.dtype) == dtypes.FLOAT:
         nans = xp.isnan(window)

@@ -32,12 +32,12 @@ _PLACES = 8  # bytes for each element of what says where something lies
 
 
 def _bytes_over(input: Array, size: Ints) -> int:
-    """The bytes of a result with other spatial sizes."""
+    """Bytes of a result with other spatial sizes."""
     return int(math.prod(length or 1 for length in (*input.shape[: -len(size)], *size)) * input.itemsize)
 
 
 def _lowest(dtype: DType) -> Any:
-    """What is below every value: the padding of a maximum."""
+    """Padding value of a maximum: no value of the dtype is below it."""
     return -math.inf if dtypes.category(dtype) >= dtypes.FLOAT else np.iinfo(dtype).min
 
 
@@ -56,7 +56,7 @@ _TAPS, _DOUBLING = 64, 4
 
 
 def doubles(kernel: Ints, padded: Ints, outputs: Ints) -> bool:
-    """Whether large windows are gone through by doubling (wide_pool.py): where that is less work by far."""
+    """Whether large windows are reduced by doubling (wide_pool.py), because that is far less work."""
     taps = math.prod(kernel)
     return taps > _TAPS and _DOUBLING * math.prod(padded) * _rounds(kernel) < math.prod(outputs) * taps
 
@@ -149,7 +149,7 @@ _max_pool.works_in(backward=2.3)
 
 
 def _is_wide(xp: Any, window: Window) -> bool:
-    """Whether to go through large windows by doubling; CuPy, whose loops are short, takes them as any."""
+    """Whether to reduce large windows by doubling; with CuPy they are handled like other windows."""
     return xp is np and doubles(window.kernel, window.padded, window.output)
 
 
@@ -242,7 +242,7 @@ def _window_of(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: 
 
 
 def _divisor(xp: Any, window: Window, include_pad: bool, override: int | None, dtype: DType) -> Any:
-    """What each window's sum is divided by: a number, or an array of the output's size."""
+    """Divisor of each window's sum: a number, or an array of the output's size."""
     if override is not None:
         return override
     if window.padded == window.size:
@@ -642,7 +642,7 @@ def _adaptive(spatial: int, input: Any, output_size: Any) -> Any:
 
 
 def _to_several(input: Any, size: Any) -> bool:
-    """Whether the output has several places; of one it is a mean."""
+    """Whether the output has several elements per channel; for one, pooling is a mean."""
     return {1} != set(ints(size))
 
 

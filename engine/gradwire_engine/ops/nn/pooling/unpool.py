@@ -1,4 +1,4 @@
-"""max_unpool: values put back to the places that max_pool told, and powers' means (lp_pool)."""
+"""max_unpool: puts values back at the indices from max_pool; and lp_pool, a mean of powers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""grid_sample: an image looked up at real positions.
+"""grid_sample: samples an image at real-valued positions.
 
 For each dimension the positions become a few neighbours with weights; the products of these weights, each times the
 element gathered there, add up to the result. All of it is recorded, so derivatives of any order follow.
@@ -45,7 +45,7 @@ def _array(value: Any) -> Any:
 
 
 def _like(source: Any, array: Any) -> Any:
-    """An array as what `source` is: a Tensor without grad, or an array."""
+    """Convert an array to the type of `source`: a Tensor without grad, or an array."""
     return Tensor(array) if type(source) is Tensor else array
 
 
@@ -55,7 +55,7 @@ def _unnormalized(place: Any, size: int, align: bool) -> Any:
 
 
 def _inside(place: Any, size: int, padding: str, align: bool) -> Any:
-    """Positions brought into the image: none, held at the border, or reflected there."""
+    """Move positions into the image: not at all, clamped to the border, or reflected at it."""
     if padding == "zeros":
         return place
     if padding == "reflection":

@@ -48,7 +48,7 @@ def cubic(t: Any) -> list[Any]:
 
 
 def _weights(size: int, made: int, mode: str, align: bool, scale: float | None) -> Any:
-    """How much each of `size` positions counts in each of the `made` ones."""
+    """Weight of each of `size` input positions for each of the `made` output positions."""
     place = np.arange(made, dtype=np.float64)
     if align:
         source = place * ((size - 1) / (made - 1) if made > 1 else 0.0)
@@ -128,7 +128,7 @@ _resample_adjoint.grad(
 
 
 def _nearest(size: int, made: int, scale: float | None, exact: bool) -> tuple[int, ...]:
-    """Which position each made one repeats, computed in float32 as PyTorch does."""
+    """Input position of each output position, computed in float32 as in PyTorch."""
     step = np.float32(1 / scale) if scale else np.float32(size) / np.float32(made)
     place = np.arange(made, dtype=np.float32) + np.float32(0.5 if exact else 0)
     return tuple(np.minimum(np.floor(place * step), size - 1).astype(np.int64).tolist())
