@@ -1,4 +1,4 @@
-"""Names that are not here: which ops are nearest, and whether the name is one of PyTorch's."""
+"""Absent names: suggests the nearest names and marks the ops of PyTorch that gradwire lacks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from gradwire._base.errors import GradwireNotImplementedError
 
-# PyTorch's ops and functions that have no counterpart here, by where they are; a test holds them against PyTorch.
+# PyTorch's ops and functions that gradwire lacks, keyed by module. A test compares them with PyTorch.
 PYTORCH: dict[str, str] = {
     "gradwire": """
         affine_grid_generator as_strided_ as_strided_scatter batch_norm
@@ -41,11 +41,11 @@ PYTORCH: dict[str, str] = {
 
 
 class GradwireAbsentError(GradwireNotImplementedError, AttributeError):
-    """A name that PyTorch has and gradwire has not."""
+    """A name that PyTorch has and gradwire lacks."""
 
 
 def absent(home: str, name: str, known: Iterable[str]) -> AttributeError:
-    """What to raise for a name that `home` has not: it says what is nearest, and whether PyTorch has it."""
+    """The error for a name that `home` lacks. It suggests the nearest names and says if PyTorch has the name."""
     near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.55)
     hint = f". Did you mean: {', '.join(near)}?" if near else ""
     if name in PYTORCH.get(home, "").split():

@@ -1,4 +1,4 @@
-"""Where in the user's program a command was issued: the nearest frame that is not of this package."""
+"""Call site: finds the place in the user's program that issued a command, the nearest frame outside this package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from types import CodeType
 
-#: The folder of the package gradwire: code below it is no code of the user.
+#: The folder of the package gradwire. Code below it is not user code.
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -23,12 +23,12 @@ INTERNAL = _Internal()
 
 
 def find_place(depth: int = 2) -> tuple[CodeType, int]:
-    """The user's code object and the offset of the instruction it is executing."""
+    """The user's code object and the offset of the instruction being executed."""
     frame = sys._getframe(depth)
     code = frame.f_code
     while INTERNAL[code.co_filename]:
         outer = frame.f_back
-        if outer is None:  # a finalizer or a thread of our own: the place is ourselves
+        if outer is None:  # a finalizer or a gradwire thread: report the outermost frame
             break
         frame = outer
         code = frame.f_code
@@ -47,7 +47,7 @@ def line_of(code: CodeType, offset: int) -> int:
 
 
 def describe_place(code: CodeType, offset: int) -> str:
-    """The place for a person: file, line, function and the line's text where it can be had."""
+    """The place as text: file, line, function, and the source line if its file can be read."""
     line = line_of(code, offset)
     text = linecache.getline(code.co_filename, line).strip()
     where = f'File "{code.co_filename}", line {line}, in {code.co_name}'

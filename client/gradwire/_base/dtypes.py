@@ -1,7 +1,7 @@
-"""What describes a tensor: its dtype, its device, its size. Pure values; nothing here knows of a server.
+"""Tensor descriptions: dtype, device and size, as plain values without a server.
 
-They print as PyTorch's do (`torch.float32`, `device(type='cpu')`, `torch.Size([2, 3])`), so that what a
-program prints stays what it was when its import line changes.
+Their reprs equal PyTorch's (`torch.float32`, `device(type='cpu')`, `torch.Size([2, 3])`). A program
+prints the same text after its import line changes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from gradwire.v1 import types_pb2 as pb
 
 
 class dtype:
-    """An element type (torch.dtype). There is one object per type, so `is` compares them."""
+    """An element type (torch.dtype). Each type is one object, so `is` compares types."""
 
     __slots__ = ("code", "is_complex", "is_floating_point", "itemsize", "name", "numpy", "title")
 
     def __init__(self, name: str, code: int, numpy: str | None, itemsize: int, title: str) -> None:
         self.name = name
         self.code = code
-        # NumPy has no bfloat16: its values travel as the upper halves of float32.
+        # NumPy has no bfloat16: values are sent as the upper 16 bits of float32.
         self.numpy: np.dtype[Any] | None = None if numpy is None else np.dtype(numpy)
         self.itemsize = itemsize
         self.is_floating_point = "float" in name
@@ -45,15 +45,15 @@ class dtype:
 
     @property
     def is_signed(self) -> builtins.bool:
-        """Whether it has negative values."""
+        """Whether the dtype can represent negative values."""
         return self.name != "bool" and not self.name.startswith("uint")
 
     def to_complex(self) -> dtype:
-        """The complex dtype whose parts are of this one."""
+        """The complex dtype for this real dtype: complex128 for 8-byte items, else complex64."""
         return complex128 if self.itemsize == 8 else complex64
 
     def to_real(self) -> dtype:
-        """The dtype of a complex dtype's parts; a real one itself."""
+        """The dtype of the real and imaginary parts. A real dtype returns itself."""
         return {complex64: float32, complex128: float64}.get(self, self)
 
 
@@ -81,7 +81,7 @@ BY_CODE = {item.code: item for item in ALL}
 BY_NAME = {item.name: item for item in ALL}
 BY_TITLE = {item.title: item for item in ALL}
 BY_NUMPY = {item.numpy: item for item in ALL if item.numpy is not None}
-#: Python's types where a dtype is expected: torch.zeros(2, dtype=float).
+#: Python types accepted as dtypes: torch.zeros(2, dtype=float).
 BY_PYTHON = {float: float64, int: int64, builtins.bool: bool_, complex: complex128}
 
 
@@ -95,7 +95,7 @@ def as_dtype(value: object) -> dtype:
 
 
 class device:
-    """A place where tensors live: device("cuda:0"), device("cuda", 0) (torch.device)."""
+    """A device that holds tensors: device("cuda:0"), device("cuda", 0) (torch.device)."""
 
     __slots__ = ("index", "type")
 
@@ -131,7 +131,7 @@ class device:
 
 
 def device_name(value: device | str | int | None) -> str:
-    """The name a tensor's device has: "cpu", "cuda:0". A number is a CUDA device, "cuda" the first; None is the CPU."""
+    """The device name of a tensor, such as "cpu" or "cuda:0". An int is a CUDA index; None is the CPU."""
     if value is None:
         return "cpu"
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""What can go wrong, as Python exceptions: one base, and below it a class per Python exception that PyTorch raises.
+"""Errors: one base exception, and a subclass for each Python exception that PyTorch raises.
 
 `EXCEPTIONS` maps each reason of the contract to its class; a status code alone could not tell an IndexError
 from a ValueError. No gRPC type leaves the library.
@@ -15,19 +15,19 @@ from gradwire.v1 import errors_pb2 as pb
 class GradwireError(Exception):
     """The base of all errors that a server or the connection to one causes.
 
-    `reason` is the contract's word without its prefix ("SHAPE"), `code` the gRPC status number,
-    `metadata` details for a program: op, shapes, limits.
+    `reason` is the contract's reason without its prefix ("SHAPE"). `code` is the gRPC status number.
+    `metadata` holds machine-readable details: op, shapes, limits.
     """
 
     reason: str = "RUNTIME"
     code: int = 2
     metadata: Mapping[str, str] = {}
-    #: Whether it is the refusal of an earlier command, that did not wait.
+    #: Whether the error belongs to an earlier, deferred command.
     late = False
 
 
 class GradwireRuntimeError(GradwireError, RuntimeError):
-    """A refusal that PyTorch answers with a RuntimeError."""
+    """A refusal for which PyTorch raises RuntimeError."""
 
 
 class GradwireIndexError(GradwireError, IndexError):
@@ -35,7 +35,7 @@ class GradwireIndexError(GradwireError, IndexError):
 
 
 class GradwireTypeError(GradwireError, TypeError):
-    """An argument of the wrong kind."""
+    """An argument of the wrong type."""
 
 
 class GradwireValueError(GradwireError, ValueError):
@@ -47,7 +47,7 @@ class GradwireNotImplementedError(GradwireRuntimeError, NotImplementedError):
 
 
 class GradwireMemoryError(GradwireRuntimeError, MemoryError):
-    """The result would pass the session's or the server's limit of bytes."""
+    """The result would exceed the byte limit of the session or the server."""
 
 
 class GradwireTimeoutError(GradwireError, TimeoutError):
@@ -63,7 +63,7 @@ class GradwireOSError(GradwireError, OSError):
 
 
 class GradwirePermissionError(GradwireError, PermissionError):
-    """The server does not know the caller or does not allow it this."""
+    """The server cannot authenticate the caller or denies the request."""
 
 
 EXCEPTIONS: dict[int, type[GradwireError]] = {
@@ -120,7 +120,7 @@ EXCEPTIONS: dict[int, type[GradwireError]] = {
     pb.REASON_STORAGE: GradwireOSError,
 }
 
-# For a refusal that carries no reason (a proxy's, gRPC's own): its status code decides.
+# For a refusal without a reason (from a proxy or from gRPC itself), the status code decides.
 _BY_CODE = {
     1: pb.REASON_CANCELLED,
     3: pb.REASON_MALFORMED,
@@ -134,7 +134,7 @@ _BY_CODE = {
 
 
 def make_error(reason: int, message: str, code: int = 2, metadata: Mapping[str, str] | None = None) -> GradwireError:
-    """The exception for a reason of the contract; a reason this client does not know becomes a RuntimeError."""
+    """The exception for a reason of the contract. An unknown reason gives GradwireRuntimeError."""
     error = EXCEPTIONS.get(reason, GradwireRuntimeError)(message)
     error.reason = pb.Reason.Name(reason).removeprefix("REASON_") if reason in pb.Reason.values() else str(reason)
     error.code = code
@@ -148,12 +148,12 @@ def from_message(error: pb.Error) -> GradwireError:
 
 
 def reason_of_code(code: int) -> int:
-    """The reason that stands for a bare status code."""
+    """The reason for a status code without a reason."""
     return _BY_CODE.get(code, pb.REASON_INTERNAL)
 
 
 def refuse(message: str, reason: int = pb.REASON_RUNTIME) -> GradwireError:
-    """The exception for a refusal that the client itself decides."""
+    """The exception for a refusal by the client itself."""
     return make_error(reason, message, code=9)
 
 

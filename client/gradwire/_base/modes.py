@@ -1,4 +1,4 @@
-"""Whether operations are recorded: a mode per thread and per asyncio task, which travels with every command."""
+"""Grad modes: whether ops are recorded, per thread and per asyncio task; every command carries the mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Inference:
-    """The mode of inference_mode: nothing is recorded, as in False, and what is made never can be."""
+    """The mode of inference_mode: records nothing, and its results can never join a graph."""
 
     def __bool__(self) -> bool:
         return False
@@ -27,7 +27,7 @@ class Inference:
 INFERENCE = Inference()
 Mode = bool | Inference
 
-#: A new thread starts with the default: enabled. A task keeps its own, where PyTorch lets it leak to others.
+#: A new thread starts with the default: enabled. Each asyncio task has its own mode; PyTorch's leaks to other tasks.
 GRAD_ENABLED: ContextVar[Mode] = ContextVar("gradwire_grad_enabled", default=True)
 
 
@@ -37,12 +37,12 @@ def is_grad_enabled() -> bool:
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether what is made now can never be part of a graph (torch.is_inference_mode_enabled)."""
+    """Whether inference mode is on (torch.is_inference_mode_enabled)."""
     return GRAD_ENABLED.get() is INFERENCE
 
 
 def wire_mode(mode: Mode) -> pb.GradMode:
-    """The mode as the contract names it; enabled goes without saying."""
+    """The contract's code of the mode. Enabled is the default, GRAD_MODE_UNSPECIFIED."""
     if mode:
         return pb.GRAD_MODE_UNSPECIFIED
     return pb.GRAD_MODE_INFERENCE if mode is INFERENCE else pb.GRAD_MODE_DISABLED
@@ -100,7 +100,7 @@ class _Fixed(_Mode):
 
 
 def _decorate_generator(function: Callable[..., Any], flag: Mode) -> Callable[..., Any]:
-    """The mode holds while the generator runs and not between its steps, where its caller runs."""
+    """Set the mode while the generator runs, but not between its steps, while its caller runs."""
 
     @functools.wraps(function)
     def steps(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
@@ -151,10 +151,10 @@ class enable_grad(no_grad):
 
 
 class inference_mode(_Mode):
-    """As no_grad, and what is made inside can never be part of a graph; inference_mode(False) records.
+    """Disable recording like no_grad; tensors made inside can never join a graph (torch.inference_mode).
 
-    Such tensors have no version, may be changed in place only in this mode, and cannot be saved for backward
-    (torch.inference_mode).
+    These tensors have no version counter. They can be changed in place only in this mode, and cannot be saved for
+    backward. inference_mode(False) enables recording.
     """
 
     def __new__(cls, mode: Any = True) -> Any:
@@ -185,6 +185,6 @@ class set_grad_enabled(_Mode):
         GRAD_ENABLED.set(self._called)
 
     def __call__(self, function: _F) -> _F:
-        # Only the function's body gets the mode; the line of the decorator does not change it.
+        # Undo the change by __init__: a decorator sets the mode only in the function's body.
         GRAD_ENABLED.set(self._called)
         return super().__call__(function)

@@ -1,8 +1,8 @@
-"""How a tensor is shown: as text, character for character as PyTorch prints it, and as HTML in a notebook.
+"""Printing: formats a tensor as text identical to PyTorch's, and as HTML for a notebook.
 
-The number format of a tensor (fixed, whole or scientific, and one width for all) follows from the values that are
-shown, never from those left out. So a caller with a large remote tensor needs only its corner: `needs_summary` says
-when, `edge_indices` which indices of each dimension. Nothing here knows of servers or sessions: arrays in, strings out.
+The number format (fixed, whole or scientific, with one width) depends only on the values that are printed. A caller
+with a large remote tensor therefore fetches only its corners. `needs_summary` says when, and `edge_indices` lists the
+indices of each dimension. The functions take arrays and return strings; they use no server or session.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 _PREFIX = "tensor("
-# More rows or columns than this make an HTML table a scroll, not a look; larger edgeitems raise it.
+# Most rows and columns of an HTML table, for readability. Larger edgeitems raise the limits.
 _TABLE_ROWS = 16
 _TABLE_COLUMNS = 12
 
@@ -35,7 +35,7 @@ class PrintOptions:
     sci_mode: bool | None = None
 
 
-#: The options in force. `set_printoptions` changes this object in place.
+#: The current options. `set_printoptions` changes this object in place.
 PRINT_OPTIONS = PrintOptions()
 
 _PROFILES = {
@@ -53,11 +53,10 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Sets how tensors are printed.
+    """Set how tensors are printed (torch.set_printoptions).
 
-    `profile` ("default", "short" or "full"; another name changes nothing) comes first, then each option that is not
-    None. `sci_mode` is set by every call: left out, it goes back to the automatic choice.
-    Answers to torch.set_printoptions.
+    `profile` ("default", "short" or "full"; another name changes nothing) applies first, then each option that is not
+    None. Every call sets `sci_mode`: without a value it returns to the automatic choice.
     """
     chosen = _PROFILES.get(profile, PRINT_OPTIONS) if profile is not None else PRINT_OPTIONS
     PRINT_OPTIONS.precision = chosen.precision if precision is None else precision
@@ -68,12 +67,12 @@ def set_printoptions(
 
 
 def needs_summary(numel: int) -> bool:
-    """Says whether a tensor of `numel` elements is printed as its corners only."""
+    """Whether a tensor of `numel` elements is printed as its corners only."""
     return numel > PRINT_OPTIONS.threshold
 
 
 def edge_indices(size: int, edgeitems: int) -> list[int] | None:
-    """Lists the indices of a dimension of `size` that a summary shows; None where it shows all of them."""
+    """The indices of a dimension of `size` that a summary prints. None means all of them."""
     if size <= 2 * edgeitems:
         return None
     return [*range(edgeitems), *range(size - edgeitems, size)]
@@ -91,11 +90,11 @@ def format_tensor(
     default_dtype: str = "float32",
     summarized: bool = False,
 ) -> str:
-    """Prints a tensor as PyTorch does.
+    """Format a tensor as PyTorch does (torch.Tensor.__repr__, torch.nn.Parameter.__repr__).
 
-    `values` holds the elements (a bfloat16 tensor's as float32), or with `summarized` the corner that `edge_indices`
-    picks in every dimension of `shape`. `dtype` and `default_dtype` are PyTorch's names without "torch.", `grad_fn` is
-    the node's name. Answers to torch.Tensor.__repr__ and torch.nn.Parameter.__repr__.
+    `values` holds the elements, with bfloat16 as float32. With `summarized`, it holds only the corners that
+    `edge_indices` selects in every dimension of `shape`. `dtype` and `default_dtype` are PyTorch's names without
+    "torch.". `grad_fn` is the node's name.
     """
     values, summarized = _shown(values, shape, summarized)
     empty = math.prod(shape) == 0
@@ -131,9 +130,10 @@ def format_html(
     summarized: bool,
     is_parameter: bool = False,
 ) -> str:
-    """Shows a tensor as HTML for a notebook: what it is in a line, then a table, or the printed text from 3-d on.
+    """Format a tensor as HTML for a notebook: a summary line, then a table.
 
-    The arguments are those of `format_tensor`. Everything is escaped; colours are the page's own, light or dark.
+    Empty tensors, and tensors of three dimensions or more, show the text of `format_tensor` instead. The arguments
+    equal those of `format_tensor`. All text is escaped. The page sets the colours, light or dark.
     """
     kind = "Parameter" if is_parameter else "Tensor"
     role = grad_fn if grad_fn is not None else "leaf, requires grad" if requires_grad else "leaf"
@@ -151,7 +151,7 @@ def format_html(
 
 
 def _shown(values: Array, shape: tuple[int, ...], summarized: bool) -> tuple[Array, bool]:
-    """Answers the elements to print and whether they are a summary; cuts a full array that is too large."""
+    """The elements to print, and whether they are a summary. A full array above the threshold is cut."""
     if summarized or not needs_summary(math.prod(shape)):
         return values, summarized
     for axis, size in enumerate(shape):
@@ -162,7 +162,7 @@ def _shown(values: Array, shape: tuple[int, ...], summarized: bool) -> tuple[Arr
 
 
 def _split(count: int, size: int, summarized: bool) -> int | None:
-    """Says after how many of `count` shown entries of a dimension of `size` the "..." stands, if at all."""
+    """The position of "..." among the `count` printed entries of a dimension of `size`, or None."""
     edge = PRINT_OPTIONS.edgeitems
     if not summarized or size <= 2 * edge:
         return None
@@ -172,7 +172,7 @@ def _split(count: int, size: int, summarized: bool) -> int | None:
 
 
 def _cells(values: Array, dtype: str) -> tuple[list[str], int]:
-    """Prints every element, padded alike; answers them in row-major order, with the width lines are broken by."""
+    """All elements as text of equal width, in row-major order, and the width used for line breaks."""
     if dtype.startswith("complex"):
         flat = np.asarray(values).astype(np.complex128).ravel()
         real, real_width = _float_cells(flat.real)
@@ -191,9 +191,9 @@ def _joined(real: str, imag: str) -> str:
 
 
 def _float_cells(values: npt.NDArray[np.float64]) -> tuple[list[str], int]:
-    """Prints floats in the one notation that suits all of them.
+    """Format floats in one common notation.
 
-    Only finite values other than zero choose the notation and the width; the others may stick out.
+    Only finite nonzero values determine the notation and the width. Other values may be wider.
     """
     telling = np.isfinite(values) & (values != 0)
     write = _notation(np.abs(values[telling]))
@@ -233,7 +233,7 @@ def _nested(cells: npt.NDArray[np.object_], shape: tuple[int, ...], width: int, 
 
 
 def _row(cells: list[str], size: int, width: int, indent: int, summarized: bool) -> str:
-    """Prints the innermost dimension, broken into lines; the "..." of a summary counts as an element of its line."""
+    """Format the innermost dimension, with line breaks. The "..." of a summary counts as an element of its line."""
     gap = _split(len(cells), size, summarized)
     if gap is not None:
         cells.insert(gap, " ...")
@@ -243,14 +243,14 @@ def _row(cells: list[str], size: int, width: int, indent: int, summarized: bool)
 
 
 def _implied_dtypes(default_dtype: str, *, empty: bool) -> tuple[str, ...]:
-    """Names the dtypes that go without saying; the brackets of an empty tensor show no more than the default."""
+    """The dtypes that are not printed. For an empty tensor only the default dtype is implied."""
     if empty:
         return (default_dtype,)
     return default_dtype, "complex128" if default_dtype == "float64" else "complex64", "int64", "bool"
 
 
 def _with_suffixes(text: str, suffixes: Iterable[str]) -> str:
-    """Adds the suffixes, each on the last line while it fits and else on a line of its own, and closes the bracket."""
+    """Append the suffixes and the closing bracket. A suffix that does not fit starts a new line."""
     column = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
         if column + len(suffix) + 2 > PRINT_OPTIONS.linewidth:
@@ -263,7 +263,7 @@ def _with_suffixes(text: str, suffixes: Iterable[str]) -> str:
 
 
 def _table(values: Array, dtype: str, shape: tuple[int, ...], summarized: bool) -> str:
-    """Draws a tensor of at most two dimensions as a table, its middle left out where that is long."""
+    """Format a tensor of at most two dimensions as a table. Long dimensions omit their middle."""
     rows, columns = (1, 1, *shape)[-2:]
     values, summarized = _shown(values, shape, summarized)
     grid = np.atleast_2d(values)
@@ -287,9 +287,9 @@ def _table(values: Array, dtype: str, shape: tuple[int, ...], summarized: bool) 
 
 
 def _thinned(grid: Array, axis: int, size: int, most: int, summarized: bool) -> tuple[list[int | None], Array]:
-    """Answers the indices to show along an axis, None for the gap, and the grid cut to them.
+    """The indices to show along an axis, with None for the gap, and the grid cut to them.
 
-    A summary's grid is cut already, and only its gap has to be put in place.
+    The grid of a summary is already cut.
     """
     half = PRINT_OPTIONS.edgeitems
     cut = summarized and size > 2 * half
@@ -306,7 +306,7 @@ def _number(index: int | None) -> str:
 
 
 def bytes_text(count: int) -> str:
-    """A number of bytes for a person: 512 B, 1.5 KiB."""
+    """A number of bytes as readable text: 512 B, 1.5 KiB."""
     if count < 1024:
         return f"{count} B"
     power = min(4, int(math.log(count, 1024) + 1e-9))

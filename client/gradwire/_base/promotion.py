@@ -1,4 +1,4 @@
-"""Which dtype two dtypes are promoted to, and which casts are allowed."""
+"""Promotion: the dtype that two dtypes are promoted to, and the casts that are allowed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BOOL, _INT, _FLOAT, COMPLEX = range(4)
 
 
 def category(one: dtype) -> int:
-    """The kind of a dtype: a higher one is not cast to a lower one."""
+    """The kind of a dtype. Results of a higher kind are not cast to a lower kind."""
     if one.is_complex:
         return COMPLEX
     if one.is_floating_point:
@@ -21,7 +21,7 @@ def category(one: dtype) -> int:
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
-    """The smallest dtype that both of two go to (torch.promote_types)."""
+    """The smallest dtype that both dtypes promote to (torch.promote_types). Raises a DTYPE refusal if there is none."""
     if type1 is type2:
         return type1
     low, high = sorted((type1, type2), key=category)

@@ -1,11 +1,12 @@
-"""Signal handlers run between gradwire's calls, as they do between those of a library in C, and at its waits.
+"""Signals: runs Python signal handlers between gradwire calls, and while a call waits for the server.
 
-A Python handler may run after any bytecode of the main thread, and what it raises is raised there. In the middle of a
-call it would part a command from what the client notes of it. So every Python handler is held by a `Held`: where it
-finds the main thread in a call of this package the signal waits until that call returns, or waits for the server.
+Python may run a handler after any bytecode of the main thread, and raises the handler's exception there. Within a
+gradwire call, that could separate a sent command from the client's record of it. So a `Held` wraps each Python
+handler. If the main thread is inside a gradwire call, the signal is deferred until the call returns or waits for the
+server. Calls into C libraries behave the same way.
 
-Programs see their own handlers: signal.signal and signal.getsignal take and give those. Handlers that were set by
-other ways are found when a call sends or waits.
+Programs see their own handlers: signal.signal and signal.getsignal accept and return the unwrapped handler. A handler
+set in another way is wrapped when a call sends or waits.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import signal as _public
 import sys
 import time
 
-# The module below `signal`, which would turn every number into an enum: that costs ten times as much.
+# The C module below `signal`. `signal` converts each number to an enum, which takes ten times as long.
 from _signal import getsignal, signal  # type: ignore[import-not-found]
 from _thread import interrupt_main, start_new_thread
 from collections.abc import Callable
@@ -27,43 +28,43 @@ from types import FrameType
 from typing import Any
 
 _main = main_thread().ident
-#: Signals that wait, and exceptions to be raised once the call is over; in the order they came.
+#: Deferred signals, and exceptions to raise after the call; in order of arrival.
 _pending: list[int | BaseException] = []
-#: What ends the main thread's wait, innermost last; the second kind, only where that lasts.
+#: Callables that end the main thread's wait, innermost last. `_enders` are called only after `_FIRST_LOOK` seconds.
 _wakers: list[Callable[[], object]] = []
 _enders: list[Callable[[], object]] = []
 _bell: SimpleQueue[None] = SimpleQueue()
-#: Signals that the helper has made up, and whose handlers have not begun: several of them run a handler once.
+#: Signals that the helper raised and whose handlers have not begun. Repeats run a handler only once.
 _kicks: set[int] = set()
 _seen: list[Any] = []
 _has_helper = False
 _forced = False
-_depth = 0  # handlers that run, one inside the other
-_latest = 0  # the signal whose handler ran last
-_held_on = 0  # blocks of `holding` around the main thread
-_held_at = 0.0  # when the first of what is held back came
+_depth = 0  # nested handlers that are running
+_latest = 0  # the signal whose handler started last
+_held_on = 0  # nested `holding` blocks of the main thread
+_held_at = 0.0  # time.monotonic() at the arrival of the oldest pending item
 
-# Those that a system has; all others are wrapped when a session is opened, or by signal.signal.
+# Standard signals. `guard` and signal.signal also wrap the real-time signals.
 _COMMON = tuple(sorted(number for number in _public.valid_signals() if number < 32))
-# What this package calls: a frame of these is of whoever called them.
+# Libraries that gradwire calls. A frame of these counts as part of its caller.
 _LIBRARIES = frozenset((*sys.stdlib_module_names, "google", "grpc", "ml_dtypes", "numpy", "rich", "tqdm")) - {
     "__main__"
 }
-# Programs of this package, which are interrupted as a user's are.
+# gradwire's own programs. Signals interrupt them like a user's program.
 _PROGRAMS = frozenset(f"gradwire._cli.{name}" for name in ("admin", "bench", "main", "top", "workloads"))
-# What these return is not in anybody's hands yet, or what they raise is told to nobody.
+# No delivery here: the caller does not hold the result yet, or Python ignores the exception (`__del__`).
 _NO_EDGE = frozenset(("__enter__", "__aenter__", "__del__"))
 _SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_FIRST_LOOK, _LOOKS = 0.2, 0.02  # seconds that a wait may go on with a signal pending; between looks
-_LONGEST_DEFERRAL = 3.0  # seconds after which a handler runs wherever the main thread is
+_FIRST_LOOK, _LOOKS = 0.2, 0.02  # seconds: wait allowed with a signal pending; interval of checks
+_LONGEST_DEFERRAL = 3.0  # seconds after which a handler runs even inside a call
 
 
 class Interrupted(Exception):
-    """A wait has ended for a signal that is held back."""
+    """A wait ended because a signal is pending."""
 
 
 class Held:
-    """A handler that runs when no call of this package is under way."""
+    """A wrapped handler that runs only outside gradwire calls."""
 
     __slots__ = ("handler",)
 
@@ -73,7 +74,7 @@ class Held:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         kicked = number in _kicks
         _kicks.discard(number)
-        if kicked and not _pending:  # it was handled meanwhile
+        if kicked and not _pending:  # already handled
             return
         if _inside(frame) and not (_forced and (kicked or number in _pending)):
             if not kicked:
@@ -98,12 +99,12 @@ def _run(handler: Callable[[int, FrameType | None], Any], number: int, frame: Fr
 
 
 def handlers_running() -> int:
-    """How many handlers the calling thread is in, each of which has interrupted the one before."""
+    """The number of nested handlers that the calling thread is running."""
     return _depth if get_ident() == _main else 0
 
 
 def guard() -> None:
-    """Hold the handlers there are, and from now on those that are set. Those of other ways: see `look`."""
+    """Wrap the current handlers, and each handler set later by signal.signal. For other ways see `look`."""
     if _public.signal is not _set:
         _public.signal = _set
         _public.getsignal = _get
@@ -113,18 +114,18 @@ def guard() -> None:
 
 
 def look() -> None:
-    """Hold handlers that were set otherwise than by signal.signal."""
+    """Wrap handlers that were not set by signal.signal."""
     if get_ident() == _main and list(map(getsignal, _COMMON)) != _seen:
         _hold_handlers(_COMMON)
 
 
 def interrupted() -> bool:
-    """Whether a signal is held back that the main thread's waits should end for."""
+    """Whether a pending signal should end the calling thread's wait. False outside the main thread."""
     return bool(_pending) and not _held_on and get_ident() == _main
 
 
 class holding:
-    """A block whose waits go on whatever is held back, since they are short and their outcome is needed."""
+    """A block whose waits ignore pending signals: the waits are short and their outcome is needed."""
 
     def __enter__(self) -> None:
         global _held_on
@@ -138,7 +139,7 @@ class holding:
 
 
 def deliver() -> None:
-    """Run the handlers of what is held back: all is in order here. Raises what they raise."""
+    """Run the pending handlers. Call it only where the client's state is consistent. Raises what the handlers raise."""
     if not _pending or get_ident() != _main:
         return
     while _pending:
@@ -151,14 +152,14 @@ def deliver() -> None:
 
 
 def postpone(error: BaseException) -> None:
-    """Raise what a handler raised when the call is over, for what it waited for has been done all the same."""
+    """Defer a handler's exception until the call returns, because the awaited work completed anyway."""
     _hold(error)
 
 
 class waking:
-    """A block in which the main thread waits: `wake` is called, by another thread, when a signal is held back.
+    """A block in which the main thread waits. Another thread calls `wake` when a signal is pending.
 
-    It may be called again and again, and when the wait is over. With `patient`, only where the wait lasts.
+    `wake` may be called several times, and also after the wait. With `patient`, the first call follows after 0.2 s.
     """
 
     __slots__ = ("_list", "_wake")
@@ -175,7 +176,7 @@ class waking:
 
     def __exit__(self, *exc: object) -> None:
         if get_ident() == _main:
-            del self._list[-1:]  # a child that was forked in the block has none
+            del self._list[-1:]  # empty in a child that was forked in the block
 
 
 def _hold(what: int | BaseException) -> None:
@@ -191,9 +192,9 @@ def _hold(what: int | BaseException) -> None:
 
 
 def _inside(frame: FrameType | None) -> bool:
-    """Whether a frame is of this package, or of what it calls; not of a user's function that it calls."""
+    """Whether a frame belongs to gradwire or to a library it calls. False in a user function called by gradwire."""
     if frame is not None and frame.f_globals.get("__name__") == "weakref":
-        return True  # a callback, whose exceptions are told to nobody
+        return True  # a weakref callback: Python ignores its exceptions
     while frame is not None:
         name = frame.f_globals.get("__name__") or ""
         top = name.partition(".")[0]
@@ -206,14 +207,14 @@ def _inside(frame: FrameType | None) -> bool:
 
 
 def _returned(frame: FrameType, event: str, _: object) -> None:
-    """Called as a profiler while something is held back: handle it as soon as the outermost call has returned."""
+    """Profiler callback while items are pending: deliver them as soon as the outermost gradwire call returns."""
     if not _pending:
         sys.setprofile(None)
         return
     if event == "return":
         code = frame.f_code
         if (
-            code.co_flags & _SUSPENDED  # such a frame may not be left by an exception here
+            code.co_flags & _SUSPENDED  # an exception here must not leave a suspended frame
             or code.co_name in _NO_EDGE
             or frame.f_globals.get("__name__") == "weakref"
             or frame.f_back is None
@@ -226,7 +227,7 @@ def _returned(frame: FrameType, event: str, _: object) -> None:
     deliver()
 
 
-# Which handlers are held.
+# Wrapping of handlers.
 
 
 def _hold_handlers(numbers: tuple[int, ...]) -> None:
@@ -248,7 +249,7 @@ _set_before, _get_before = _public.signal, _public.getsignal
 @functools.wraps(_set_before)
 def _set(signalnum: Any, handler: Any) -> Any:
     handler = _own(handler)
-    # Enums of SIG_DFL and SIG_IGN are no functions, and a call of one is not what they are for.
+    # The enums SIG_DFL and SIG_IGN are callable, but they are not handlers.
     is_function = callable(handler) and not isinstance(handler, int)
     return _own(_set_before(signalnum, Held(handler) if is_function else handler))
 
@@ -258,14 +259,14 @@ def _get(signalnum: Any) -> Any:
     return _own(_get_before(signalnum))
 
 
-# The thread that ends waits, and looks after what is held back for long.
+# The helper thread: ends waits and forces delivery after `_LONGEST_DEFERRAL`.
 
 
 def _start_helper() -> None:
     global _has_helper
     if not _has_helper:
         _has_helper = True
-        start_new_thread(_help, ())  # which takes no lock: this may be a handler
+        start_new_thread(_help, ())  # takes no lock: the caller may be a signal handler
 
 
 def _help() -> None:
@@ -289,22 +290,22 @@ def _help() -> None:
 
 
 def _kick(inside: bool) -> None:
-    """Have the main thread look again, as if what waits came now: a signal, or the one that an exception came of."""
+    """Raise a signal again in the main thread: the oldest pending one, or the latest if an exception is pending."""
     first = next(iter(_pending), 0)
     if not isinstance(first, int) and inside:
-        return  # it is raised when the call is over, however long that takes
+        return  # raised when the call returns, however late
     number = first if isinstance(first, int) else _latest
-    if number and type(getsignal(number)) is Held:  # one that was set otherwise would not know of it
+    if number and type(getsignal(number)) is Held:  # an unwrapped handler would run twice
         _kicks.add(number)
         if _forced and _main is not None:
-            _public.pthread_kill(_main, number)  # which also ends a system call that blocks
+            _public.pthread_kill(_main, number)  # also interrupts a blocking system call
         else:
             interrupt_main(number)  # type: ignore[arg-type]
 
 
 def _forked() -> None:
     global _main, _has_helper, _bell, _forced, _held_on, _depth
-    if _main != get_ident():  # blocks and handlers of a thread that is not there
+    if _main != get_ident():  # blocks and handlers of a thread that the child lacks
         _held_on = _depth = 0
     _main = get_ident()
     _bell = SimpleQueue()

@@ -1,4 +1,4 @@
-"""How long a call may wait for its answer: gradwire.timeout."""
+"""Timeouts: limits how long a call may wait for its answer (gradwire.timeout)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 
-#: Seconds that a call of this thread or asyncio task may wait; None for as long as it takes.
+#: Seconds that a call of this thread or asyncio task may wait; None is unlimited.
 PATIENCE: ContextVar[float | None] = ContextVar("gradwire_patience", default=None)
-# The server, which stops at the limit itself and knows more, is to have the first word.
+# Extra seconds: the server stops at the limit itself, and its error has more details.
 _GRACE_SECONDS = 0.25
 
 
 class timeout:
-    """A block in which a call that waits for the server raises GradwireTimeoutError after so many seconds.
+    """Limit each wait for the server inside the block: a longer wait raises GradwireTimeoutError after `seconds`.
 
-    What it waited for is stopped on the server, unless that is what calls before it have issued without waiting: that
-    goes on, and a later call may wait for it again. Raises ValueError if `seconds` is not positive.
+    The server stops the work of the call that timed out. Commands that earlier calls deferred continue, and a later
+    call may wait for them again. Raises ValueError if `seconds` is not positive.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -35,7 +35,7 @@ class timeout:
 
 
 class Alarm:
-    """Calls `ring` again and again once the time is over, until the block ends. `until` is by time.monotonic()."""
+    """Call `ring` repeatedly once the time is over, until the block ends. `until` is a time.monotonic() value."""
 
     def __init__(self, seconds: float, ring: Callable[[], None]) -> None:
         self.until = time.monotonic() + seconds + _GRACE_SECONDS

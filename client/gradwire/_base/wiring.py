@@ -1,6 +1,7 @@
-"""Functions of higher packages that lower ones call: the facade's tables say where each is defined.
+"""Wiring: gives lower packages access to functions of higher packages.
 
-A lower package imports no higher one, not even inside a function. Nothing is loaded before the first call.
+The facade's tables name the module of each function. A lower package imports no higher one, not even inside a
+function. The module is loaded at the first call.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 @cache
 def wired(name: str) -> Any:
-    """The function of that name, a public one of gradwire or one of `gradwire._WIRED`. Raises KeyError for another."""
+    """The public function or `gradwire._WIRED` entry of that name. Raises KeyError for an unknown name."""
     facade = sys.modules["gradwire"]  # loaded before any of its modules
     home = facade._HOMES.get(name) or facade._WIRED[name]
     return getattr(import_module(f"gradwire.{home}"), name)

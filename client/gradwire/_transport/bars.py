@@ -1,4 +1,4 @@
-"""Bars for the progress of large tensors, drawn by tqdm: in a console or a notebook, whichever it is."""
+"""Bars: draws the progress of large transfers with tqdm, in a console or a notebook."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Bars:
         self._kind = ""
 
     def show(self, kind: str, done: int, total: int) -> None:
-        """Note that so many bytes of a transfer are through."""
+        """Report that `done` of `total` bytes were transferred."""
         bar = self._bar
         if bar is None or self._kind != kind or bar.total != total or done < bar.n:
             self.close()
@@ -29,7 +29,7 @@ class Bars:
             self.close()
 
     def close(self) -> None:
-        """End the bar that is drawn."""
+        """Close the current bar."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None

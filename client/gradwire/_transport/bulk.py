@@ -1,7 +1,7 @@
-"""Large tensors' bytes, to the server and back, in chunks; a transfer goes on where a broken connection stopped it.
+"""Bulk: transfers large tensors in chunks; a broken transfer resumes where the connection ended.
 
-Chunks are framed by hand: protobuf would copy each twice. An upload reads the array where it is, a download writes
-where the result will be, so neither end holds a tensor twice.
+Chunks are serialized by hand, because protobuf would copy each chunk twice. An upload reads from the array itself, and
+a download writes into the result's memory. The client never holds a tensor twice.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from gradwire._transport.transport import LONGEST_NAP, Transport, WaitCut, answe
 from gradwire._transport.wire import varint
 from gradwire.v1 import errors_pb2, service_pb2
 
-#: Called with "upload" or "download", the bytes that are through, and the bytes in all.
+#: Called with "upload" or "download", the bytes transferred, and the total bytes.
 Callback: TypeAlias = Callable[[str, int, int], object]
 
 _CHUNK_BYTES = 1 << 20
-_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds between tries that bring nothing
+_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds between attempts without progress
 _LONGEST_WAIT = 1.6
 _KEPT_BYTES = 4 << 20
 _DATA_TAG = b"\x7a"  # UploadRequest.data and DownloadResponse.data = 15
@@ -39,12 +39,12 @@ _CALLBACK: ContextVar[Callback | None] = ContextVar("gradwire_progress", default
 
 @contextlib.contextmanager
 def progress(callback: Callback | None = None) -> Iterator[None]:
-    """Inside the block, hear of the progress of tensors too large for one message; without a callback see a bar.
+    """Report the progress of large transfers inside the block: call `callback`, or draw a bar without one.
 
-    Bars are drawn by tqdm; raises ImportError without it.
+    Bars need tqdm. Raises ImportError without it.
 
-    `callback("upload" or "download", bytes through, bytes in all)` is called in the thread that waits for the
-    transfer, for each chunk or so, with all bytes through at the end. What it raises ends the transfer:
+    `callback("upload" or "download", bytes transferred, total bytes)` is called in the thread that waits for the
+    transfer, about once per chunk. At the last call both counts are equal. An exception in it ends the transfer:
 
         with gradwire.progress(lambda kind, done, total: print(kind, done, total)):
             x = gradwire.tensor(array)
@@ -66,19 +66,19 @@ def progress(callback: Callback | None = None) -> Iterator[None]:
 
 
 class Patience:
-    """How long a broken transfer is tried again: as long as the session's server is waited for, without progress."""
+    """Retries of a broken transfer: until the transport's patience passes without progress."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.renew()
 
     def renew(self) -> None:
-        """There was progress."""
+        """Restart the waits and the deadline after progress."""
         self._waits = iter((*_WAITS, _LONGEST_WAIT))
         self._until = time.monotonic() + self._transport.patience
 
     def wait(self, error: Exception) -> None:
-        """Wait after a broken call. Raises GradwireError for one that makes no sense to repeat or failed too often."""
+        """Wait after a broken call. Raises GradwireError if the call cannot be repeated or failed too often."""
         if isinstance(error, WaitCut):
             return
         found = self._transport.explain(error)
@@ -90,7 +90,7 @@ class Patience:
         self._transport.rest(wait * random.uniform(0.7, 1.3))
 
 
-# What gRPC raises where a call broke, or where another thread has closed the channel.
+# Raised by gRPC for a broken call, or after another thread closed the channel.
 BROKEN = (grpc.RpcError, grpc.FutureCancelledError)
 
 
@@ -103,12 +103,12 @@ class Bulk:
         self._chunk = opened.limits.chunk_bytes or _CHUNK_BYTES
         self._shares = may_share(opened)
         self._rings: dict[str, Any] = {}
-        # glibc learns from the largest block it has seen freed which ones are worth keeping: chunks are then reused,
-        # and not given back to the system to be taken again page by page. No page of this one is touched.
+        # Freeing a large block raises glibc's mmap threshold. Chunks are then reused from the heap instead of being
+        # unmapped and faulted in again. No page of this block is touched.
         np.empty(_KEPT_BYTES, np.uint8)
 
     def upload(self, data: memoryview) -> str:
-        """Bring bytes to the server; the answer is the transfer's id. Raises GradwireError."""
+        """Upload bytes and return the transfer's id. Raises GradwireError."""
         start = service_pb2.UploadStart(
             session_id=self._session_id, total_bytes=data.nbytes, request_id=secrets.token_urlsafe(12)
         )
@@ -134,7 +134,7 @@ class Bulk:
             call, received = self._send, answer.received_bytes
 
     def _ask(self, start: service_pb2.UploadStart, data: memoryview, received: int) -> service_pb2.UploadResponse:
-        """How far an upload is whose call broke; from now on that call adds nothing."""
+        """Ask how many bytes of a broken upload arrived. The server then ignores the broken call."""
         return _answer(self._transport.start_stream("stream_unary", "Upload", iter([_first(start, 0)])))
 
     def _send(self, start: service_pb2.UploadStart, data: memoryview, received: int) -> service_pb2.UploadResponse:
@@ -182,7 +182,7 @@ class Bulk:
                     raise _disagreement(f"the server sent {landing.received} of {landing.total} bytes")
 
     def _receive(self, transfer_id: str, landing: Destination) -> None:
-        """Fetch what is missing."""
+        """Fetch the missing bytes."""
         callback = _CALLBACK.get()
         request = service_pb2.DownloadRequest(
             session_id=self._session_id, transfer_id=transfer_id, offset=landing.received
@@ -194,11 +194,11 @@ class Bulk:
                 if callback is not None:
                     callback("download", landing.received, landing.total)
         finally:
-            call.cancel()  # without effect on one that has ended
+            call.cancel()  # no effect after the end
 
     @contextlib.contextmanager
     def _falling_back(self) -> Iterator[None]:
-        """Let a transfer that cannot be shared, or not to its end, go on as a stream of chunks, silently."""
+        """Catch failures of shared memory, so the transfer continues as a stream of chunks."""
         try:
             yield
         except NotShared:
@@ -229,7 +229,7 @@ class Bulk:
                     callback("upload", taken, total)
             exchange.finish()
         finally:
-            exchange.cancel()  # without effect on one that has ended
+            exchange.cancel()  # no effect after the end
         return exchange.transfer_id
 
     def _share_down(self, transfer_id: str, landing: Destination) -> None:
@@ -255,7 +255,7 @@ class Bulk:
 
 
 class Destination:
-    """Where a download's bytes go, in order."""
+    """The memory that a download fills in order."""
 
     def __init__(self, into: memoryview) -> None:
         self._target = np.frombuffer(into, np.uint8)
@@ -263,7 +263,7 @@ class Destination:
         self.received = 0
 
     def take(self, raw: bytes) -> None:
-        """Put a DownloadResponse's bytes in their place."""
+        """Write the bytes of a serialized DownloadResponse. Raises GradwireError if they are out of order."""
         begin, data = _part(raw)
         end = begin + data.nbytes
         if begin != self.received or end > self.total:
@@ -271,14 +271,14 @@ class Destination:
         self.put(np.frombuffer(data, np.uint8))
 
     def put(self, data: Any) -> None:
-        """Put an array of bytes, the next ones, in their place; other threads run meanwhile."""
+        """Write the next bytes. The copy releases the GIL."""
         end = self.received + data.nbytes
         self._target[self.received : end] = data
         self.received = end
 
 
 def _heard(sent: queue.SimpleQueue[int | None]) -> Iterator[int]:
-    """What is put into a queue, until None; signals are handled meanwhile."""
+    """Items of a queue until None, with signals handled between them."""
     while True:
         deliver()
         try:
@@ -306,7 +306,7 @@ def _first(start: service_pb2.UploadStart, offset: int) -> bytes:
 
 
 def _part(raw: bytes) -> tuple[int, memoryview]:
-    """Where a DownloadResponse's bytes begin, and the bytes, not copied."""
+    """The offset and the bytes of a serialized DownloadResponse, without a copy."""
     offset = place = 0
     if raw[:1] == _OFFSET_TAG:
         offset, place = _varint(raw, 1)
