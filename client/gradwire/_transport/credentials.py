@@ -1,6 +1,7 @@
-"""Credentials: what a client shows a server, and whom it believes. They appear in no error and no repr.
+"""Credentials: authenticates the client and selects the trusted certificate authorities.
 
-The token goes as metadata of every call, which works over any channel; a certificate is shown once per connection.
+The token is metadata of every call, which works over any channel. A certificate is presented once per connection. No
+error and no repr contains credentials.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Any
 
 import grpc
 
-_TOKEN = re.compile(r"[!-~]{1,4096}")  # what may stand in a header; gRPC's own refusal would show the token
+_TOKEN = re.compile(r"[!-~]{1,4096}")  # valid in a header; gRPC's own error would contain the token
 
 
 class Credentials:
-    """A token, and the TLS of a connection. Raises ValueError or OSError for what cannot be used."""
+    """A token and the TLS settings of a connection. Raises ValueError or OSError for unusable credentials."""
 
     def __init__(
         self,
@@ -35,9 +36,9 @@ class Credentials:
         if tls is False and (ca is not None or cert is not None):
             raise ValueError("ca, cert and key are of use with TLS only, and tls is False")
         self.tls = bool(tls) or ca is not None or cert is not None
-        #: To be sent with every call.
+        #: Metadata of every call.
         self.metadata: tuple[tuple[str, str], ...] = (("authorization", f"Bearer {token}"),) if token else ()
-        #: Whether a certificate is shown.
+        #: Whether the client presents a certificate.
         self.shows = cert is not None
         self._files = tuple(_content(path) for path in (ca, key, cert))
 
@@ -46,7 +47,7 @@ class Credentials:
         return f"<Credentials with {' and '.join(told) or 'nothing'}>"
 
     def channel(self, address: str, options: list[Any]) -> grpc.Channel:
-        """A channel to an address."""
+        """Open a channel to `address`. Warns if the token would leave this machine unencrypted."""
         if self.tls:
             return grpc.secure_channel(address, grpc.ssl_channel_credentials(*self._files), options)
         if self.metadata and not stays_here(address):
@@ -66,7 +67,7 @@ def from_environment(
     tls: bool | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Credentials:
-    """What is given, and for what is not GRADWIRE_TOKEN, GRADWIRE_CA, GRADWIRE_CERT and GRADWIRE_KEY, GRADWIRE_TLS."""
+    """Credentials from the arguments, and from GRADWIRE_TOKEN, _CA, _CERT, _KEY and _TLS for missing ones."""
     if token is None:
         token = environment.get("GRADWIRE_TOKEN", "").strip() or None
     if tls is not False:
@@ -86,7 +87,7 @@ def _content(path: str | os.PathLike[str] | None) -> bytes | None:
 
 
 def stays_here(address: str) -> bool:
-    """Whether what goes to an address leaves this machine."""
+    """Whether traffic to `address` stays on this machine."""
     if address.startswith("unix:"):
         return True
     host = address.rpartition(":")[0].strip("[]")

@@ -1,7 +1,7 @@
-"""A server of one's own: a child process on a private Unix socket, for who named no address.
+"""Embedded server: a child process on a private Unix socket, used when no address is given.
 
-It lives as long as this process and no longer. Its standard input is a pipe that nobody writes to: when this process
-ends, in whatever way, the pipe closes and the server takes that as its signal to go.
+The server ends with this process. Its standard input is a pipe that carries no data. When this process ends in any
+way, the pipe closes and the server stops.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from gradwire.v1 import errors_pb2 as pb
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
-_NAP = 0.05  # until signals that are held back are looked for
+_NAP = 0.05  # seconds between checks for pending signals
 
 
 class EmbeddedServer:
-    """The child process. `address` is where it listens."""
+    """The child process. `address` is the server's address."""
 
     def __init__(self) -> None:
-        # Unix socket paths are short; a temporary folder deep in a tree would not do.
+        # Unix socket paths have a small maximum length; a deep temporary folder would exceed it.
         self._folder = tempfile.mkdtemp(prefix="gradwire-", dir=_short_folder())
         self._errors = open(os.path.join(self._folder, "stderr"), "w+b")  # noqa: SIM115 - kept while it runs
         self.pid = os.getpid()
@@ -82,7 +82,7 @@ class EmbeddedServer:
         return make_error(pb.REASON_UNAVAILABLE, f"the embedded server ended with status {status}:\n{text}", 14)
 
     def why_dead(self) -> str | None:
-        """A sentence if the process has ended; else None."""
+        """An error message if the process has ended, else None."""
         status = self._process.poll()
         if status is None:
             return None
@@ -90,7 +90,7 @@ class EmbeddedServer:
         return f"{gone}. gradwire.connect() starts another"
 
     def forget(self) -> None:
-        """In a forked child: let go of the pipe, so that the server sees its parent's end and not ours."""
+        """Close the pipe in a forked child, so the server ends with its parent and not with the child."""
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             if stream is not None:
                 stream.close()
@@ -116,7 +116,7 @@ class EmbeddedServer:
 
 
 def _taken(lines: queue.Queue[bytes]) -> bytes:
-    """The first line, with signals handled meanwhile. Raises queue.Empty after _START_SECONDS."""
+    """The first line; signals are handled during the wait. Raises queue.Empty after _START_SECONDS."""
     ends = time.monotonic() + _START_SECONDS
     while True:
         try:

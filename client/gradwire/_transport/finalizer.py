@@ -1,8 +1,8 @@
-"""How a session ends: at once where somebody closes it, else by the keeper thread once nothing refers to it.
+"""Finalizer: ends a session at `close`, or in the keeper thread after the session is garbage-collected.
 
-A finalizer runs wherever the garbage collector happens to, inside a lock of gRPC's too, so it must wait for nothing:
-it only puts what the end needs into a queue. That is held apart from the session, for in a cycle of garbage the channel
-might be finalized before the session is.
+The garbage collector may run a finalizer anywhere, even while gRPC holds a lock, so a finalizer must not block. It only
+queues an object that can end the session. This object is separate from the session: in a garbage cycle, the channel
+might be finalized before the session.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from gradwire._transport.transport import Transport
 
 _PATIENCE_SECONDS = 5.0
-_WAITS = (0.02, 0.1, 0.3)  # a connection may break; a server that is gone is not waited for
+_WAITS = (0.02, 0.1, 0.3)  # seconds between attempts; few, because the server may be down
 
 
 class Finalizer:
-    """What ends a session, whether or not its object is still there."""
+    """The state needed to end a session, independent of the session object."""
 
     __slots__ = ("_embedded", "_session_id", "_transport")
 
@@ -34,9 +34,10 @@ class Finalizer:
         self._embedded = embedded
 
     def run(self) -> None:
-        """Free the session's tensors on the server and close the channel. Raises GradwireError if it is out of reach.
+        """Free the session's tensors on the server and close the channel.
 
-        An embedded server ends with its session, so it need not be told first.
+        An embedded server is stopped instead, without a CloseSession call. Raises GradwireError if the server cannot be
+        reached.
         """
         try:
             if self._embedded is None:
@@ -51,34 +52,34 @@ class Finalizer:
 
 
 class Orphans:
-    """The endings of sessions that nothing refers to any more."""
+    """The finalizers of garbage-collected sessions."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Start empty; also in a forked child, for those before are the parent's."""
-        # Of all queues these allow a put that interrupts another, as a finalizer's may.
+        """Clear the queue; also in a forked child, because the earlier finalizers belong to the parent."""
+        # SimpleQueue.put is reentrant: a finalizer's put may interrupt another put.
         self._endings: queue.SimpleQueue[Finalizer] = queue.SimpleQueue()
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._lock = threading.Lock()
 
     def put(self, ending: Finalizer) -> None:
-        """Leave an ending to whoever comes first."""
+        """Queue a finalizer for the next call of `end`."""
         self._endings.put(ending)
         self._bell.put(None)
 
     def wait(self, seconds: float) -> None:
-        """Sleep so long, or until there is one."""
+        """Sleep for `seconds`, or until a finalizer is queued."""
         with contextlib.suppress(queue.Empty):
             self._bell.get(timeout=seconds)
 
     def end(self) -> None:
-        """End all there are; also those that another thread is about to end have ended after that."""
+        """Run all queued finalizers, and wait for those that another thread is running."""
         with self._lock, contextlib.suppress(queue.Empty):
             while True:
                 ending = self._endings.get_nowait()
-                # One whose server is gone needs no end.
+                # A session whose server is unreachable needs no end.
                 with contextlib.suppress(GradwireError):
                     ending.run()
 

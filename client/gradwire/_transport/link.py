@@ -1,12 +1,12 @@
 """A link: one attempt at the stream that carries a session's batches.
 
-Whoever waits for an answer reads the stream himself. grpc's public stream would put two threads in between, one that
-takes requests from an iterator and one that hands out events, and wake the waiting thread for both: a round trip
-costs a third less without. So a link drives the call as grpc's own blocking unary calls do, by the layer below, and
-all that is known here of that layer is in `_LowerCall`. That layer is grpc's own and may change: where it is not as
-expected, links use the public stream (`_PublicCall`), slower and otherwise the same.
+The thread that waits for an answer reads the stream itself. grpc's public stream needs two more threads: one takes
+requests from an iterator, one delivers events. Both wake the waiting thread. Without them a round trip takes a third
+less time. So a link drives the call through grpc's lower layer, as grpc's blocking unary calls do. `_LowerCall`
+contains all uses of that layer. The layer is private to grpc and may change. If it differs from the expected one, links
+use the slower public stream (`_PublicCall`).
 
-A link that broke is not mended. The session opens the next one and sends again what was not answered.
+A broken link is not repaired. The session opens the next link and resends the unanswered batches.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ except ImportError:
 _METHOD = "/gradwire.v1.AutogradService/Stream"
 _Headers: TypeAlias = Sequence[tuple[str, str]]
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
-# Statuses that a connection's end leaves, if they carry no reason of ours.
+# Statuses of a broken connection, if they carry no reason of the contract.
 _BREAKS = frozenset(
     (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED)
 )
-# How long a signal waits for a link that is being opened: else frequent ones would let none be.
+# Seconds that an attach defers signals. Otherwise frequent signals would prevent every attach.
 _ATTACH_SECONDS = 0.5
-# A message that the server has no use for: that nothing more was received.
+# A message without effect on the server: an acknowledgement of seq 0.
 _NUDGE = wire.stream_acknowledge(0)
-# What tells that the lower layer is not the one that is known here.
+# Errors that show an unexpected lower layer.
 _UNLIKE = (AttributeError, TypeError)
 
 
 class LinkBroken(Exception):
-    """The connection ended: another link may do better. `error` is what to say if none does."""
+    """The connection ended; another link may succeed. `error` is the error to raise if none does."""
 
     def __init__(self, error: GradwireError) -> None:
         super().__init__(str(error))
@@ -60,38 +60,38 @@ class LinkBroken(Exception):
 
 
 class Call(Protocol):
-    """A stream whose events are taken by who waits for them: one thread at a time. `send` is for any."""
+    """A stream whose waiting thread takes the events, one thread at a time. Any thread may call `send`."""
 
     messages: deque[bytes]
-    #: Whether what was sent goes off though nobody takes events.
+    #: Whether sent messages leave without a thread that takes events.
     sends_alone: bool
-    #: The status code, details and trailers it ended with.
+    #: The final status code, details and trailers; None while the stream is open.
     status: tuple[grpc.StatusCode, str, Any] | None
 
     @property
     def sending(self) -> bool:
-        """Whether a message is not off yet."""
+        """Whether a message is not sent yet."""
 
     def send(self, message: bytes) -> None:
-        """Send a message once those before it are off."""
+        """Send a message after the earlier messages."""
 
     def expect(self) -> None:
-        """Ask for a message, if that was not done yet."""
+        """Request a message, unless a request is pending."""
 
     def take_event(self) -> None:
-        """Wait for something to end, or for a signal that is held back."""
+        """Wait for an event, or for a pending signal."""
 
     def cancel(self) -> None:
-        """End it; its last events come soon."""
+        """Cancel the stream. Its last events follow soon."""
 
     def drain(self) -> None:
-        """Take the last events of a call that was ended, which frees it."""
+        """Take the last events of an ended call, which frees it."""
 
 
 class _LowerCall:
-    """A stream by grpc's lower layer: operations are started, and their ends come as events to who asks for them.
+    """A stream on grpc's lower layer: operations are started, and their completions are events.
 
-    One send and one receive are under way at most.
+    At most one send and one receive are in flight.
     """
 
     sends_alone = True
@@ -163,20 +163,20 @@ class _LowerCall:
 
     @property
     def over(self) -> bool:
-        """Whether nothing is under way any more, so that there are no events to wait for."""
+        """Whether no operation is in flight, so no event can arrive."""
         return not self._pending
 
     def cancel(self) -> None:
         self._call.cancel(grpc.StatusCode.CANCELLED.value[0], "given up")
 
     def _wake(self) -> None:
-        """Nothing ends a wait but an event: send something whose end is one."""
+        """Send a message without effect: only an event ends a wait, and its completion is one."""
         with self._lock:
             if not self._nudged and not self._sending:
                 self._nudged = self._sending = self._start(cygrpc.SendMessageOperation(_NUDGE, 0))
 
     def _end(self) -> None:
-        """The server does not even take a message: end the call, and go on with another."""
+        """Cancel the call if the server accepts no message. The session opens another link."""
         with contextlib.suppress(ValueError):  # it has ended
             self.cancel()
 
@@ -185,7 +185,7 @@ class _LowerCall:
             self.take_event()
 
     def abandon(self) -> None:
-        """Its events are not understood: end it without them."""
+        """Cancel the call without reading its events, whose form is unknown."""
         with contextlib.suppress(ValueError, *_UNLIKE):
             self.cancel()
         self._pending = 0
@@ -193,7 +193,7 @@ class _LowerCall:
 
 
 class _PublicCall:
-    """A stream by grpc's public API, whose threads take requests out of a queue and bring the answers."""
+    """A stream on grpc's public API, whose threads take requests from a queue and deliver the answers."""
 
     sends_alone = True
 
@@ -219,7 +219,7 @@ class _PublicCall:
         self._requests.put(message)
 
     def expect(self) -> None:
-        """Answers come unasked; there are no more of them than batches under way."""
+        """Do nothing: answers arrive without a request, at most one per in-flight batch."""
 
     def take_event(self) -> None:
         with waking(self._wake):
@@ -238,7 +238,7 @@ class _PublicCall:
     def _outgoing(self) -> Iterator[bytes]:
         while (message := self._requests.get()) is not None:
             yield message
-            with self._lock:  # the next one is asked for when this one is off
+            with self._lock:  # gRPC requests the next message after it sent this one
                 self._unsent -= 1
             self._events.put(None)
 
@@ -249,7 +249,7 @@ class _PublicCall:
                 self.messages.append(message)
                 self._events.put(None)
         except grpc.RpcError:
-            pass  # told by `status`
+            pass  # `status` holds the error
         finally:
             self._requests.put(None)
             self.status = (call.code(), call.details() or "", call.trailing_metadata() or ())
@@ -260,7 +260,7 @@ _lower_works = cygrpc is not None
 
 
 def open_call(channel: grpc.Channel, headers: _Headers) -> Call:
-    """A stream by gRPC. Raises ValueError if the channel is closed."""
+    """Open a gRPC stream. Raises ValueError if the channel is closed."""
     if _lower_works:
         try:
             return _LowerCall(channel, headers)
@@ -276,23 +276,23 @@ def _do_without_lower() -> None:
 
 
 class Link:
-    """An open stream, for one thread that sends and one that receives."""
+    """An open stream for one sending and one receiving thread."""
 
     def __init__(self, call: Call, address: str) -> None:
         self._address = address
         self._call = call
         self._reading = threading.Lock()
-        self.attached = False  # whether the server has taken it
+        self.attached = False  # whether the server accepted the attach
 
     @property
     def is_local(self) -> bool:
-        """Whether it goes without gRPC."""
+        """Whether the stream is a local stream, without gRPC."""
         return isinstance(self._call, LocalCall)
 
     def attach(
         self, session_id: str, writer: int, attempt: int, epoch: int, acknowledged: int
     ) -> service_pb2.StreamResponse:
-        """Say whose stream it is; the answer says where it goes on. Raises GradwireError, LinkBroken."""
+        """Attach the stream to a session and writer. Returns the server's answer. Raises GradwireError, LinkBroken."""
         attach = service_pb2.StreamAttach(
             session_id=session_id, writer=writer, attempt=attempt, epoch=epoch, acknowledged_seq=acknowledged,
             joined_answers=True,
@@ -300,7 +300,7 @@ class Link:
         try:
             self.send(service_pb2.StreamRequest(attach=attach).SerializeToString())
             response = self.receive(_ATTACH_SECONDS)
-        except _UNLIKE as error:  # here all of the lower layer is used for the first time
+        except _UNLIKE as error:  # the attach is the first use of the whole lower layer
             if not isinstance(self._call, _LowerCall):
                 raise
             self._call.abandon()
@@ -312,38 +312,38 @@ class Link:
         return response
 
     def send(self, request: bytes) -> None:
-        """Send a serialized StreamRequest, or nothing if the link is broken: `receive` tells. Does not wait."""
+        """Send a serialized StreamRequest without waiting. A broken link sends nothing; `receive` reports it."""
         self._call.send(request)
 
     def push(self) -> None:
-        """Wait until what was sent is off, but for the answers that whoever receives takes meanwhile.
+        """Wait until all sent messages have left. Return at once if another thread is receiving.
 
-        A signal that is held back ends the wait.
+        A pending signal ends the wait.
         """
         call = self._call
         if call.sending and self._reading.acquire(blocking=False):
             try:
                 while call.sending and call.status is None and not interrupted():
-                    call.expect()  # or the server, which cannot answer, would not read
+                    call.expect()  # a server that cannot answer does not read
                     call.take_event()
-                if call.status is not None:  # whoever dropped it could not
+                if call.status is not None:  # `drop` could not drain while this thread was reading
                     call.drain()
             finally:
                 self._reading.release()
 
     def see_off(self) -> None:
-        """As `push`, if what was sent would not go off while nobody waits."""
+        """Like `push`, but only if messages do not leave without a waiting thread."""
         if not self._call.sends_alone:
             self.push()
 
     def acknowledge(self, seq: int) -> None:
-        """Tell that all answers through `seq` have come."""
+        """Tell the server that all answers through `seq` arrived."""
         self.send(wire.stream_acknowledge(seq))
 
     def receive(self, patience: float = 0.0) -> service_pb2.StreamResponse:
         """Wait for the next message. Raises GradwireError, LinkBroken.
 
-        Raises Interrupted for a signal that is held back, unless so many seconds of `patience` are not over.
+        Raises Interrupted for a pending signal, but not within the first `patience` seconds.
         """
         call = self._call
         began = time.monotonic() if patience else 0.0
@@ -360,7 +360,7 @@ class Link:
         return service_pb2.StreamResponse.FromString(data)
 
     def receive_batch(self) -> service_pb2.StreamResponse:
-        """Wait for the next answer of a batch, or of several."""
+        """Wait for the next answer, which covers one or several batches."""
         response = self.receive()
         if not response.HasField("batch"):
             raise self._unexpected(response)
@@ -368,11 +368,11 @@ class Link:
 
     @property
     def alive(self) -> bool:
-        """Whether it is not known to be broken."""
+        """Whether the link is not known to be broken."""
         return self._call.status is None
 
     def drop(self) -> None:
-        """Give it up; whoever waits for it is woken."""
+        """Cancel the link and wake its waiting thread."""
         with contextlib.suppress(ValueError, *_UNLIKE):  # it has ended
             self._call.cancel()
         if self._reading.acquire(blocking=False):
@@ -382,7 +382,7 @@ class Link:
                 self._reading.release()
 
     def forked(self) -> None:
-        """In a forked child: it is the parent's."""
+        """Leave the link to the parent, in a forked child."""
         if isinstance(self._call, LocalCall):
             self._call.forked()
 
@@ -390,7 +390,7 @@ class Link:
         if code is grpc.StatusCode.OK:
             return LinkBroken(make_error(pb.REASON_UNAVAILABLE, "the server ended the stream", 14))
         found, named = error_of_status(code, details, trailers, self._address)
-        # A stream that was taken over is one whose attach came twice: no other client has this one's writer.
+        # STREAM_TAKEN means that this client attached twice: no other client has its writer.
         broken = found.reason in ("UNAVAILABLE", "STREAM_TAKEN") or (not named and code in _BREAKS)
         return LinkBroken(found) if broken else found
 

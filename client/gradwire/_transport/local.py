@@ -1,8 +1,8 @@
-"""A stream by a Unix socket, for a server on this machine and of this user: what gRPC costs is left out.
+"""Local stream: a stream over a Unix socket to a server of the same machine and user, faster than gRPC.
 
-The server tells the socket's name when a session is opened (OpenSessionResponse.local_stream, which says how messages
-travel there). The name is believed only as far as the kernel confirms that a process of this user listens. Where it
-cannot be had, streams go by gRPC.
+The server sends the socket's name when a session is opened. OpenSessionResponse.local_stream documents the message
+format. The client accepts the socket only if the kernel confirms that a process of this user listens. If the socket
+cannot be opened, streams use gRPC.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ _GONE = (grpc.StatusCode.UNAVAILABLE, "the connection was closed", ())
 
 
 class NotLocal(Exception):
-    """There is no such socket here, or it is not of this user."""
+    """The socket does not exist here, or another user owns it."""
 
 
 def wanted() -> bool:
-    """Whether streams may go by such sockets: GRADWIRE_LOCAL_STREAM=0 says no."""
+    """Whether local streams are enabled. GRADWIRE_LOCAL_STREAM=0 disables them."""
     return os.environ.get("GRADWIRE_LOCAL_STREAM") != "0"
 
 
 class LocalCall:
-    """The stream, to be used as gRPC's (link.py): events are taken by who waits for them, one thread at a time.
+    """A local stream with the interface of link.Call: the waiting thread takes the events, one thread at a time.
 
-    What the socket does not take at once waits here, and goes when whoever waits for events sees that it can.
+    Bytes that the socket does not accept at once are queued. The thread that waits for events sends them later.
     """
 
     sends_alone = False
 
     def __init__(self, name: str) -> None:
-        """Raises NotLocal."""
-        self._socket, self._waker = _opened(name)  # the second tells who polls that something waits to be sent
+        """Connect to the socket `name`. Raises NotLocal."""
+        self._socket, self._waker = _opened(name)  # the eventfd wakes the polling thread for queued bytes
         self._free = weakref.finalize(self, _close, self._socket, self._waker)
-        self._free.atexit = False  # sessions end later than that
+        self._free.atexit = False  # sessions end after the atexit finalizers
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._out: deque[memoryview] = deque()
@@ -61,17 +61,17 @@ class LocalCall:
         self._poll.register(self._waker, select.POLLIN)
         self._part = bytearray()
         self._closed = False
-        self._cancelling: list[None] = []  # one for each thread that does
+        self._cancelling: list[None] = []  # one item per thread inside `cancel`
         self.messages: deque[bytes] = deque()
         self.status: tuple[grpc.StatusCode, str, Any] | None = None
 
     @property
     def sending(self) -> bool:
-        """Whether a message is not off yet."""
+        """Whether a message is not sent yet."""
         return bool(self._out)
 
     def send(self, message: bytes) -> None:
-        """Send a message once those before it are off."""
+        """Send a message after the earlier messages."""
         data = memoryview(_LENGTH.pack(len(message)) + message)
         with self._lock:
             if self.status is not None or self._closed:
@@ -83,10 +83,10 @@ class LocalCall:
                 os.eventfd_write(self._waker, 1)
 
     def expect(self) -> None:
-        """Messages come unasked; there are no more of them than batches under way."""
+        """Do nothing: messages arrive without a request, at most one per in-flight batch."""
 
     def take_event(self) -> None:
-        """Wait until something comes, can be sent, or a signal is held back."""
+        """Wait until the socket is readable or writable, or a signal is pending."""
         try:
             with waking(self._wake):
                 self._take()
@@ -95,32 +95,32 @@ class LocalCall:
             raise
 
     def _wake(self) -> None:
-        with self._lock:  # else the descriptor might be another's
+        with self._lock:  # otherwise the descriptor could be closed and reused
             if not self._closed:
                 os.eventfd_write(self._waker, 1)
 
     def cancel(self) -> None:
-        """End it; whoever waits is woken."""
+        """Shut the socket down and wake the waiting thread."""
         if self.status is None:
             self.status = (grpc.StatusCode.CANCELLED, "given up", ())
         self._cancelling.append(None)
         try:
-            if not self._closed and self._pid == os.getpid():  # a forked child's copy would end the parent's as well
+            if not self._closed and self._pid == os.getpid():  # a shutdown in a forked child would end the parent's stream
                 with contextlib.suppress(OSError):  # it has ended
                     self._socket.shutdown(socket.SHUT_RDWR)
         finally:
             self._cancelling.pop()
 
     def drain(self) -> None:
-        """Free it. Nobody waits for it any more."""
+        """Close the descriptors. No thread may be waiting."""
         with self._lock:
             self._closed = True
             self._out.clear()
-            if not self._cancelling:  # else the descriptor might be another's when it is shut; it goes with the object
+            if not self._cancelling:  # otherwise `cancel` could shut down a reused descriptor; the finalizer closes it
                 self._free()
 
     def forked(self) -> None:
-        """In a forked child: leave it to the parent, whose end would not be seen while a copy is open."""
+        """Close the copy in a forked child: while it is open, the server would not see the parent's end."""
         self._closed = True
         self._free()
 
@@ -178,7 +178,7 @@ class LocalCall:
             self._poll.modify(self._socket, select.POLLIN)
 
     def _put(self, data: memoryview) -> int:
-        """How many bytes the socket took; all, where nobody will read them: that is found by who waits."""
+        """The number of bytes sent; all on an error, which the waiting thread then finds."""
         try:
             return self._socket.send(data, socket.MSG_NOSIGNAL)
         except BlockingIOError:
@@ -188,13 +188,13 @@ class LocalCall:
 
 
 def _opened(name: str) -> tuple[socket.socket, int]:
-    if not hasattr(os, "eventfd") or not hasattr(socket, "SO_PEERCRED"):  # no Linux
+    if not hasattr(os, "eventfd") or not hasattr(socket, "SO_PEERCRED"):  # not Linux
         raise NotLocal("the system has no such sockets")
     made: socket.socket | None = None
     try:
         made = _connected(name)
         return made, os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-    except OSError as error:  # nobody listens, or there is no descriptor left
+    except OSError as error:  # no listener, or no free descriptor
         if made is not None:
             made.close()
         raise NotLocal(str(error)) from None

@@ -1,6 +1,6 @@
-"""What to do where a server cannot be reached, or will not have the caller: the usual mistakes, told by name.
+"""Mistakes: explains common connection and authentication errors, with advice.
 
-gRPC's texts say what failed in its own terms. What is not certain from them is found by looking at the port once.
+The causes are derived from gRPC's error texts. If a text is ambiguous, one connection to the port decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]/\s]+):(?P<p
 
 
 def checked(address: str, source: str = "the address") -> str:
-    """An address that says where to connect. Raises ValueError: without a port gRPC would take 443."""
+    """Return a valid address. Raises ValueError for others: without a port gRPC would use 443."""
     found = _HOST_AND_PORT.fullmatch(address)
     if address.startswith(_SCHEMES) or (found and 0 < int(found["port"]) < 65_536):
         return address
@@ -33,7 +33,7 @@ def checked(address: str, source: str = "the address") -> str:
 
 
 def explained(error: GradwireError, address: str, credentials: Credentials | None) -> GradwireError:
-    """The error of a first call to a server, with what to do about it if that is known."""
+    """The error of the first call to a server, with advice if the cause is known."""
     if error.reason == "UNAUTHENTICATED":
         hint = _about_token(credentials)
     elif error.reason == "UNAVAILABLE":
@@ -93,12 +93,12 @@ def _about_connection(text: str, address: str, credentials: Credentials | None) 
 
 
 def _speaks_tls(address: str) -> bool | None:
-    """Whether whoever listens answers TLS's greeting with its own; None if nobody answers."""
+    """Whether the port answers a TLS handshake; None if the port cannot be reached."""
     found = _HOST_AND_PORT.fullmatch(address)
     if found is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is told or believed
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # a probe: it sends no data and trusts no answer
     with contextlib.suppress(ValueError, NotImplementedError):
         context.set_alpn_protocols(["h2"])
     host = found["host"].strip("[]")
@@ -108,7 +108,7 @@ def _speaks_tls(address: str) -> bool | None:
                 with context.wrap_socket(plain, server_hostname=host):
                     return True
             except ssl.SSLError as error:
-                return "alert" in str(error).lower()  # in TLS's own words
+                return "alert" in str(error).lower()  # a TLS alert proves that the server speaks TLS
             except (OSError, ValueError):
                 return False
     except OSError:
