@@ -105,7 +105,7 @@ class LocalCall:
             self.status = (grpc.StatusCode.CANCELLED, "given up", ())
         self._cancelling.append(None)
         try:
-            if not self._closed and self._pid == os.getpid():  # a shutdown in a forked child would end the parent's stream
+            if not self._closed and self._pid == os.getpid():  # a forked child would end the parent's stream
                 with contextlib.suppress(OSError):  # it has ended
                     self._socket.shutdown(socket.SHUT_RDWR)
         finally:

@@ -1,8 +1,8 @@
-"""Exactly once: the batches under way, over links that may break.
+"""Retransmission: applies each command exactly once, over links that may break.
 
-A batch is kept until its answer is here. When a link breaks the next one carries all of them again, in their order;
-the server answers from memory what it had applied, so each command applies once however often it was sent. What is
-kept is capped by the credit that the server grants.
+The client keeps each batch until its answer arrives. After a broken link, the next link carries all unanswered batches
+again, in order. The server answers repeated commands from its response cache, so each command applies once. The
+server's credit limits the unanswered bytes.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from gradwire.v1 import service_pb2
 if TYPE_CHECKING:
     from gradwire._transport.transport import Transport
 
-#: How long a session waits for a server that does not answer any more, unless GRADWIRE_PATIENCE or connect() says.
+#: Seconds a session waits for a silent server, unless GRADWIRE_PATIENCE or connect(patience=) sets another value.
 PATIENCE_SECONDS = 120.0
-# A server that takes links, but answers no batch in so many times that time, will not.
+# Multiples of the patience after which a server that accepts links but answers no batch is given up.
 _FUTILE = 10
-# A server is asked whether it is there after this part of the patience, or so many seconds, of silence.
+# A silent server gets a KeepAlive after patience / _PARTS, but at most _LONGEST_SILENCE, seconds.
 _PARTS, _LONGEST_SILENCE = 4, 10.0
-#: Batches under way at most.
+#: Maximum number of in-flight batches.
 MOST_FLIGHTS = 8
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
-_LONGEST_NAP = 0.05  # until somebody looks for a signal that is held back
-_LEAST_FAILURES = 3  # however long each of them took
-# Links of the parent, in a forked child: to finalize one there would wait for a lock of a thread that is not there.
+_LONGEST_NAP = 0.05  # seconds between checks for pending signals
+_LEAST_FAILURES = 3  # failures before giving up, regardless of their duration
+# Links of the parent, kept in a forked child: finalizing one would wait for a lock of a thread the child lacks.
 _of_the_parent: list[object] = []
 
 
 class WaitOver(Exception):
-    """A wait has lasted as long as it may."""
+    """A wait exceeded its time limit."""
 
 
 class Timed(Protocol):
-    """Something that adds up the times of batches."""
+    """An object that sums the timings of batches."""
 
     def add(self, told: service_pb2.Timings) -> None:
-        """Another batch was answered."""
+        """Add the timings of an answered batch."""
 
 
 class InFlightBatch:
-    """A batch under way: its first command's seq, who wants which answer, its bytes, and who wants its times."""
+    """An in-flight batch: first seq, one record per command, request bytes, credit size, receivers of its timings."""
 
     __slots__ = ("first", "records", "request", "size", "timed")
 
@@ -87,18 +87,18 @@ class Retransmission:
         self._epoch = opened.epoch
         self._why_dead = why_dead
         self.flights: deque[InFlightBatch] = deque()
-        #: The last command whose answer is here, and the last of which the server was told so.
+        #: The seq of the last answered command. `_told` is the last one that the server was told of.
         self.acknowledged = 0
         self._told = 0
         self._link: Link | None = None
         self._attempts = 0
         self._credit = 0
-        # A batch joins the flights and goes out in one step, as seen by the thread that opens the next link.
+        # Makes appending and sending a batch atomic for the thread that opens the next link.
         self._lock = threading.Lock()
-        #: Seconds that the server may leave us without any answer.
+        #: Seconds the server may be silent.
         self.patience = patience
-        # By time.monotonic(): the server's last answer of whatever kind and that to a batch, the last time that a wait
-        # for one began, and the failures since there was one.
+        # time.monotonic() of the last answer of any kind, of the last answer to a batch, and of the start of the last
+        # wait for one. `_failures` counts the failures since the last answer.
         self._heard = self._settled = self._awaited = time.monotonic()
         self._failing_since: float | None = None
         self._failures = 0
@@ -114,15 +114,15 @@ class Retransmission:
             self._open()
 
     def has_room(self, size: int) -> bool:
-        """Whether a batch of so many bytes may go."""
+        """Whether a batch of `size` bytes may be sent now."""
         return not self.flights or (len(self.flights) < MOST_FLIGHTS and self._credit >= size)
 
     def batch_bytes(self, most: int) -> int:
-        """How many bytes the next batch may have, up to `most`."""
+        """The maximum bytes of the next batch: the credit, at most `most`."""
         return min(most, self._credit)
 
     def send(self, flight: InFlightBatch) -> None:
-        """Send a batch; while there is no link it waits for the next."""
+        """Send a batch. Without a link, the next link sends it."""
         with self._lock:
             if not self.flights:
                 self._awaited = time.monotonic()
@@ -133,11 +133,11 @@ class Retransmission:
                 self._link.send(flight.request)
 
     def push(self) -> None:
-        """Wait until the batches before are off, so that the next need not wait in line."""
+        """Wait until the earlier batches have left, so the next batch need not queue."""
         self._off(Link.push)
 
     def see_off(self) -> None:
-        """Wait until all batches are on a way that they go to its end though nobody waits for their answers."""
+        """Wait until all batches will be sent even if no thread waits for their answers."""
         self._off(Link.see_off)
 
     def _off(self, wait: Callable[[Link], None]) -> None:
@@ -150,12 +150,12 @@ class Retransmission:
                 raise
 
     def receive(self, until: float | None = None) -> tuple[list[InFlightBatch], service_pb2.RunResponse]:
-        """Wait for the oldest batch's answer, or that of the oldest few, which tells of the last of them alone.
+        """Wait for the next answer. It covers one or several of the oldest batches, and reports on the last one only.
 
-        To be followed by `settle`. Raises GradwireError when all is lost.
+        Call `settle` after handing out the answers. If that fails, call `drop`: the next link repeats the answer.
 
-        Whoever drops the link ends the wait, with WaitOver if `until`, by time.monotonic(), is over; a signal that is
-        held back ends it with Interrupted. Where what follows fails, `drop` must be called: the answer comes again.
+        `until` is a time.monotonic() value, checked whenever the link is dropped. Raises WaitOver after `until`,
+        Interrupted for a pending signal, and GradwireError if the session is lost.
         """
         while True:
             if until is not None and time.monotonic() >= until:
@@ -181,7 +181,7 @@ class Retransmission:
             return answered, response
 
     def settle(self, answered: Sequence[InFlightBatch]) -> None:
-        """The answers of these batches, the oldest, have been handed out."""
+        """Remove the oldest batches, whose answers have been handed out."""
         for flight in answered:
             self.flights.popleft()
             self.acknowledged = flight.last
@@ -189,7 +189,7 @@ class Retransmission:
         self._failing_since = None
 
     def acknowledge(self) -> None:
-        """Let the server forget the answers that are here, if no batch has told it."""
+        """Acknowledge the answers received, unless a batch has done so. The server then forgets them."""
         with self._lock:
             if self._link is not None and self._told < self.acknowledged:
                 self._told = self.acknowledged
@@ -197,12 +197,12 @@ class Retransmission:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a link that is not known to be broken."""
+        """Whether a link is open and not known to be broken."""
         link = self._link
         return link is not None and link.alive
 
     def drop(self) -> None:
-        """Give the link up; the next wait opens another."""
+        """Drop the link. The next wait opens another."""
         with self._lock:
             link, self._link = self._link, None
         if link is not None:
@@ -213,7 +213,7 @@ class Retransmission:
         self.flights.clear()
 
     def forked(self) -> None:
-        """In a forked child: leave the link to the parent."""
+        """Leave the link to the parent, in a forked child."""
         if self._link is not None:
             self._link.forked()
             _of_the_parent.append(self._link)
@@ -222,9 +222,9 @@ class Retransmission:
         self.clear()
 
     def watch(self) -> None:
-        """Called by another thread now and then: a server that is silent is asked, and given up after the patience.
+        """Send a KeepAlive to a silent server, and give it up after the patience. The keeper thread calls this regularly.
 
-        A stream alone does not tell one that computes from one that was stopped.
+        A stream alone cannot distinguish a computing server from a stopped one.
         """
         now = time.monotonic()
         silent = now - max(self._heard, self._awaited)
@@ -233,7 +233,7 @@ class Retransmission:
         between = min(_LONGEST_SILENCE, self.patience / _PARTS)
         if self._heard >= self._asked:
             self._asks = 0
-        if silent > self.patience and self._asks >= _LEAST_FAILURES:  # else this process may have been stopped
+        if silent > self.patience and self._asks >= _LEAST_FAILURES:  # otherwise this process may have been suspended
             self._hopeless = self._given_up(silent, "it does not answer")
             self.drop()
             self._transport.drop_link()
@@ -282,7 +282,7 @@ class Retransmission:
             if response.attached.applied_seq < self.acknowledged:
                 raise self._gone(make_error(pb.REASON_EPOCH_MISMATCH, "it has lost commands that it had answered", 9))
             if self._transport.hear_of_local(response.attached.local_stream):
-                continue  # the next one goes there
+                continue  # the next attempt uses the local stream
             with self._lock:
                 self._link = link
                 self._credit = response.credit_bytes - sum(flight.size for flight in self.flights)
@@ -291,7 +291,7 @@ class Retransmission:
             return link
 
     def _gone(self, error: GradwireError) -> GradwireError:
-        """What to say where the server can be reached but will not go on with the session."""
+        """The error for a reachable server that has lost the session."""
         if error.reason not in ("SESSION_NOT_FOUND", "EPOCH_MISMATCH"):
             return error
         message = (
@@ -302,7 +302,7 @@ class Retransmission:
         return make_error(reason, message, error.code, error.metadata)
 
     def _lost(self, error: GradwireError) -> None:
-        """The link broke: wait a little before the next one. Raises GradwireError when that was tried long enough."""
+        """Drop the broken link and wait before the next one. Raises GradwireError after the patience."""
         self.drop()
         if self._transport.closed:
             raise self._transport.closed_error()
@@ -326,7 +326,7 @@ class Retransmission:
 
 
 def patience_of(given: float | None) -> float:
-    """The seconds that are given, else those of GRADWIRE_PATIENCE. Raises ValueError."""
+    """The given seconds, else GRADWIRE_PATIENCE, else 120. Raises ValueError unless positive."""
     text = os.environ.get("GRADWIRE_PATIENCE") or PATIENCE_SECONDS
     what = "GRADWIRE_PATIENCE" if given is None else "patience"
     try:

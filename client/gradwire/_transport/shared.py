@@ -1,7 +1,7 @@
-"""Large tensors' bytes through shared memory, where the server is on this machine and of this user (Share).
+"""Shared memory: transfers large tensors to a server of the same machine and user (RPC Share).
 
-The server makes a ring, small memory without a name; what it says of it is believed only as far as it was seen: it
-must be memory of a fixed size, made for a word that this client has just thought of, or the one of the call before.
+The server creates a ring, which is anonymous shared memory. The client verifies the ring before use. The ring must have
+a sealed size, and its name must be the nonce that the client just sent, or the ring of the previous call.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ import numpy.typing as npt
 from gradwire._transport.transport import Transport, answers
 from gradwire.v1 import service_pb2
 
-#: Smaller tensors are through before a ring is there.
+#: Minimum bytes for shared memory. Smaller transfers finish before a ring is set up.
 SHARED_FROM = 2 << 20
 _MOST_RING_BYTES = 256 << 20
 Array = npt.NDArray[Any]
 
 
 class NotShared(Exception):
-    """The memory cannot be had, or is not what it should be."""
+    """The shared memory cannot be opened or fails verification."""
 
 
 @functools.cache
 def machine() -> str:
-    """Which machine and user this is, as a server tells it (OpenSessionResponse.machine); empty if not to be known."""
+    """The id of this machine and user, as in OpenSessionResponse.machine; "" if it cannot be determined."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
         spaces = [os.stat(f"/proc/self/ns/{name}").st_ino for name in ("pid", "user")]
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return ""
     return hashlib.sha256(f"{boot} {spaces[0]} {spaces[1]} {os.getuid()}".encode()).hexdigest()[:32]
 
 
 def may_share(opened: service_pb2.OpenSessionResponse) -> bool:
-    """Whether it is worth asking for shared memory; GRADWIRE_SHARED_MEMORY=0 says no."""
+    """Whether the server is on this machine. GRADWIRE_SHARED_MEMORY=0 disables shared memory."""
     return bool(opened.machine) and opened.machine == machine() and os.environ.get("GRADWIRE_SHARED_MEMORY") != "0"
 
 
 def open_ring(ring: service_pb2.Ring) -> Array:
-    """The server's memory. Raises NotShared."""
-    import fcntl  # not everywhere, but wherever a server is that shares
+    """Map the server's ring after verification, as uint8. Raises NotShared."""
+    import fcntl  # missing on Windows, where servers share no memory
 
     wanted = f"/memfd:gradwire-{ring.name} (deleted)"
     try:
         place = f"/proc/{ring.pid}/fd/{ring.fd}"
-        if os.readlink(place) != wanted:  # looked at before it is opened: it might be a device
+        if os.readlink(place) != wanted:  # checked before opening: it might be a device
             raise NotShared(f"{place} is not the server's memory")
         opened = os.open(place, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
@@ -75,7 +75,7 @@ def open_ring(ring: service_pb2.Ring) -> Array:
 
 
 class Exchange:
-    """One call of Share. `ring` is the memory; `moved` tells the server where the client is, `hear` where it is."""
+    """One call of Share. `ring` is the memory. `tell` sends the client's position, `hear` waits for the server's."""
 
     def __init__(self, transport: Transport, first: service_pb2.ShareRequest, known: dict[str, Array]) -> None:
         self._known = known
@@ -93,7 +93,7 @@ class Exchange:
         answer = self._next()
         self.transfer_id = answer.transfer_id
         self._name = answer.ring.name
-        # Taken out while it is in use: a call that breaks leaves a ring that the server will not lend again.
+        # Removed while in use: the server does not lend the ring of a broken call again.
         ring = self._known.pop(self._name, None)
         if ring is None and self._name != nonce:
             raise NotShared("the server's memory is of another's asking")
@@ -106,18 +106,18 @@ class Exchange:
         raise NotShared("the server ended the call early")
 
     def tell(self, moved: int) -> None:
-        """Say how far the client is."""
+        """Send the client's position in bytes."""
         self._messages.put(service_pb2.ShareRequest(moved=moved).SerializeToString())
 
     def hear(self, least: int, most: int) -> int:
-        """Wait until the server is further than `least`, at `most` at the furthest; where it is."""
+        """Wait until the server's position is above `least` and at most `most`; return it. Raises NotShared."""
         moved = self._next().moved
         if not least < moved <= most:
             raise NotShared(f"the server cannot be at {moved} after {least}")
         return moved
 
     def finish(self) -> None:
-        """All is through: end the call, and keep the ring for the next one."""
+        """End the complete call, and keep the ring for the next call."""
         self._messages.put(None)
         for _ in answers(self._call):
             pass
@@ -125,7 +125,7 @@ class Exchange:
         self._known[self._name] = self.ring
 
     def cancel(self) -> None:
-        """End the call somewhere in the middle."""
+        """Cancel the call."""
         self._messages.put(None)
         with contextlib.suppress(ValueError):  # another thread has closed the channel
             self._call.cancel()

@@ -1,4 +1,4 @@
-"""A call's status as an exception of ours."""
+"""Status: converts a gRPC status to a GradwireError."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradwire.v1 import errors_pb2
 def error_of_status(
     status: grpc.StatusCode, text: str, trailers: Iterable[Any], address: str
 ) -> tuple[GradwireError, bool]:
-    """The exception, and whether the server named its reason: what has none comes from the connection."""
+    """The exception, and whether the server gave a reason. Errors without one come from the connection."""
     for key, value in trailers:
         if key == "grpc-status-details-bin":
             details = Details(value)
@@ -31,7 +31,7 @@ def error_of_status(
 
 
 def error_of_call(error: grpc.RpcError, address: str) -> GradwireError:
-    """What a failed call says."""
+    """The exception for a failed call."""
     if not isinstance(error, grpc.Call):
         return error_of_status(grpc.StatusCode.UNKNOWN, "", (), address)[0]
     return error_of_status(error.code(), error.details() or "", error.trailing_metadata() or (), address)[0]

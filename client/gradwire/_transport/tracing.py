@@ -1,6 +1,6 @@
-"""The trace that a call belongs to, where the program uses OpenTelemetry: as W3C's traceparent, for the server.
+"""Tracing: sends the program's OpenTelemetry span to the server, as W3C traceparent.
 
-Nothing is imported: a program that has a trace has loaded opentelemetry itself.
+The module imports nothing: a program with a trace has loaded opentelemetry.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 
 
 def traceparent() -> str:
-    """The current span's context; empty where there is none, or where it is not recorded."""
+    """The current span's context as traceparent; "" without a recorded span."""
     api = sys.modules.get("opentelemetry.trace")
     if api is None:
         return ""

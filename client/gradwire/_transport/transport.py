@@ -1,7 +1,7 @@
-"""What talks gRPC, but for the chunks of large tensors (bulk.py): calls in, typed errors out.
+"""Transport: makes gRPC calls and raises typed errors. bulk.py transfers the chunks of large tensors.
 
-Batches travel as bytes on a `Link`, for the session packs them itself; the rare calls use the generated messages.
-Every wait here can be interrupted by Ctrl-C.
+Batches are sent as bytes on a `Link`, because the session serializes them itself. Rare calls use the generated
+messages. Ctrl-C can interrupt every wait in this module.
 """
 
 from __future__ import annotations
@@ -34,44 +34,44 @@ _MESSAGE_BYTES = 256 << 20
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
     ("grpc.max_send_message_length", _MESSAGE_BYTES),
-    # A peer that is gone without a word is noticed, so that no wait is for ever.
+    # Pings detect a dead peer, so every wait ends.
     ("grpc.keepalive_time_ms", 15_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # Sessions try again by a patience of their own; gRPC is not to wait longer between its attempts.
+    # Sessions retry by their own patience, so gRPC's waits between attempts must be short.
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.min_reconnect_backoff_ms", 5_000),
 ]
-# How often and how patiently a call is repeated that did not reach the server: about three seconds in all.
+# Seconds between retries of a call that did not reach the server: about 3 s in total.
 _RETRY_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 _LONGEST_WAIT = 2.0
-# Local streams in a row that end before the server has taken one, upon which the next goes by gRPC.
+# Consecutive local streams that the server may reject before the next stream uses gRPC.
 _MOST_REJECTED = 2
 _M = TypeVar("_M", bound=Message)
-#: Seconds until a wait looks for signals that are held back.
+#: Seconds between checks for pending signals during a wait.
 LONGEST_NAP = 0.05
-#: Seconds that a wait which a handler has ended goes on, to know what was done.
+#: Seconds that a wait ended by a handler continues, to learn whether the command was executed.
 LAST_WORD_SECONDS = 0.7
 _log = logging.getLogger("gradwire")
 
 
 class Transport:
-    """A channel to one server, and what shows the server who is calling."""
+    """A channel to one server, with the caller's credentials."""
 
     def __init__(self, address: str, credentials: Credentials | None = None) -> None:
         self.address = address
         self.credentials = credentials = credentials or Credentials()
         self._metadata = credentials.metadata
         self._closing = threading.Event()
-        #: Seconds that a server which has answered once may stay away.
+        #: Seconds that a server may be unreachable after its first answer.
         self.patience = 0.0
         self._channel = credentials.channel(address, _OPTIONS)
         self._link: Link | None = None
-        #: The name of the socket where streams may go without gRPC; empty for none.
+        #: The socket name for local streams; empty for none.
         self.local_stream = ""
-        self._rejected = 0  # local streams in a row that the server did not take
-        # A call that nothing refers to any more is cancelled.
+        self._rejected = 0  # consecutive local streams that the server did not accept
+        # gRPC cancels a call without references, so the newest calls are kept here.
         self._told: deque[Any] = deque(maxlen=16)
 
     def call(
@@ -82,7 +82,7 @@ class Transport:
         timeout: float | None = 30.0,
         waits: Sequence[float] | None = None,
     ) -> _M:
-        """A unary call. Raises GradwireError; repeats what did not reach the server, as patiently as `waits` tells."""
+        """Make a unary call. Retry after `waits` seconds if it did not reach the server. Raises GradwireError."""
         if self.closed:
             raise self.closed_error()
         method = self._channel.unary_unary(
@@ -101,7 +101,7 @@ class Transport:
         raise AssertionError("the last try raises")
 
     def _waits(self) -> Iterator[float | None]:
-        """Seconds between tries of a call that does not reach the server, and None for the last one."""
+        """Seconds between attempts of a call that does not reach the server, and None for the last one."""
         until = time.monotonic() + self.patience
         yield from _RETRY_WAITS
         while time.monotonic() < until:
@@ -114,19 +114,19 @@ class Transport:
             raise found from None
 
     def _headers(self) -> tuple[tuple[str, str], ...]:
-        """What goes with every call: who is calling, and the trace it belongs to."""
+        """Metadata of every call: the token and the trace."""
         parent = traceparent()
         return (*self._metadata, ("traceparent", parent)) if parent else self._metadata
 
     def tell(self, name: str, request: Message) -> None:
-        """A unary call whose answer nobody waits for; nor is it an error if it does not arrive."""
+        """Make a unary call without waiting for the answer. Errors are ignored."""
         call = self._channel.unary_unary
         method: Any = call(_SERVICE + name, request_serializer=type(request).SerializeToString)
         with contextlib.suppress(ValueError):  # another thread has closed the channel
             self._told.append(method.future(request, timeout=30.0, metadata=self._headers()))
 
     def open_link(self) -> Link:
-        """Open a stream; that it cannot be reached is found when it is used. Raises GradwireError if closed."""
+        """Open a stream. Connection errors appear at its first use. Raises GradwireError if closed."""
         before = self._link
         if before is not None:
             before.drop()
@@ -142,7 +142,7 @@ class Transport:
     def _local_call(self) -> LocalCall | None:
         if not self.local_stream or self.closed:
             return None
-        if self._rejected >= _MOST_REJECTED:  # as where the server has too many connections
+        if self._rejected >= _MOST_REJECTED:  # for example, the server has too many connections
             self._rejected = 0
             return None
         try:
@@ -152,18 +152,18 @@ class Transport:
             return None
 
     def hear_of_local(self, name: str) -> bool:
-        """The server tells the name of its socket, or "". Whether streams may go there that could not before."""
+        """Set the socket name that the server sent ("" for none). Returns whether a new local stream is possible."""
         before, self.local_stream = self.local_stream, name if wanted() else ""
         return self.local_stream not in ("", before)
 
     def drop_link(self) -> None:
-        """End the newest stream; whoever waits for it is woken."""
+        """Drop the newest stream and wake its waiting thread."""
         link = self._link
         if link is not None:
             link.drop()
 
     def ask(self, name: str, request: Message, timeout: float, answered: Callable[[], object]) -> None:
-        """A unary call that nobody waits for; `answered` is called, by another thread, where the server answers."""
+        """Make a unary call without waiting. Another thread calls `answered` if the server answers."""
 
         def over(future: Any) -> None:
             if not future.cancelled() and future.exception() is None:
@@ -186,7 +186,7 @@ class Transport:
             raise self.closed_error() from None
 
     def explain(self, error: Exception) -> GradwireError:
-        """What a broken call says, of what gRPC raises."""
+        """The GradwireError for an exception of gRPC."""
         if self.closed or not isinstance(error, grpc.RpcError):  # cancelled with the channel
             return self.closed_error()
         return error_of_call(error, self.address)
@@ -197,22 +197,22 @@ class Transport:
         return self._closing.is_set()
 
     def pause(self, seconds: float) -> None:
-        """Sleep, but not beyond `close`."""
+        """Sleep for `seconds`, or until `close`."""
         self._closing.wait(seconds)
 
     def rest(self, seconds: float) -> None:
-        """Sleep, but not beyond `close`, and let signals be handled."""
+        """Sleep for `seconds`, or until `close`. Signals are handled during the sleep."""
         ends = time.monotonic() + seconds
         while (left := ends - time.monotonic()) > 0 and not self.closed:
             self.pause(min(left, LONGEST_NAP))
             deliver()
 
     def closed_error(self) -> GradwireError:
-        """What to say of a use after `close`."""
+        """The error for a use after `close`."""
         return make_error(errors_pb2.REASON_UNAVAILABLE, "the session was closed", 14)
 
     def close(self) -> None:
-        """Close the channel; calls under way are cancelled."""
+        """Close the channel and cancel all running calls."""
         self._closing.set()
         if self._link is not None:
             self._link.drop()
@@ -220,13 +220,13 @@ class Transport:
 
 
 class WaitCut(grpc.RpcError):
-    """A stream was ended by a signal, whose handler let the program go on."""
+    """A signal ended a stream, and its handler returned normally."""
 
 
 def answers(call: Any) -> Iterator[Any]:
     """The messages of a stream, with signals handled between them.
 
-    Where the next one is waited for long, a signal ends the call. Raises grpc.RpcError: WaitCut for that.
+    During a long wait for a message, a signal cancels the call. Raises WaitCut for that, else grpc.RpcError.
     """
     while True:
         deliver()
@@ -244,9 +244,10 @@ def answers(call: Any) -> Iterator[Any]:
 
 
 def finished(future: Any) -> Any:
-    """The result of a call, with signals handled meanwhile.
+    """The result of a call, with signals handled during the wait.
 
-    What a handler raises cancels the call, unless its answer comes soon all the same: then that is noted before.
+    An exception of a handler cancels the call, unless the answer arrives within LAST_WORD_SECONDS. Then the answer is
+    returned, and the exception is raised after the gradwire call.
     """
     try:
         while True:
@@ -266,5 +267,5 @@ def finished(future: Any) -> Any:
 
 
 def client_name() -> str:
-    """What the client calls itself in the server's log."""
+    """The client's name in the server's log."""
     return f"gradwire-python/{__version__}"

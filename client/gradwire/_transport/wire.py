@@ -1,9 +1,8 @@
-"""Commands as bytes.
+"""Wire: serializes repeated commands without protobuf.
 
-A command is made with the protobuf API once. Its ids and floats have a fixed width on the wire, so a repeat needs
-only those eight bytes each replaced: a `Template` is the serialized message cut at its variable places, and one
-`struct.pack` writes the next command whole, tag and length of its place in the batch included. An op that the server
-has been told to keep prepared is shorter still: its number and the eight bytes of each place.
+The protobuf API builds a command once. Its ids and floats have a fixed width of eight bytes, so a repeat replaces only
+those bytes. A `Template` is the serialized message, cut at its variable places. One `struct.pack` writes the next
+command, with its tag and length in the batch. A call of a prepared op is shorter: its number and eight bytes per value.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ _ACKNOWLEDGE_TAG = b"\x1a"  # StreamRequest.acknowledge = 3
 _TIMED = b"\x80\x02\x01"  # RunRequest.timings = 32, true
 _PARENT_TAG = b"\xf2\x01"  # StreamRequest.traceparent = 30
 _QUIET = b"\xf0\x01\x01"  # Command.quiet = 30, true
-# Eight bytes that are an id or a double and that no message holds by accident. The exponent keeps doubles normal.
+# Eight bytes, valid as an id and as a double, that no message contains by chance. The exponent keeps doubles normal.
 _MARK = struct.Struct("<I3sB")
 _SALT = b"\x9d\xe5\x3a"
 _MOST_VALUES = 4096
-#: What an op to prepare may have at most.
+#: Maximum bytes of an op that can be prepared.
 MAX_PREPARED_BYTES = 256
 
 
 def varint(number: int) -> bytes:
-    """A whole number from 0 on as protobuf writes it."""
+    """A nonnegative int as a protobuf varint."""
     if number < 0x80:
         return bytes((number,))
     out = bytearray()
@@ -48,13 +47,13 @@ def framed(command: bytes) -> bytes:
 
 
 class Template:
-    """A quiet command with holes. `pack(pieces[0], value, pieces[1], value, …, pieces[-1])` fills them."""
+    """A quiet command with placeholders. `pack(pieces[0], value, pieces[1], value, …, pieces[-1])` fills them."""
 
     __slots__ = ("op", "pack", "pieces", "words")
 
     def __init__(self, pieces: tuple[bytes, ...], kinds: str, op: bytes) -> None:
         self.pieces = pieces
-        #: The OpRequest to prepare; empty for a command that cannot be.
+        #: The OpRequest to prepare; empty if the command cannot be prepared.
         self.op = op
         #: Packs a call of the prepared op: its number, then the values.
         self.words: Callable[..., bytes] = struct.Struct("<Q" + kinds).pack
@@ -72,7 +71,7 @@ class Template:
 
 
 def make_template(build: Build, values: Sequence[Value]) -> Template | None:
-    """The template of the commands that `build` makes of values of these types; None if it has no fixed layout.
+    """The template of the commands that `build` makes from values of these types; None without a fixed layout.
 
     `build` must put each value into the message exactly once, floats as doubles and ints as fixed64.
     """
@@ -96,7 +95,7 @@ def make_template(build: Build, values: Sequence[Value]) -> Template | None:
 
 
 def _preparable(command: service_pb2.Command) -> bytes:
-    """The op of a command if it can be prepared: a short one whose lists of floats, if any, do not vary."""
+    """The serialized op if it can be prepared, else b"". It must be short and have no argument of floats."""
     if not command.HasField("op") or any(argument.HasField("floats") for argument in command.op.args):
         return b""
     op = command.op.SerializeToString()
@@ -126,9 +125,9 @@ def release_command(ids: Sequence[int]) -> bytes:
 def stream_batch(
     first_seq: int, acknowledged: int, commands: Sequence[bytes], timed: bool = False, parent: str = ""
 ) -> tuple[bytes, int]:
-    """A serialized StreamRequest with a batch of framed commands, and the bytes of credit that it uses.
+    """A serialized StreamRequest with a batch of framed commands, and the bytes of credit it uses.
 
-    `timed` asks for what its time went into; `parent` is the trace it belongs to.
+    `timed` requests timings. `parent` is the traceparent of the batch's trace.
     """
     head = b"\x18" + varint(first_seq) + (b"\x28" + varint(acknowledged) if acknowledged else b"")
     tail = _TIMED if timed else b""
@@ -138,13 +137,13 @@ def stream_batch(
 
 
 def stream_acknowledge(seq: int) -> bytes:
-    """A serialized StreamRequest that says what has arrived."""
+    """A serialized StreamRequest that acknowledges all answers through `seq`."""
     acknowledge = b"\x08" + varint(seq)
     return _ACKNOWLEDGE_TAG + varint(len(acknowledge)) + acknowledge
 
 
 class Details:
-    """What google.rpc.Status in a call's trailers says; read by hand, for the client does without its package."""
+    """The fields of google.rpc.Status in a call's trailers, parsed without the googleapis package."""
 
     __slots__ = ("code", "message", "metadata", "reason")
 
@@ -177,7 +176,7 @@ class Details:
 
 
 def _fields(data: bytes) -> list[tuple[int, int | bytes]]:
-    """A message's fields as (number, value). Raises ValueError if it is cut short."""
+    """A message's fields as (number, value). Raises ValueError if the message is truncated."""
     found: list[tuple[int, int | bytes]] = []
     position = 0
     while position < len(data):
