@@ -1,4 +1,4 @@
-"""The state of a tensor proxy: an id in a session, what is known of the tensor, and where its gradient stands."""
+"""Handle: the client's state of one tensor, with its id, session, spec, history and gradient state."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ class Mark:
         return self.name
 
 
-#: A backward has set the gradient, and nobody has asked for it by name yet.
+#: A backward has set the gradient, and the gradient has no id yet.
 PRESENT = Mark("PRESENT")
-#: Only the server knows what the gradient is, if there is one.
+#: Only the server knows whether there is a gradient, and its value.
 UNKNOWN = Mark("UNKNOWN")
 
 
 class Family:
-    """What tensors on the same bytes share: how often those were changed in place, and how often anything changed.
+    """State shared by tensors with the same storage.
 
-    `left`: whether their base has left the graph; where its views come from only the server knows then.
+    `version` counts in-place changes, and `epoch` counts all changes. `left` says whether the base left the graph. Then
+    only the server knows the history of its views.
     """
 
     __slots__ = ("epoch", "left", "version")
@@ -43,9 +44,9 @@ class Family:
 
 
 class ViewOf:
-    """What a view is a part of, and which version of its bytes the view's node was made at.
+    """The base of a view, and the version of the storage at which the view's node was made.
 
-    `written`: an item of it was written, and its `grad_fn` not looked at since.
+    `written` says that an item of the view was written, and its `grad_fn` has not been read since.
     """
 
     __slots__ = ("base", "version", "written")
@@ -57,7 +58,7 @@ class ViewOf:
 
 
 class Handle:
-    """What the modules below Tensor know of it. Dropping the last reference releases the id with the next batch."""
+    """The base class of Tensor. When the last reference is dropped, the next batch releases the id."""
 
     __slots__ = (
         "__dict__",
@@ -85,5 +86,5 @@ class Handle:
         try:
             self._session.released.append(self._id)
         except AttributeError:
-            # A subclass's constructor failed before there was a tensor.
+            # A subclass's constructor failed before the tensor existed.
             return

@@ -1,9 +1,8 @@
-"""What the client remembers, so that it need not ask: descriptions of tensors, and what commands answered before.
+"""Memo: caches tensor descriptions and the results of earlier commands, so repeats need no answer.
 
-A `Spec` is one object per process for each different description, so it is compared and hashed by identity. An
-`Entry` is made when a command at some place of the user's program has succeeded: the next time the same command
-comes by with operands of the same specs, the entry tells the result's spec and packs the command's bytes, and
-nobody waits.
+Each distinct description has one `Spec` object per process, so specs are compared and hashed by identity. A command
+that succeeded at a call site creates an `Entry`. When the same command repeats with operands of the same specs, the
+entry gives the result's spec and serializes the command. The client then does not wait.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from gradwire._base.dtypes import BY_CODE, Size, device, dtype
 from gradwire._transport.wire import Template
 from gradwire.v1 import types_pb2 as pb
 
-#: Entries a session remembers before it starts over.
+#: Maximum entries of a session's memo. A full memo is cleared.
 MEMO_LIMIT = 65_536
 
 
 class Spec:
-    """What is known of a tensor without its values. `strides` is empty for row-major without gaps."""
+    """A tensor's description without values. `strides` is empty for a contiguous tensor."""
 
     __slots__ = (
         "__weakref__",
@@ -64,11 +63,11 @@ class Spec:
         self.grad_fn = grad_fn
         self.strides = strides
         self.is_view = is_view
-        # A ViewOrigin of the contract, and whether the view was left behind by a change of its base.
+        # `origin` is a ViewOrigin of the contract. `outdated`: a change of the base invalidated the view.
         self.origin = origin
         self.inference = inference
         self.outdated = outdated
-        # Of a non-leaf: which of its node's results it is.
+        # Of a non-leaf: the index among its node's results.
         self.output_nr = output_nr
 
     def __repr__(self) -> str:
@@ -79,11 +78,11 @@ class Spec:
         return self._like(flag, True, "")
 
     def recorded(self, grad_fn: str) -> Spec:
-        """The same tensor as a non-leaf that a node of that name made."""
+        """The same tensor as a non-leaf, made by a node named `grad_fn`."""
         return self._like(True, False, grad_fn)
 
     def left_behind(self) -> Spec:
-        """The same view after a change of its base that it may not follow."""
+        """The same view, invalidated by a change of its base."""
         return self._like(True, self.is_leaf, self.grad_fn, True, self.output_nr)
 
     def _like(
@@ -105,7 +104,7 @@ class Spec:
         )
 
     def gradient(self) -> Spec:
-        """What the accumulated gradient of such a tensor is: a plain tensor of its kind."""
+        """The Spec of the accumulated gradient: same dtype, shape and device, without history."""
         return intern(self.dtype, self.shape, self.device_name)
 
 
@@ -126,20 +125,20 @@ def intern(
     outdated: bool = False,
     output_nr: int = 0,
 ) -> Spec:
-    """The one Spec of this description."""
+    """The unique Spec of this description."""
     key = (
         dtype, tuple(shape), device_name, requires_grad, is_leaf, grad_fn, strides, is_view, origin, inference,
         outdated, output_nr,
     )  # fmt: skip
     found = _SPECS.get(key)
     if found is None:
-        # Of two threads that get here at once, both must go on with the same object.
+        # setdefault gives concurrent threads the same object.
         found = _SPECS.setdefault(key, Spec(*key))
     return found
 
 
 def read_spec(message: pb.TensorSpec) -> Spec:
-    """The Spec that a server's description stands for."""
+    """The Spec for a server's TensorSpec."""
     return intern(
         BY_CODE[message.dtype],
         tuple(message.shape),
@@ -157,7 +156,7 @@ def read_spec(message: pb.TensorSpec) -> Spec:
 
 
 class Entry:
-    """A command that succeeded at a place of the user's program, ready to be repeated without waiting."""
+    """A command that succeeded at a call site and can be repeated without waiting."""
 
     __slots__ = (
         "code",
@@ -189,20 +188,20 @@ class Entry:
     ) -> None:
         self.key = key
         self.name = name
-        # Holding the code object keeps its id, which the key is made of, from being used again.
+        # The key contains the code object's id. The reference prevents reuse of that id.
         self.code, self.offset = place
         self.template = template
         self.words: Callable[..., bytes] = template.words
-        #: The prepared op's number; 0 until it is prepared, which happens when it is first repeated.
+        #: The prepared op's number; 0 until the first repeat prepares it.
         self.number = 0
         self.specs = specs
-        # Floats that are attributes rather than operands: the entry holds for these values only.
+        # Float attributes: the entry is valid for these values only.
         self.fixed = fixed
         self.in_place = in_place
-        # Per result the place among the values of the input that it is itself, or -1; empty where all are new.
+        # For each result: the index of the input that it equals, or -1. Empty if all results are new.
         self.same = same
-        # What each such call warns of.
+        # The warning text of each such call.
         self.warning = warning
-        # One new tensor that is neither a view nor a leaf that requires grad: the path that must be short.
+        # Fast path: one new tensor that is neither a view nor a leaf that requires grad.
         spec = specs[0] if len(specs) == 1 and not in_place and not same and not warning else None
         self.plain = spec is not None and not spec.is_view and not (spec.is_leaf and spec.requires_grad)

@@ -1,6 +1,6 @@
-"""What proxies, and all that is built on them, know of their session and of what it calls back.
+"""Protocols: the interfaces of the session and its callbacks, as used by proxies and higher packages.
 
-The session stands above the proxies, so its class cannot be named here.
+The session's package is above the proxies, so this module cannot import its class.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from gradwire.v1 import commands_pb2, service_pb2
 
 
 class Runner(Protocol):
-    """Something that backward may ask for: the answer is the gradients from now on, None where they stay."""
+    """A callback of backward. It returns the replaced gradients, or None to keep them."""
 
     def __call__(self, asked: Any) -> Sequence[Any] | None:
-        """Run it; `asked` is a `_graph.hook_runner.Asked`."""
+        """Run the callback; `asked` is a `_graph.hook_runner.Asked`."""
 
 
 class Recorder(Protocol):
-    """What notes the commands of a function that is being compiled (`_compile.recorder`)."""
+    """Records the commands of a function that is being compiled (`_compile.recorder`)."""
 
     counters: dict[int, Callable[[int], None]]
 
     def vary(self, key: object, value: float, now: Callable[[int], float]) -> float:
-        """Note a number that another call has another value of."""
+        """Record a number that differs between calls."""
 
     def see(self, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]]) -> None:
-        """Note the arguments of an op."""
+        """Record the arguments of an op."""
 
     def born(self, handle: Any) -> None:
-        """Note a new proxy."""
+        """Record a new proxy."""
 
     def check(self, command: service_pb2.Command) -> None:
-        """Refuse what no program holds, before it is done."""
+        """Refuse a command that no program can contain, before it is executed."""
 
     def note(self, command: service_pb2.Command, result: service_pb2.Result) -> None:
-        """Note a command that went well."""
+        """Record a command that succeeded."""
 
 
 class Session(Protocol):
@@ -62,53 +62,53 @@ class Session(Protocol):
 
     @property
     def session_id(self) -> str:
-        """What the server knows the session by."""
+        """The session's id on the server."""
 
     @property
     def limits(self) -> service_pb2.Limits:
-        """The limits that the server told."""
+        """The limits sent by the server."""
 
     def post(self, command: bytes, entry: Entry) -> None:
-        """Send a framed, quiet command some time soon."""
+        """Buffer a framed, quiet command."""
 
     def post_op(self, entry: Entry, values: Sequence[Value]) -> None:
-        """Send an op that has succeeded before some time soon."""
+        """Buffer an op that succeeded before."""
 
     def post_large(self, command: bytes, entry: Entry) -> None:
-        """Send a framed, quiet command that carries many bytes."""
+        """Buffer a framed, quiet command with many bytes."""
 
     def press(self) -> None:
-        """Send a batch, unless it should grow while others are under way."""
+        """Send a batch, unless it should grow while others are in flight."""
 
     def urge(self) -> None:
-        """Send soon what is buffered."""
+        """Send the buffered commands early."""
 
     def remember(self, entry: Entry) -> None:
-        """Let the next execution of a command go without waiting."""
+        """Store an entry, so the next execution of its command is deferred."""
 
     def wait(self, command: service_pb2.Command, outputs: tuple[int, ...] = ()) -> service_pb2.Result:
-        """Send a command with all that is buffered and wait for its answer."""
+        """Send a command after all buffered ones, and wait for its answer."""
 
     def abandon(self, command: service_pb2.Command) -> None:
-        """Let the server drop what was to be gone on with."""
+        """Send a command that abandons a suspended backward."""
 
     def sync(self) -> None:
-        """Wait until everything issued so far is done."""
+        """Wait until all issued commands are done."""
 
     def describe(self) -> commands_pb2.DescribeResponse:
-        """How many tensors the session names and how many bytes they hold."""
+        """The number of tensors with an id in the session, and the bytes they hold."""
 
     def made_at(self, number: int) -> str | None:
-        """The line of this program that issued a command."""
+        """The line of the program that issued a command."""
 
     def upload(self, data: memoryview) -> str:
-        """Bring a large tensor's bytes to the server."""
+        """Upload a large tensor's bytes."""
 
     def download(self, transfer_id: str, into: memoryview) -> None:
-        """Fetch a large tensor's bytes."""
+        """Download a large tensor's bytes."""
 
     def __enter__(self) -> Any:
         """Make it the session of new tensors."""
 
     def __exit__(self, *exc: object) -> None:
-        """Undo that."""
+        """Restore the previous session of new tensors."""

@@ -1,4 +1,4 @@
-"""From a command's answer to proxies: new ones, changed ones, stale ones."""
+"""Results: creates and updates proxies from the answers of commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gradwire._proxy.protocols import Session
     from gradwire.v1 import types_pb2
 
-#: The class of new proxies, which registers itself: Tensor is built upon this module.
+#: The class of new proxies. Tensor registers itself here, because its package is above this one.
 TENSOR_CLASS: list[type[Any]] = [Handle]
 
 
@@ -32,10 +32,10 @@ def new_proxy(session: Session, tensor_id: int, spec: Spec, edge: Edge | None = 
 
 
 def known_or_new(session: Session, message: types_pb2.TensorSpec, near: Mapping[int, Any]) -> Any:
-    """The proxy of a tensor that an answer names, or None for none: of one that is known already that one itself.
+    """The proxy of a tensor in an answer: the existing proxy if there is one, else a new one; None without an id.
 
-    `near` are proxies that it may be, by id, besides the watched ones. Two proxies of one leaf would be two leaves to
-    the client's picture of the graph, and what is differentiated by the one would not reach the other.
+    `near` maps ids to proxies that the tensor may be, besides the watched ones. Two proxies of one leaf would be two
+    leaves of the shadow graph, and a backward through one would not mark the gradient of the other.
     """
     if not message.id:
         return None
@@ -55,7 +55,7 @@ def known_or_new(session: Session, message: types_pb2.TensorSpec, near: Mapping[
 
 
 def fill_proxy(made: Any, session: Session, tensor_id: int, spec: Spec, edge: Edge | None = None) -> None:
-    """Set what every proxy has."""
+    """Set the attributes of a new proxy."""
     made._id = tensor_id
     made._session = session
     made._spec = spec
@@ -69,16 +69,16 @@ def fill_proxy(made: Any, session: Session, tensor_id: int, spec: Spec, edge: Ed
 
 
 def watch_leaf(leaf: Handle) -> None:
-    """Give a leaf that requires grad its edge, and let the session find it by its id."""
+    """Give a leaf that requires grad its edge, and register it in the session by its id."""
     leaf._edge = Leaf(leaf)
     leaf._session.watched[leaf._id] = leaf
 
 
 def watch_retained(tensor: Handle) -> None:
-    """Let a non-leaf that retains its gradient know it, and the session find it by its id."""
+    """Mark a non-leaf that retains its gradient, and register it in the session by its id."""
     tensor._retained = Leaf(tensor)
     tensor._session.watched[tensor._id] = tensor
-    if tensor._edge:  # an empty node is one that only the server knows, which then tells who got a gradient
+    if tensor._edge:  # an empty node is known only to the server, which then reports the gradients
         tensor._edge.append(tensor._retained)
 
 
@@ -87,7 +87,7 @@ def new_result(
 ) -> Any:
     """The proxy of an op's result: its node has the inputs' edges, and a view joins its base's family.
 
-    `place` is the result's among the op's.
+    `place` is the result's index among the op's results.
     """
     source = _source(args, place) if spec.is_view else None
     recorded = spec.requires_grad and not spec.is_leaf
@@ -113,7 +113,7 @@ def _may_require(spec: Spec) -> bool:
 
 
 def _source(args: Sequence[Any], place: int) -> Handle | None:
-    """What a view shows a part of: the first tensor given, or of a list the one in the result's place."""
+    """The base of a view: the first tensor argument, or the element `place` of the first tensor list."""
     for value in args:
         if isinstance(value, Handle):
             return value
@@ -124,7 +124,7 @@ def _source(args: Sequence[Any], place: int) -> Handle | None:
 
 
 def join(made: Handle, source: Handle) -> Family:
-    """Let a tensor share its source's bytes, and so the news of their changes."""
+    """Add a tensor to its source's family, whose tensors share storage and version."""
     family = source._family
     if family is None:
         family = source._family = Family()
@@ -135,7 +135,7 @@ def join(made: Handle, source: Handle) -> Family:
 
 
 def turn(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
-    """Update a proxy that took the sizes and strides of a view of it: nothing was written, so no base is rewritten."""
+    """Update a proxy after an in-place change of sizes and strides. No value was written, so its base is unchanged."""
     view: ViewOf | None = target.__dict__.get("_view")
     if not recorded or not edges or spec.is_leaf:
         change(target, spec, edges, False)
@@ -153,10 +153,10 @@ def turn(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
 
 
 def change(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
-    """Update a proxy after an in-place op; where it was recorded, its history is a new one and its views' too.
+    """Update a proxy after an in-place op. A recorded op gives the proxy and its views a new history.
 
-    A view's base is rewritten at once, and the view follows it, as all others of the family do when they are next
-    used: `refresh`.
+    If the target is a view, its base is updated at once, then the view. Other tensors of the family are updated at their
+    next use, by `refresh`.
     """
     family = target._family
     if family is not None:
@@ -179,7 +179,7 @@ def change(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> Non
 
 
 def _rewrite(tensor: Handle, edges: list[Edge] | None) -> None:
-    """Give a tensor another node; one that retains its gradient does so there."""
+    """Set a tensor's node. A retained gradient moves to the new node."""
     retained = tensor._retained
     if retained is not None:
         if isinstance(tensor._edge, list) and retained in tensor._edge:
@@ -190,7 +190,7 @@ def _rewrite(tensor: Handle, edges: list[Edge] | None) -> None:
 
 
 def refresh(stale: Handle) -> None:
-    """Bring a tensor up to date after an in-place op, or a flag set, on another one that shares its bytes."""
+    """Update a tensor after an in-place op, or a changed flag, on another tensor of its storage."""
     family = stale._family
     assert family is not None
     stale._epoch = family.epoch
@@ -229,7 +229,7 @@ def return_type(op: str, names: tuple[str, ...]) -> type[Any]:
 
 
 def arrange(op: str, made: tuple[Any, ...], result: Any) -> Any:
-    """The results in the form that the op answers in: one tensor, a bool, a tuple, a named tuple."""
+    """The results in the op's return form: one tensor, a bool, a tuple or a named tuple."""
     if result is None:
         return made[0]
     if result == "bool":
@@ -238,23 +238,23 @@ def arrange(op: str, made: tuple[Any, ...], result: Any) -> Any:
         return made
     if len(made) == 1:
         return made[0]
-    if len(made) < len(result):  # only some were asked for: unique(return_counts=True)
+    if len(made) < len(result):  # optional results were not requested: unique(return_counts=True)
         return made
     return return_type(op, tuple(result))(*made)
 
 
 def mark_gradients(owners: Sequence[Any], state: Any) -> None:
-    """Note that these tensors' gradients were set or added to.
+    """Set the gradient state of tensors that received a gradient.
 
-    A leaf's is added to in place, so the proxy of one that there was before still stands for it; a non-leaf's is new.
-    A leaf whose flag was taken back since the graph was made receives nothing.
+    A leaf's gradient accumulates in place, so an existing proxy of it stays valid. A non-leaf's gradient is new. A leaf
+    that no longer requires grad receives none.
     """
     for owner in owners:
         owner._grad = after_backward(owner, owner._grad, state)
 
 
 def after_backward(owner: Any, before: Any, state: Any) -> Any:
-    """What stands for a tensor's gradient, where something else did before and a backward has come by."""
+    """A tensor's gradient state after a backward, from its state `before`."""
     if not owner._spec.requires_grad:
         return before
     if state is UNKNOWN or before is UNKNOWN:
@@ -263,7 +263,7 @@ def after_backward(owner: Any, before: Any, state: Any) -> Any:
 
 
 def doubt_gradients(owners: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Leave these tensors' gradients to the server to tell; what stood for them before."""
+    """Mark the tensors' gradients as UNKNOWN; return (tensor, earlier state) pairs."""
     before = [(owner, owner._grad) for owner in owners]
     for owner, _ in before:
         owner._grad = UNKNOWN

@@ -1,8 +1,8 @@
-"""The shadow of the reverse graph: just enough for the client to know which leaves a backward reaches.
+"""Shadow graph: the client's copy of the reverse graph's shape, to find the leaves that a backward reaches.
 
-A proxy that requires grad has an edge. A leaf's is a `Leaf`. Any other's is a plain list, the node that made it:
-the edges of the inputs that required grad. Once a backward has passed through a node its list is emptied, so an empty
-list means: ask the server. Nothing points from an input to what was made of it, so dropped proxies free their nodes.
+A proxy that requires grad has an edge. A leaf's edge is a `Leaf`. A non-leaf's edge is its node, a list of the edges of
+the inputs that required grad. A backward empties the lists of its nodes, so an empty list means that only the server
+knows. No reference leads from an input to its results, so dropped proxies free their nodes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Leaf:
-    """Where gradients land: a leaf, or, among a node's edges, a non-leaf made by it that retains its gradient."""
+    """A receiver of a gradient: a leaf, or a non-leaf that retains its gradient, listed in its node's edges."""
 
     __slots__ = ("owner",)
 
@@ -24,7 +24,7 @@ class Leaf:
 
 
 class _Nobody:
-    """Stands where a gradient is of no use to anybody, so that a node that leads nowhere is not an empty list."""
+    """An empty reference to an owner. It keeps the list of a node without receivers nonempty."""
 
     def __call__(self) -> None:
         return None
@@ -37,7 +37,7 @@ def dead_end() -> Leaf:
     return made
 
 
-# Edge is Leaf or a list of edges, which Python's type system has no short word for.
+# A Leaf or a list of edges: a recursive type without a short spelling in Python.
 Edge: TypeAlias = Any
 Node: TypeAlias = "list[Edge]"
 
@@ -48,7 +48,7 @@ def unknown_node() -> Node:
 
 
 class Reach:
-    """What a backward from some edges goes through. Iterative: a chain may be of any length."""
+    """The leaves and nodes that a backward from some edges reaches. Iterative, because chains may be long."""
 
     __slots__ = ("known", "leaves", "nodes")
 
@@ -76,6 +76,6 @@ class Reach:
         return [owner for leaf in self.leaves if (owner := leaf.owner()) is not None]
 
     def spend(self) -> None:
-        """Mark the nodes as passed: their saved values are gone."""
+        """Mark the nodes as freed: the server dropped their saved values."""
         for node in self.nodes:
             node.clear()

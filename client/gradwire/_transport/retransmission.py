@@ -222,7 +222,7 @@ class Retransmission:
         self.clear()
 
     def watch(self) -> None:
-        """Send a KeepAlive to a silent server, and give it up after the patience. The keeper thread calls this regularly.
+        """Send a KeepAlive to a silent server, and give it up after the patience. Called by the keeper thread.
 
         A stream alone cannot distinguish a computing server from a stopped one.
         """
