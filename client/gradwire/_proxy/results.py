@@ -155,8 +155,8 @@ def turn(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
 def change(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
     """Update a proxy after an in-place op. A recorded op gives the proxy and its views a new history.
 
-    If the target is a view, its base is updated at once, then the view. Other tensors of the family are updated at their
-    next use, by `refresh`.
+    If the target is a view, its base is updated at once, then the view. `refresh` updates other tensors of the family
+    at their next use.
     """
     family = target._family
     if family is not None:

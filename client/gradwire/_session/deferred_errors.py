@@ -1,4 +1,4 @@
-"""Refusals of commands that nobody waited for: kept until someone waits, then raised once, the root cause only."""
+"""Deferred errors: keeps refusals of deferred commands until the next wait, and raises each root cause once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gradwire._proxy.memo import Entry
 from gradwire.v1 import errors_pb2 as pb
 
 _MOST_ROOTS = 4096
-# Commands whose places are remembered: a training step has thousands, a deep graph some hundred thousands.
+# Maximum commands with a stored call site. A training step has thousands, a deep graph some hundred thousand.
 _MOST_SENT = 1 << 18
-# In the server's number of a command its writer stands above its seq.
+# A command's number on the server is writer << 40 | seq.
 WRITER_SHIFT = 40
 
 
 class Origin:
-    """Where in the program a command was issued."""
+    """The call site of a command: code object and instruction offset."""
 
     __slots__ = ("code", "offset")
 
@@ -30,9 +30,10 @@ class Origin:
 
 
 class DeferredErrors:
-    """The refusals of one session. `_roots` remembers those told, for commands that still depend on them.
+    """The deferred errors of one session.
 
-    `_sent` remembers where the newest commands came from: a refusal of a backward names those that made its nodes.
+    `_roots` stores the root causes, for later commands that depend on them. `_sent` stores the call sites of the newest
+    commands. A refused backward names the call sites that made its nodes.
     """
 
     def __init__(self, writer: int) -> None:
@@ -44,7 +45,7 @@ class DeferredErrors:
         self._roots: dict[int, tuple[pb.Error, str]] = {}
 
     def remember(self, first: int, records: Sequence[Origin | Entry | None]) -> None:
-        """Note a batch: the seq of its first command, and where each was issued."""
+        """Store a batch's call sites, from the seq of its first command."""
         with self._lock:
             self._sent.append((first, records))
             self._sent_count += len(records)
@@ -52,7 +53,7 @@ class DeferredErrors:
                 self._sent_count -= len(self._sent.popleft()[1])
 
     def _placed_nodes(self, error: pb.Error) -> pb.Error:
-        """The refusal with the lines of the program that made the nodes it speaks of."""
+        """The refusal, with the program's lines that made the nodes in its metadata."""
         lines = []
         told = error.metadata
         made, needed = (int(told[name]) if name in told else 0 for name in ("made_by_command", "command"))
@@ -71,7 +72,7 @@ class DeferredErrors:
         return shown
 
     def find(self, number: int) -> str | None:
-        """Where the command of that number was issued, if it is one of ours and among the newest."""
+        """The call site of a command as text; None for another writer's command or an old one."""
         if not number or number >> WRITER_SHIFT != self._writer:
             return None
         seq = number & ((1 << WRITER_SHIFT) - 1)
@@ -83,7 +84,7 @@ class DeferredErrors:
         return None
 
     def add(self, seq: int, entry: Entry, error: pb.Error) -> None:
-        """Keep the refusal of a command. One that only lacked another's result says nothing new."""
+        """Store the refusal of a command, unless its root cause is stored."""
         where = describe_place(entry.code, entry.offset)
         error = self._placed_nodes(error)
         with self._lock:
@@ -95,7 +96,7 @@ class DeferredErrors:
             self._pending.append(_placed(error, where, "issued without waiting; GRADWIRE_SYNC=1 makes every call wait"))
 
     def raise_first(self) -> None:
-        """Raise the oldest refusal not told yet; the others go with it."""
+        """Raise the oldest unreported refusal, and drop the others; their count is in its metadata ("more")."""
         if not self._pending:
             return
         with self._lock:
@@ -106,7 +107,7 @@ class DeferredErrors:
             raise pending[0]
 
     def explain(self, error: pb.Error) -> GradwireError:
-        """The exception for a refusal; where it only lacked another's result, that one's."""
+        """The exception for a refusal, or for its root cause if it depends on a refused command."""
         root = self._roots.get(error.root_seq) if error.root_seq else None
         if root is None:
             return from_message(self._placed_nodes(error))

@@ -1,11 +1,11 @@
-"""The sessions of the `with` blocks that the program is in: the last one is that of new tensors."""
+"""Entered sessions: the stack of `with` blocks; the last session receives new tensors."""
 
 from __future__ import annotations
 
 from contextvars import ContextVar
 from typing import Any
 
-#: The sessions that were entered in this context and not left.
+#: The sessions entered and not left in this context, innermost last.
 ENTERED: ContextVar[tuple[Any, ...]] = ContextVar("gradwire_entered_sessions", default=())
 
 

@@ -1,4 +1,4 @@
-"""The nodes of the reverse graph as the server tells them, page by page."""
+"""Nodes: fetches the reverse graph from the server, page by page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_NODES = 20_000
 def fetch_nodes(
     session: Session, tensors: Sequence[Handle], with_saved: bool = False
 ) -> tuple[list[int], list[commands_pb2.GraphNode]]:
-    """The numbers of the tensors' nodes, 0 for one without, and the graph behind them, up to a limit of nodes."""
+    """The node ids of the tensors (0 for none), and the nodes behind them. Stops above 20,000 nodes."""
     nodes: list[commands_pb2.GraphNode] = []
     token = ""
     while True:

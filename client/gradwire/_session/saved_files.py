@@ -1,4 +1,4 @@
-"""Files on the server's disk: written, read, listed and deleted there, by name; tensors' bytes stay where they are."""
+"""Saved files: writes, reads, lists and deletes files on the server's disk, without transfer of tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gradwire.v1 import files_pb2, types_pb2
 
 @dataclass(frozen=True)
 class SavedFile:
-    """A file on the server's disk: its name there, its size, and when it was written."""
+    """A file on the server's disk: name, size in bytes, and time of writing."""
 
     name: str
     nbytes: int
@@ -27,7 +27,7 @@ class SavedFile:
 
 
 def write_file(name: str, tensors: Mapping[str, Handle], metadata: Mapping[str, str]) -> None:
-    """Have the server write tensors to a file. Raises RuntimeError for tensors of two sessions, and GradwireError."""
+    """Write tensors to a file on the server. Raises RuntimeError for tensors of two sessions, and GradwireError."""
     session = next((each._session for each in tensors.values()), None) or current_session()
     request = files_pb2.SaveFileRequest(session_id=session.session_id, name=name, metadata=metadata)
     for key, tensor in tensors.items():
@@ -39,7 +39,7 @@ def write_file(name: str, tensors: Mapping[str, Handle], metadata: Mapping[str, 
 
 
 def read_file(name: str, device: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Have the server make leaves of a file's tensors; they by name, and the file's metadata."""
+    """Load a file on the server as leaves. Returns the tensors by name, and the file's metadata."""
     session = current_session()
     request = files_pb2.LoadFileRequest(
         session_id=session.session_id, request_id=secrets.token_urlsafe(12), name=name, device=device
@@ -53,7 +53,7 @@ def read_file(name: str, device: str) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def saved_files() -> list[SavedFile]:
-    """The files on the disk of the current session's server that are the caller's, by name."""
+    """The caller's files on the current session's server, by name."""
     request = files_pb2.ListFilesRequest()
     answer = current_session()._transport.call("ListFiles", request, files_pb2.ListFilesResponse)
     return [

@@ -1,8 +1,8 @@
-"""Sessions that outlive their process: saved on the server under a name, and opened again from there.
+"""Saving: stores a session on the server as a named snapshot, and restores it.
 
-A snapshot has all of the session: values, gradients, the graph, random numbers. Which of its tensors a program wants to
-find again it names when it saves. Python is not stored: where a graph has hooks or custom functions, a backward in the
-restored session that comes to one is refused.
+A snapshot contains the whole session: values, gradients, graph and random generator. The program names the tensors that
+it needs after the restore. Python code is not stored. In the restored session, a backward that reaches a hook or a
+custom function is refused.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A stored session: its name, its size on the server's disk, when it was made and until when it is kept."""
+    """A stored session: name, bytes on the server's disk, number of tensors, creation time and remaining time."""
 
     name: str
     nbytes: int
     tensors: int
     saved: datetime
-    #: Seconds that it will still be kept; None for no end.
+    #: Seconds until it expires; None for no limit.
     seconds_left: float | None
-    #: Nodes of its graph that need Python of the process that saved it.
+    #: Graph nodes that need Python code of the saving process.
     client_nodes: int
 
 
@@ -55,7 +55,7 @@ def save_session(session: Session, name: str | None, tensors: Mapping[str, Any],
 
 
 def restored_tensors(session: Session, answer: service_pb2.RestoreSessionResponse) -> dict[str, Any]:
-    """Proxies of the tensors that were saved under names."""
+    """Proxies of the named tensors, by name."""
     wired("Tensor")  # registers itself as the class of proxies: restore() may be a program's first call
     made: dict[str, Any] = {}
     by_id: dict[int, Any] = {}
@@ -72,13 +72,13 @@ def restored_tensors(session: Session, answer: service_pb2.RestoreSessionRespons
 
 
 def restore_on(transport: Transport, name: str, client: str) -> service_pb2.RestoreSessionResponse:
-    """Have the server open a session that begins as a snapshot."""
+    """Open a session from a snapshot on the server."""
     request = snapshots_pb2.RestoreSessionRequest(name=name, client=client, named_only=True)
     return transport.call("RestoreSession", request, service_pb2.RestoreSessionResponse, timeout=None)
 
 
 def read_snapshot(told: snapshots_pb2.SnapshotSummary) -> Snapshot:
-    """What the server tells of a snapshot."""
+    """Convert the server's summary of a snapshot."""
     return Snapshot(
         name=told.name,
         nbytes=told.bytes,

@@ -1,10 +1,10 @@
-"""A session: commands out in batches, answers back in order, and who waits for what.
+"""Session: sends commands in batches, and hands out the answers in order.
 
-A command enters `buffer` (appending is atomic, so that is all the common path does) and leaves in a batch, which
-`Retransmission` brings to the server, once only. A few batches are under way at most, of as many bytes as the server
-grants; who has more to send waits, which is the backpressure. A waiting command has a `Ticket`, whose owner flushes and
-receives until the answer is in. A command that does not wait has the memo's `Entry`; if it is refused all the same,
-the refusal is kept and raised at the next wait, naming the line it came from.
+A command enters `buffer`; the common path only appends, which is atomic. It leaves in a batch, which `Retransmission`
+delivers exactly once. A few batches are in flight at most, within the credit that the server grants. Further senders
+wait, which is the backpressure. A waiting command has a `Ticket`; its thread flushes and receives until the answer
+arrives. A deferred command has the memo's `Entry`. If it is refused, the error is raised at the next wait and names the
+line that issued the command.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ if TYPE_CHECKING:
     from gradwire._proxy.protocols import Recorder, Runner
     from gradwire._session.summary import Summary
 
-#: Commands after which a batch goes without being asked for.
+#: Buffered commands that trigger a batch.
 BATCH_COMMANDS = 64
 _BATCH_BYTES = 4 << 20
-# The more batches are under way the more commands gather for the next, up to this many; then the client waits.
+# With more batches in flight, more commands are buffered for the next. At this number the client flushes, and may wait.
 _MOST_WAITING = 1024
 _MOST_RELEASES = 65_536
-_LAST_PATIENCE_SECONDS = 3.0  # with a server that cannot be reached, when closing
-# A release has eight bytes; a batch has this many besides its commands, at most.
+_LAST_PATIENCE_SECONDS = 3.0  # for an unreachable server, in `close`
+# Maximum bytes of a batch besides its commands. A release has 8 bytes.
 _BATCH_HEAD = 64
 # Commands that add to gradients.
 _ADDING = ("backward", "resume_backward", "gradients", "run_program")
 _NOTHING = service_pb2.RunResponse()
-# What a call may bring along besides its words, where commands of another kind stand on its sides.
+# Maximum extra bytes of a prepared op's call between commands of another kind.
 _CALLS_HEAD = 16
 _IDS_PER_WRITER = 40
 
@@ -78,16 +78,16 @@ class Ticket:
 
 
 def _find_room(frames: int = 30) -> None:
-    """Raise RecursionError here, where nothing is lost by it, if the way out has not that many frames to go."""
+    """Raise RecursionError here, before any state changes, if fewer than `frames` stack frames are left."""
     if frames:
         _find_room(frames - 1)
 
 
 class Session:
-    """A session on a server: what gradwire.connect() returns. Tensors hold the session they live in.
+    """A session on a server, as returned by gradwire.connect(). Tensors hold a reference to their session.
 
     As a context manager it is the session of new tensors inside the block. Closing it frees its tensors on
-    the server; a session that nothing refers to any more closes itself.
+    the server. An unreferenced session closes itself.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Session:
         self._expires_unix_ms = answer.expires_unix_ms
 
         self.memo: dict[tuple[object, ...], Entry] = {}
-        #: What waits to be sent: bytes, who wants to know, and whether it is a call of a prepared op.
+        #: Unsent commands: bytes, the Ticket or Entry, and whether it is a call of a prepared op.
         self.buffer: deque[tuple[bytes, Ticket | Entry | None, bool]] = deque()
         self.released: deque[int] = deque()
         self._numbers = itertools.count(1)
@@ -130,19 +130,19 @@ class Session:
         self.buffered_bytes = 0
         self._writer = answer.writer
         self._next_seq = 1
-        self._cancelled = 0  # commands through this seq were meant to be stopped
+        self._cancelled = 0  # commands through this seq were cancelled
         self._send_lock = threading.RLock()
         self._receive_lock = threading.RLock()
         self._late = DeferredErrors(answer.writer)
-        #: Leaves that require grad and tensors that retain theirs, by id.
+        #: Leaves that require grad and tensors that retain their gradient, by id.
         self.watched: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        #: What backward may ask this client to run, by number, until the server says that nothing asks any more.
+        #: Callbacks of backward by number, until the server drops their hooks.
         self.hooks: dict[int, Runner] = {}
-        #: What notes the commands of a function that is being compiled.
+        #: Records the commands of a function that is being compiled.
         self.recorder: Recorder | None = None
-        #: What adds up the times of batches: gradwire.timings.
+        #: Receivers of batch timings: gradwire.timings.
         self.timed: tuple[Timed, ...] = ()
-        #: Hashes of the programs that the server keeps, the one that ran last as the last: it drops the first.
+        #: Hashes of the programs in the server's cache, least recently run first: the server drops the first.
         self.programs: OrderedDict[bytes, None] = OrderedDict()
         self._unusable: GradwireError | None = None
         transport.hear_of_local(answer.local_stream)
@@ -152,11 +152,11 @@ class Session:
         self._finalizer = weakref.finalize(self, ORPHANS.put, self._ending)
         self._finalizer.atexit = False
         self._restored = restored
-        #: Of a session that gradwire.restore() opened: its tensors by the names that they were saved under.
+        #: The named tensors of a session opened by gradwire.restore(); empty for others.
         self.tensors: dict[str, Any] = {}
 
     def begin(self) -> None:
-        """Open the stream. Where that fails the session ends as one that nothing refers to does."""
+        """Open the stream. If it fails, the session ends like an unreferenced one."""
         while True:
             try:
                 self._delivery.connect()
@@ -174,13 +174,13 @@ class Session:
     # Sending.
 
     def post(self, command: bytes, entry: Entry) -> None:
-        """Send a framed, quiet command some time soon."""
+        """Buffer a framed, quiet command."""
         self.buffer.append((command, entry, False))
         if len(self.buffer) >= BATCH_COMMANDS:
             self.press()
 
     def post_op(self, entry: Entry, values: Sequence[wire.Value]) -> None:
-        """Send an op that has succeeded before some time soon: as a call of a prepared op if it can be one."""
+        """Buffer an op that succeeded before, as a call of a prepared op if possible."""
         if not entry.number and entry.template.op:
             self._prepare(entry)
         if entry.number:
@@ -191,42 +191,42 @@ class Session:
             self.post(entry.template.fill(values), entry)
 
     def _prepare(self, entry: Entry) -> None:
-        """Give an op a number. It is not given to another ever: calls may be on their way to the buffer."""
+        """Prepare an op under a new number. Numbers are never reused, because other threads may be adding calls."""
         number = next(self._numbers)
         if number < self.limits.max_prepared:
-            # Before the entry tells its number, so that no thread's call can come first.
+            # Buffered before the entry gets its number, so no thread's call can precede it.
             self.buffer.append((wire.prepare_command(number, entry.template.op), None, False))
             entry.number = number
 
     def press(self) -> None:
-        """Send a batch, unless it should grow while others are under way."""
+        """Send a batch, unless it should grow while others are in flight."""
         waiting = len(self.buffer)
         if waiting >= _MOST_WAITING or waiting >= BATCH_COMMANDS << max(0, len(self._delivery.flights) - 1):
             self.flush()
 
     def urge(self) -> None:
-        """What is buffered takes long to compute: send it soon, the sooner the less is under way."""
+        """Send slow commands early: the fewer batches are in flight, the smaller the batch."""
         if len(self.buffer) >= min(1 << len(self._delivery.flights), BATCH_COMMANDS):
             self.flush()
 
     def post_large(self, command: bytes, entry: Entry) -> None:
-        """Send a framed, quiet command that carries many bytes."""
+        """Buffer a framed, quiet command with many bytes."""
         self.buffered_bytes += len(command)
         self.post(command, entry)
         if self.buffered_bytes >= _BATCH_BYTES:
             self.flush()
 
     def remember(self, entry: Entry) -> None:
-        """Let the next execution of a command that has succeeded go without waiting."""
+        """Store an entry in the memo, so the next execution of its command is deferred."""
         if not self.every_call_waits and self._unusable is None:
             if len(self.memo) >= MEMO_LIMIT:
                 self.memo.clear()
             self.memo[entry.key] = entry
 
     def flush(self, until: float | None = None) -> None:
-        """Send what is buffered; waits only while so much is under way already that there is no room.
+        """Send all buffered commands. Wait only for room among the in-flight batches.
 
-        Raises WaitOver if that lasts beyond `until`, by time.monotonic(). Ends early for a signal that is held back.
+        Raises WaitOver if the wait lasts beyond `until`, a time.monotonic() value. Returns early for a pending signal.
         """
         look()
         if not self._take(self._send_lock, until):
@@ -250,13 +250,13 @@ class Session:
     def _has_room(self) -> bool:
         try:
             least = len(self.buffer[0][0])
-        except IndexError:  # releases alone
+        except IndexError:  # only releases are waiting
             least = 8 * min(len(self.released), _MOST_RELEASES)
         return self._delivery.has_room(least + 2 * _BATCH_HEAD)
 
     def _take_batch(self) -> InFlightBatch:
-        # A release must come after every use of its id. All that were buffered before the ids were counted go with
-        # them, if they fit; else the releases go with a later batch.
+        # A release must follow every use of its id. So a batch has releases only if it has all commands that were
+        # buffered before the releases were counted.
         releases = len(self.released)
         waiting = len(self.buffer)
         most = min(self.limits.max_batch_commands or 1024, 4096) - 1
@@ -302,10 +302,10 @@ class Session:
     # Waiting.
 
     def wait(self, command: service_pb2.Command, outputs: tuple[int, ...] = ()) -> service_pb2.Result:
-        """Send a command with all that is buffered and wait for its answer.
+        """Send a command after all buffered ones, and wait for its answer.
 
-        `outputs` are the ids it gives to new tensors: they are released where the wait ends otherwise. Raises
-        GradwireError: its own refusal, or one of an earlier command that did not wait.
+        `outputs` are the ids of its new tensors, which are released if the wait fails. Raises GradwireError: the refusal
+        of this command, or a deferred error.
         """
         self._refuse_if_unusable()
         recorder = self.recorder
@@ -343,9 +343,9 @@ class Session:
         return ticket.result
 
     def _await(self, ticket: Ticket, until: float | None = None) -> None:
-        """Wait for an answer. What a handler raises meanwhile ends the wait, unless the command was done all the same.
+        """Wait for an answer. An exception of a signal handler ends the wait, unless the command was executed.
 
-        Then it is raised when the call is over, so that the client has noted what the server did.
+        In that case the exception is raised after the call, so the client's state matches the server's.
         """
         while True:
             self.flush(until)
@@ -363,7 +363,7 @@ class Session:
                 return
 
     def _was_done(self, ticket: Ticket) -> bool:
-        """Whether a command was done that nobody waits for any more; waits a little for its answer to tell."""
+        """Whether an interrupted command was executed. Waits up to LAST_WORD_SECONDS for its answer."""
         if self._withdraw(ticket):
             return False
         ends = time.monotonic() + LAST_WORD_SECONDS
@@ -374,7 +374,7 @@ class Session:
         return ticket.result is not None and not ticket.result.HasField("error")
 
     def _withdraw(self, ticket: Ticket) -> bool:
-        """Take a command back that was not sent yet."""
+        """Remove an unsent command from the buffer; return whether that succeeded."""
         if self._send_lock.acquire(blocking=False):
             try:
                 for place in range(len(self.buffer) - 1, -1, -1):
@@ -388,9 +388,9 @@ class Session:
     def _given_up(
         self, command: service_pb2.Command, ticket: Ticket, outputs: tuple[int, ...], error: BaseException
     ) -> None:
-        """Nobody will look at a command's answer: it was refused, or its wait has ended otherwise.
+        """Clean up after a failed wait: release the outputs, and stop the command unless it was answered.
 
-        It may have been done all the same: then what is raised is the refusal of an earlier one, which did not wait.
+        The command may have succeeded. Then `error` is the deferred error of an earlier command.
         """
         self.released.extend(outputs)
         result = ticket.result
@@ -404,16 +404,17 @@ class Session:
             self._doubt_gradients(of_all=True)
 
     def _give_up_due(self, result: service_pb2.Result) -> None:
-        """Give up a backward that waits for a hook which nobody will run."""
+        """Abandon a backward that is suspended at a hook."""
         for answer in (result.backward, result.gradients, result.resume_backward):
             if answer.HasField("due"):
                 request = hooks_pb2.ResumeBackwardRequest(backward=answer.due.backward, abandon=True)
                 self.abandon(service_pb2.Command(resume_backward=request))
 
     def _stop(self, ticket: Ticket) -> None:
-        """Let the server not go on with a command that nobody waits for any more.
+        """Cancel a sent command after its wait ended.
 
-        Only if nothing else would be stopped with it: what did not wait has, as the program sees it, been done.
+        The command is not cancelled if an earlier command would be cancelled too: to the program, deferred commands are
+        done.
         """
         for flight in tuple(self._delivery.flights):
             for place, record in enumerate(flight.records):
@@ -425,15 +426,15 @@ class Session:
                     return
 
     def abandon(self, command: service_pb2.Command) -> None:
-        """Let the server drop what was to be gone on with; nobody waits for that."""
+        """Buffer a quiet command that abandons a suspended backward."""
         command.quiet = True
         self.buffer.append((wire.framed(command.SerializeToString()), None, False))
 
     def cancel(self) -> None:
-        """Stop what was sent and is not done; may be called from any thread.
+        """Cancel all commands that were sent and are not done. Any thread may call this.
 
-        Calls that wait raise GradwireError with reason "CANCELLED"; of those that did not, none is done after the one
-        that is stopped, and what needs their results is refused.
+        Waiting calls raise GradwireError with reason "CANCELLED". Deferred commands after the stopped one are not
+        executed, and commands that need their results are refused.
         """
         self._refuse_if_unusable()
         self._cancel(self._next_seq - 1)
@@ -449,11 +450,11 @@ class Session:
             if result.HasField("error"):
                 raise self._late.explain(result.error)
         except GradwireError:
-            self._refuse_if_unusable()  # closing cancels what runs, and is the reason to tell
+            self._refuse_if_unusable()  # if `close` cancelled the command, report the close
             raise
 
     def sync(self) -> None:
-        """Wait until everything issued so far is done. Raises GradwireError if any of it was refused."""
+        """Wait until all issued commands are done. Raises GradwireError if one of them was refused."""
         self._refuse_if_unusable()
         self.flush()
         while interrupted():
@@ -465,10 +466,10 @@ class Session:
         self._late.raise_first()
 
     def _receive(self, ticket: Ticket | None = None, until: float | None = None) -> None:
-        """Wait for the oldest batch and hand out its answers; not if another thread has answered `ticket` meanwhile.
+        """Wait for the oldest batch and hand out its answers. Return at once if `ticket` has its answer.
 
-        A signal that is held back ends the wait. Raises WaitOver when that lasts beyond `until`, by time.monotonic(),
-        and somebody drops the link.
+        A pending signal ends the wait. Raises WaitOver after `until`, a time.monotonic() value. It is checked when the
+        link is dropped.
         """
         if not self._take(self._receive_lock, until):
             return
@@ -498,7 +499,7 @@ class Session:
             self._receive_lock.release()
 
     def _take(self, lock: threading.RLock, until: float | None) -> bool:
-        """Take a lock; not where a signal is held back first. Raises WaitOver."""
+        """Acquire a lock. Returns False for a pending signal. Raises WaitOver after `until`."""
         if lock.acquire(blocking=False):
             return True
         while not lock.acquire(timeout=LONGEST_NAP):
@@ -517,7 +518,7 @@ class Session:
                 record.result = result
             elif result.HasField("error") and record is not None:
                 assert isinstance(record, Entry)
-                # The next execution there waits, so that it fails inside the call.
+                # Without the entry the next execution waits, so an error is raised in the call itself.
                 self.memo.pop(record.key, None)
                 if result.seq > self._cancelled or result.error.reason != pb.REASON_CANCELLED:
                     self._late.add(result.seq, record, result.error)
@@ -534,15 +535,16 @@ class Session:
                 )
 
     def _doubt_gradients(self, of_all: bool = False) -> None:
-        """How a backward went is not known: what it was to add to is the server's to say.
+        """Mark gradients as UNKNOWN after a backward with unknown outcome.
 
-        Where it was refused those that have none still have none; `of_all` is for where it may have been done.
+        After a refused backward, tensors without a gradient still have none. `of_all` marks these too, for a backward
+        that may have been executed.
         """
         for owner in list(self.watched.values()):
             if of_all or owner._grad is not None:
                 owner._grad = UNKNOWN
 
-    # The session's own life.
+    # The session's lifetime.
 
     def _refuse_if_unusable(self) -> None:
         if self._unusable is not None:
@@ -553,7 +555,7 @@ class Session:
         return None if self._embedded is None else self._embedded.why_dead()
 
     def _give_up(self, error: GradwireError) -> None:
-        """Nothing can be sent any more: let every later use say why first, and nobody wait."""
+        """Make the session unusable: later uses raise `error`, and all waits end."""
         with self._receive_lock:
             self._unusable = self._unusable or error
             self.memo = {}
@@ -562,7 +564,7 @@ class Session:
             self._delivery.clear()
 
     def forked(self) -> None:
-        """In a forked child: the connection belongs to the parent."""
+        """Make the session unusable in a forked child: the connection belongs to the parent."""
         self._finalizer.detach()
         self._send_lock = threading.RLock()
         self._receive_lock = threading.RLock()
@@ -579,7 +581,7 @@ class Session:
             self._embedded.forget()
 
     def tidy(self) -> None:
-        """Send what has been left waiting, if that needs no wait. Called by the keeper thread."""
+        """Send buffered commands if that needs no wait. Called by the keeper thread."""
         if self._unusable is not None or not self._send_lock.acquire(blocking=False):
             return
         try:
@@ -590,12 +592,12 @@ class Session:
             self._send_lock.release()
 
     def watch(self) -> None:
-        """Ask a server that is silent whether it is there. Called by the keeper thread."""
+        """Send a KeepAlive to a silent server. Called by the keeper thread."""
         if self._unusable is None:
             self._delivery.watch()
 
     def renew_lease(self) -> None:
-        """Tell the server that the session is still wanted."""
+        """Renew the session's lease on the server."""
         if self._unusable is None:
             request = service_pb2.KeepAliveRequest(session_id=self.session_id)
             answer = self._transport.call("KeepAlive", request, service_pb2.KeepAliveResponse, waits=())
@@ -603,18 +605,18 @@ class Session:
 
     @property
     def expires_at(self) -> datetime:
-        """When the server forgets the session if it hears nothing more of this program, as it said last.
+        """The time when the lease ends without further traffic, as last reported by the server.
 
-        By the server's clock, in UTC. While the program lives that moment is put off again and again: by a thread of
-        the library three times in a lease (`lease_seconds`), and by every answer.
+        In UTC, by the server's clock. While the program runs, the keeper thread renews the lease (`lease_seconds`) three
+        times per lease. Every answer renews it too.
         """
         return datetime.fromtimestamp(self._expires_unix_ms / 1000, timezone.utc)
 
     def close(self) -> None:
         """End the session and free its tensors. Closing again does nothing.
 
-        Waits for what was issued without waiting, and raises GradwireError if any of that was refused and nobody was
-        told. A call that waits in another thread is ended instead, and tells that thread so.
+        Waits for deferred commands, and raises GradwireError if one of them was refused and not reported. If a call in
+        another thread is waiting, `close` ends that call with an error instead.
         """
         if self._finalizer.detach() is None:
             return
@@ -624,7 +626,7 @@ class Session:
             if was_usable:
                 unobserved = self._last_refusal()
         finally:
-            # Said first, so that other threads' calls say the same, whatever ends them.
+            # Set first, so the calls of other threads report the close, however they end.
             self._unusable = self._unusable or make_error(pb.REASON_UNAVAILABLE, "the session was closed", 14)
             try:
                 self._ending.run()
@@ -632,14 +634,14 @@ class Session:
                 if was_usable:
                     raise
             finally:
-                # Closing the channel has woken whoever waits, so the locks are to be had.
+                # Closing the channel woke the waiting threads, so they release the locks.
                 with self._send_lock:
                     self._give_up(self._unusable)
         if unobserved is not None:
             raise unobserved
 
     def _last_refusal(self) -> GradwireError | None:
-        """Wait for what nobody waits for; the refusal among it, if any."""
+        """Drain the deferred commands; return their first refusal, or None."""
         self._delivery.patience = _LAST_PATIENCE_SECONDS
         try:
             if not self._send_lock.acquire(blocking=False):
@@ -663,7 +665,7 @@ class Session:
         return None
 
     def _nobody_waits(self) -> bool:
-        """Whether no other thread waits for one."""
+        """Whether no thread waits for an in-flight command."""
         flights = tuple(self._delivery.flights)
         return not any(type(each) is Ticket and each.result is None for flight in flights for each in flight.records)
 
@@ -677,50 +679,52 @@ class Session:
     def save(
         self, name: str | None = None, tensors: Mapping[str, Any] | None = None, ttl: float | None = None
     ) -> Snapshot:
-        """Store the session on the server as it is now: values, gradients, graph, random numbers.
+        """Store the session on the server: values, gradients, graph, random generator.
 
-        With a name it is a snapshot for gradwire.restore(), of `ttl` seconds if given; one of that name is replaced.
-        `tensors` are those to find again there, by name. Without a name the server stores what it would come back to
-        itself. Raises NotImplementedError where the server has no --state-dir, or while a backward waits for a hook,
-        OSError if it cannot write, RuntimeError for more snapshots than allowed.
+        With a name this creates or replaces a snapshot for gradwire.restore(), kept for `ttl` seconds if given. `tensors`
+        maps names to the tensors that the restored session gives back. Without a name the server stores the state that
+        it would itself recover from.
+
+        Raises NotImplementedError if the server has no --state-dir, or while a backward waits for a hook. Raises OSError
+        if the server cannot write, and RuntimeError above the limit of snapshots.
         """
         return save_session(self, name, tensors or {}, ttl)
 
-    # What is asked of the server itself.
+    # Requests about the server.
 
     def server_info(self) -> service_pb2.ServerInfoResponse:
-        """What the server is and allows: version, devices, limits, libraries, and how much it holds now."""
+        """The server's version, devices, limits, libraries, and current usage."""
         ORPHANS.end()
         return self._transport.call("ServerInfo", service_pb2.ServerInfoRequest(), service_pb2.ServerInfoResponse)
 
     def describe(self) -> commands_pb2.DescribeResponse:
-        """How many tensors the session names and how many bytes they hold."""
-        self.flush()  # the releases of dropped tensors, which would come after the question
+        """The number of tensors with an id in the session, and the bytes they hold."""
+        self.flush()  # releases of dropped tensors must precede the request
         result = self.wait(service_pb2.Command(describe=commands_pb2.DescribeRequest()))
         return result.describe
 
     def summary(self) -> Summary:
-        """The tensors that this program holds in the session, the bytes and graphs behind them, where each was made."""
+        """A table of the program's tensors in the session: bytes, graph, and the line that made each."""
         from gradwire._session.summary import summarize
 
         return summarize(self)
 
     def remember_lines(self, most: int = 1 << 20) -> None:
-        """From now on note the program's line for each new tensor, for `summary()`; that of the newest `most`."""
+        """Record the program's line of each new tensor for `summary()`. Keeps the newest `most` lines."""
         from gradwire._session.summary import track_ids
 
         track_ids(self, most)
 
     def made_at(self, number: int) -> str | None:
-        """The line of this program that issued a command, by the server's number of it; None if it is not known."""
+        """The line of the program that issued a command, by the command's number on the server; None if unknown."""
         return self._late.find(number)
 
     def upload(self, data: memoryview) -> str:
-        """Bring a large tensor's bytes to the server; the answer is the transfer's id."""
+        """Upload a large tensor's bytes; return the transfer's id."""
         self._refuse_if_unusable()
         return self._bulk.upload(data)
 
     def download(self, transfer_id: str, into: memoryview) -> None:
-        """Fetch a large tensor's bytes."""
+        """Download a large tensor's bytes into a buffer."""
         self._refuse_if_unusable()
         self._bulk.download(transfer_id, into)

@@ -1,7 +1,7 @@
-"""Which session is meant: the one of the block, else the process's default, made on first use.
+"""Sessions: opens sessions, and selects the current one: of the `with` block, else the process's default.
 
-One daemon thread keeps all sessions alive: it renews leases, sends what a pausing program has left in a buffer, and
-ends the sessions that nothing refers to any more.
+The default session is opened at first use. One daemon thread, the keeper, renews the leases of all sessions, sends
+commands left in buffers, and ends unreferenced sessions.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ def connect(
 ) -> Session:
     """Open a session and make it the process's default.
 
-    `address` is "host:port" or "unix:/path"; without one it is GRADWIRE_ADDRESS, and without that a server is started
-    as a child process that ends with this one.
+    `address` is "host:port" or "unix:/path". The default is GRADWIRE_ADDRESS. Without it, an embedded server is started
+    as a child process, which ends with this process.
 
-    `token` says who is calling. With `ca`, `cert` or `tls=True` the connection is encrypted and the server has to prove
-    its name: `ca` is a PEM file of the authorities to believe, by default those that gRPC comes with; `cert` and `key`
-    are PEM files of a certificate of one's own, if the server asks for one. What is not given is taken from
-    GRADWIRE_TOKEN, GRADWIRE_CA, GRADWIRE_CERT, GRADWIRE_KEY and GRADWIRE_TLS=1.
+    `token` authenticates the caller. With `ca`, `cert` or `tls=True` the connection is encrypted, and the server must
+    prove its name. `ca` is a PEM file of trusted authorities; the default is gRPC's list. `cert` and `key` are PEM files
+    of a client certificate, if the server requires one. The defaults are GRADWIRE_TOKEN, GRADWIRE_CA, GRADWIRE_CERT,
+    GRADWIRE_KEY and GRADWIRE_TLS=1.
 
-    `patience` is for how many seconds a server that has answered once is waited for when it does not answer any more,
-    counted from its last answer; else GRADWIRE_PATIENCE, else 120. A server that computes answers.
+    `patience` is the time in seconds to wait for a server that stops answering, counted from its last answer. The
+    default is GRADWIRE_PATIENCE, else 120. A computing server still answers.
 
-    Raises GradwireConnectionError if there is no server, GradwirePermissionError if it does not know who is calling,
-    ValueError for an address without a port, and with OSError for credentials that cannot be used.
+    Raises GradwireConnectionError if no server is reachable, and GradwirePermissionError if the caller is not
+    authenticated. Raises ValueError for an address without a port, and ValueError or OSError for unusable credentials.
     """
     global _default
     address = address or os.environ.get("GRADWIRE_ADDRESS") or None
@@ -80,11 +80,11 @@ def restore(
     tls: bool | None = None,
     patience: float | None = None,
 ) -> Session:
-    """Open a session that begins as the snapshot of that name, and make it the process's default.
+    """Open a session from the named snapshot, and make it the process's default.
 
-    Its `tensors` are those that were saved under names. The arguments are those of connect(); without an address the
-    current session's server is asked. Raises RuntimeError for a name that the caller has no snapshot of, or one that
-    is damaged, MemoryError where the server has no room for it.
+    Its `tensors` are the tensors that were saved by name. The arguments equal those of connect(). Without an address,
+    the current session's server restores it. Raises RuntimeError if the caller has no such snapshot or if it is damaged.
+    Raises MemoryError if the server has too little memory.
     """
     global _default
     address = address or os.environ.get("GRADWIRE_ADDRESS") or None
@@ -113,20 +113,20 @@ def current_session() -> Session:
                 made = _open_session(address, from_environment() if address else None, None)
                 if _default is None:
                     _default = made
-                else:  # a signal's handler has needed one meanwhile
+                else:  # a signal handler opened one meanwhile
                     made.close()
     assert _default is not None
     return _default
 
 
 def sync() -> None:
-    """Wait until everything issued so far is done. Raises GradwireError if any of it was refused."""
+    """Wait until all issued commands are done. Raises GradwireError if one of them was refused."""
     if _default is not None or ENTERED.get():
         current_session().sync()
 
 
 def server_info() -> service_pb2.ServerInfoResponse:
-    """What the current session's server is and allows."""
+    """The version, devices, limits and usage of the current session's server."""
     return current_session().server_info()
 
 
@@ -140,7 +140,7 @@ def _open_session(
     if address is None:
         embedded = EmbeddedServer()
         address = embedded.address
-        # What is registered last runs first: sessions end before the server that some may share.
+        # The last registered function runs first: sessions end before a server that they may share.
         atexit.unregister(_close_all)
         atexit.register(_close_all)
     transport = Transport(checked(address), credentials)
@@ -187,7 +187,7 @@ def _keep() -> None:
 
 def _tend(renewed: weakref.WeakKeyDictionary[Session, float]) -> None:
     for session in _opened():
-        # An error is kept by the session and raised where it is used next.
+        # The session keeps the error and raises it at its next use.
         with contextlib.suppress(GradwireError):
             session.watch()
             session.tidy()
@@ -203,15 +203,15 @@ def _tend(renewed: weakref.WeakKeyDictionary[Session, float]) -> None:
 def _close_all() -> None:
     ORPHANS.end()
     refusal: GradwireError | None = None
-    # A session that started a server ends it, so those that only use one go first.
+    # A session that started a server stops it, so the other sessions close first.
     for session in sorted(_opened(), key=lambda session: session._embedded is not None):
         try:
             session.close()
         except GradwireError as error:
-            # One whose server is gone needs no closing.
+            # A session whose server is unreachable needs no close.
             if error.reason != "UNAVAILABLE":
                 refusal = refusal or error
-    if refusal is not None:  # of a command that nobody waited for; Python shows it
+    if refusal is not None:  # a deferred error; Python prints it at exit
         raise refusal
 
 

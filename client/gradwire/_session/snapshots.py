@@ -1,4 +1,4 @@
-"""The snapshots on the current session's server: listed and deleted."""
+"""Snapshots: lists and deletes the snapshots on the current session's server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Snapshot", "delete_snapshot", "snapshots"]
 
 
 def snapshots() -> list[Snapshot]:
-    """The snapshots on the current session's server that are the caller's, by name."""
+    """The caller's snapshots on the current session's server, by name."""
     request = snapshots_pb2.ListSnapshotsRequest()
     answer = current_session()._transport.call("ListSnapshots", request, snapshots_pb2.ListSnapshotsResponse)
     return [read_snapshot(each) for each in answer.snapshots]

@@ -1,7 +1,7 @@
-"""What a session holds, as a table: its tensors, their bytes, the graph behind them, and where each was made.
+"""Summary: tabulates a session's tensors with their bytes, their graph, and the line that made each.
 
-The lines of what has a graph come from the server, which numbers commands; those of all else are known only from
-`Session.remember_lines()` on, so that nobody pays for them unasked.
+Tensors with a graph are traced through the server's command numbers. Lines of other tensors are recorded only after
+`Session.remember_lines()`, because recording takes time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEADINGS = ("count", "shape", "dtype", "bytes", "what", "made at")
 
 
 class TrackedIds:
-    """A session's numbers for new tensors, with the place in the program where each was taken; the newest `most`."""
+    """An iterator of new tensor ids that stores the call site of each. Keeps the newest `most` call sites."""
 
     def __init__(self, numbers: Iterator[int], most: int) -> None:
         self._numbers = numbers
@@ -47,7 +47,7 @@ class TrackedIds:
 
 @dataclass(frozen=True)
 class Row:
-    """Tensors of one kind made at one place."""
+    """Tensors of equal shape, dtype and kind, made at the same line."""
 
     count: int
     shape: tuple[int, ...]
@@ -59,9 +59,9 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """What Session.summary() answers. `rows` are the tensors that this program holds, the largest first.
+    """The result of Session.summary(). `rows` are the tensors that this program holds, the largest first.
 
-    `tensors` and `bytes` are the session's, on the server: with gradients, and with what is saved for backward.
+    `tensors` and `bytes` are the server's counts for the session. They include gradients and values saved for backward.
     """
 
     tensors: int
@@ -170,7 +170,7 @@ def _what(handle: Any) -> str:
 
 
 def _shortened(where: str) -> str:
-    """A place in one line: its file's name, the line's number and its text."""
+    """A call site in one line: file name, line number and source text."""
     first, _, text = where.partition("\n")
     file, _, rest = first.removeprefix('File "').partition('", line ')
     line = rest.partition(",")[0]

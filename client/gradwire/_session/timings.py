@@ -1,4 +1,4 @@
-"""What the server's time went into: gradwire.timings."""
+"""Timings: measures the server's time per phase (gradwire.timings)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from gradwire.v1 import service_pb2
 
 
 class timings:
-    """A block whose commands the server says the times of, in seconds, summed over their batches.
+    """Sum the server's times of the block's batches, in seconds.
 
-    `queue` is what batches waited before they began, `compute` what they computed, the turns of other sessions left
-    out, `serialize` what it took to write their answers; `batches` counts them. For the current session, in all its
-    threads. The block begins and ends with a `sync`: what was issued before does not count, and the sums are complete
-    afterwards. Raises GradwireError as `sync` does.
+    `queue` is the time before batches began. `compute` is their computing time, without the turns of other sessions.
+    `serialize` is the time to write their answers. `batches` counts them. The sums cover all threads of the current
+    session. The block begins and ends with a `sync`, so earlier commands do not count and the sums are complete. Raises
+    GradwireError as `sync` does.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class timings:
         return f"<gradwire.timings {', '.join(told)}, batches={self.batches}>"
 
     def add(self, told: service_pb2.Timings) -> None:
-        """Another batch was answered."""
+        """Add the timings of an answered batch."""
         self.queue += told.queue_seconds
         self.compute += told.compute_seconds
         self.serialize += told.serialize_seconds
