@@ -1,4 +1,4 @@
-"""Anomaly mode: backward then looks at each gradient, and refuses the first nan by the name of what made it."""
+"""Anomaly mode: backward checks each gradient, and refuses the first nan with the name of its node."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def is_anomaly_enabled() -> bool:
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether backward looks for nan where anomaly mode is on (torch.is_anomaly_check_nan_enabled)."""
+    """Whether backward checks for nan in anomaly mode (torch.is_anomaly_check_nan_enabled)."""
     return _STATE.check_nan
 
 
 def checks_nan() -> bool:
-    """Whether a backward that begins now looks for nan."""
+    """Whether a backward that begins now checks for nan."""
     return _STATE.enabled and _STATE.check_nan
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Where anomaly mode is on, warn of the node that a refused backward came to, as PyTorch does."""
+    """Warn of the node at which a backward was refused, if anomaly mode is on, as PyTorch does."""
     try:
         yield
     except GradwireError as error:
@@ -53,16 +53,16 @@ def explained() -> Iterator[None]:
             text = f"Error detected in {node}. {str(error).partition(chr(10))[2].strip() or _NO_PLACE}"
             try:
                 warnings.warn(text, UserWarning, stacklevel=4)
-            except UserWarning:  # where warnings are errors this one must not take the place of the refusal
+            except UserWarning:  # with warnings as errors, the warning must not replace the refusal
                 sys.stderr.write(f"{text}\n")
         raise
 
 
 class set_detect_anomaly:
-    """Switch anomaly mode from now on, or for a `with` block (torch.autograd.set_detect_anomaly).
+    """Set anomaly mode from now on, or for a `with` block (torch.autograd.set_detect_anomaly).
 
-    Inside, backward refuses what yields nan with a RuntimeError that names the node and the line of the program that
-    made it; `check_nan=False` leaves only the lines.
+    In this mode, a nan in backward raises a RuntimeError that names the node and the line that made it. With
+    `check_nan=False`, backward accepts nan, and only refusals name the line.
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""The commands that are no ops: run one, waiting the first time at a place and not after that, as ops do."""
+"""Commands: runs commands other than ops; each waits at its first call at a call site and is deferred later."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Read = Callable[[service_pb2.Result], tuple[Spec, ...]]
 def run(
     session: Session, name: str, key: tuple[Any, ...], values: Sequence[Value], build: Build, read: Read | None = None
 ) -> tuple[Spec, ...] | None:
-    """Run a command and answer the specs that `read` takes from its result, or took when it succeeded here before.
+    """Run a command, and return the specs that `read` takes from its result, or those in the memo.
 
-    `build` makes the command of the values; `key` holds all else that it depends on. None if `read` finds nothing,
-    which is not remembered.
+    `build` makes the command from the values; `key` holds everything else that it depends on. Returns None if `read`
+    finds no specs, which is not stored in the memo.
     """
     place = find_place()
     full = (name, id(place[0]), place[1], *key)
@@ -43,7 +43,7 @@ def run(
 
 
 def common_session(name: str, handles: Sequence[Handle]) -> Session:
-    """The session of all these tensors. Raises GradwireValueError if there are two."""
+    """The common session of the tensors. Raises GradwireValueError if they are from different sessions."""
     session = handles[0]._session
     for handle in handles:
         if handle._session is not session:
@@ -52,7 +52,7 @@ def common_session(name: str, handles: Sequence[Handle]) -> Session:
 
 
 def set_requires_grad(target: Handle, flag: bool) -> None:
-    """Set a leaf's flag on the server."""
+    """Set a leaf's requires_grad flag on the server."""
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
         request = commands_pb2.SetRequiresGradRequest(tensor=int(values[0]), requires_grad=flag)
@@ -62,7 +62,7 @@ def set_requires_grad(target: Handle, flag: bool) -> None:
 
 
 def retain_grad(target: Handle) -> None:
-    """Let the server keep a non-leaf's gradient."""
+    """Retain a non-leaf's gradient on the server."""
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
         return service_pb2.Command(retain_grad=commands_pb2.RetainGradRequest(tensor=int(values[0])))
@@ -86,7 +86,7 @@ def set_grad(target: Handle, grad: Handle | None) -> None:
 
 
 def set_data(target: Handle, source: Handle) -> Spec:
-    """Make a tensor share another's values; the answer is what it is then."""
+    """Make a tensor share another's values; return its new spec."""
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
         return service_pb2.Command(set_data=commands_pb2.SetDataRequest(tensor=int(values[0]), data=int(values[1])))
@@ -101,9 +101,9 @@ def set_data(target: Handle, source: Handle) -> Spec:
 
 
 def name_grad(target: Handle, tensor_id: int, known: bool) -> Spec | None:
-    """Give a tensor's gradient an id; the answer is its spec, None if there is none.
+    """Give a tensor's gradient an id; return its spec, or None without a gradient.
 
-    `known` says that there surely is one, of the kind that such a tensor's gradient was here before.
+    `known` says that the gradient exists, so the memo may supply its spec.
     """
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
@@ -120,7 +120,7 @@ def name_grad(target: Handle, tensor_id: int, known: bool) -> Spec | None:
 
 
 def look(tensor: Handle) -> None:
-    """Let the server bring a view up to date: until somebody looks it may still leave the graph with its base."""
+    """Update a view on the server. Until then it may still leave the graph together with its base."""
     session = tensor._session
     number = next(session.ids)
     request = hooks_pb2.NameEdgeRequest(tensor=tensor._id, edge=number)

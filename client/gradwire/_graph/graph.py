@@ -1,8 +1,8 @@
-"""A reverse graph as data, and its picture: the nodes that backward will visit, as Graphviz text or as SVG.
+"""Graph: a reverse graph as data, drawn as Graphviz text or SVG.
 
-Gradients flow from the roots at the top to the leaves at the bottom. Operations are round, leaves that require grad are
-square and show their name, shape and dtype, and a node whose saved values were freed is dashed and grey. Constants have
-no edge and are left out. The picture needs neither a program nor a library: `_graph_layout` says where things go.
+Gradients flow from the roots at the top to the leaves at the bottom. Operations are round. Leaves that require grad are
+square, and show name, shape and dtype. A node with freed saved values is dashed and grey. Constants have no edge and are
+not drawn. The drawing needs no other program or library: `graph_layout` computes the positions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_LABEL = 48
 
 @dataclass(frozen=True)
 class GraphLeaf:
-    """The tensor in which an AccumulateGrad node adds up a gradient; `name` is its parameter name, where known."""
+    """The tensor of an AccumulateGrad node, which receives a gradient. `name` is its parameter name, if known."""
 
     name: str | None
     shape: tuple[int, ...]
@@ -35,8 +35,8 @@ class GraphLeaf:
 class GraphNode:
     """A node of a reverse graph.
 
-    `edges` has a (node id, output number) per tensor input of the operation, with id 0 where it needs no gradient.
-    `leaf` is set for AccumulateGrad. `saved_bytes` is what the node keeps for backward, until `freed`.
+    `edges` has a (node id, output number) per tensor input of the operation; id 0 means that no gradient is needed.
+    `leaf` is set for AccumulateGrad. `saved_bytes` are the bytes saved for backward, until `freed`.
     """
 
     id: int
@@ -45,17 +45,17 @@ class GraphNode:
     leaf: GraphLeaf | None
     saved_bytes: int
     freed: bool
-    #: Whether a tensor that it made keeps its gradient.
+    #: Whether a tensor made by the node retains its gradient.
     retains_grad: bool = False
-    #: What it keeps for backward, if that was asked for: "input float32 (3, 4)".
+    #: The values saved for backward, if requested: "input float32 (3, 4)".
     saved: tuple[str, ...] = ()
-    #: The line of the program that made it, where that is known.
+    #: The line of the program that made the node, if known.
     made_at: str | None = None
 
 
 @dataclass(frozen=True)
 class _Look:
-    """How a kind of node is painted. The cards are opaque, so they read on a light page and on a dark one."""
+    """The colours and the outline of a kind of node. Cards are opaque, for light and dark pages."""
 
     fill: str
     line: str
@@ -76,7 +76,7 @@ _EDGE = "#8a90a2"
 
 @dataclass(frozen=True)
 class _Card:
-    """What is written on a node, how it is painted, and what a pointer resting on it is told."""
+    """The text lines, the look and the tooltip of a node."""
 
     lines: tuple[str, ...]
     look: _Look
@@ -92,15 +92,15 @@ class _Card:
 class Graph:
     """The reverse graph behind some tensors. A notebook shows it; `save` writes it as SVG or Graphviz text.
 
-    `roots` are the ids of the tensors' nodes, 0 for a tensor without history. An edge to a node that is not among
-    `nodes` is drawn as going to an unknown one.
+    `roots` are the ids of the tensors' nodes, 0 for a tensor without history. An edge to a node outside `nodes` leads to
+    a placeholder.
     """
 
     nodes: tuple[GraphNode, ...]
     roots: tuple[int, ...]
 
     def dot(self) -> str:
-        """Answers the graph in Graphviz' language."""
+        """The graph as Graphviz text."""
         lines = [
             "digraph autograd {",
             '  graph [rankdir=TB, bgcolor="transparent", nodesep=0.3, ranksep=0.4];',
@@ -119,10 +119,7 @@ class Graph:
         return "\n".join([*lines, "}", ""])
 
     def svg(self) -> str:
-        """Answers the graph as an SVG picture.
-
-        Raises ValueError where the edges form a cycle, which no recorded graph does.
-        """
+        """The graph as SVG. Raises ValueError for a cycle, which no recorded graph has."""
         index = {id_: i for i, id_ in enumerate(self._cards)}
         cards = list(self._cards.values())
         sizes = [card.size for card in cards]
@@ -135,7 +132,7 @@ class Graph:
         return _frame(layout.width, layout.height, "\n".join(body))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the graph to a file: SVG for the suffix .svg, Graphviz text for .dot and .gv.
+        """Write the graph to a file: SVG for the suffix .svg, Graphviz text for .dot and .gv.
 
         Raises ValueError for any other suffix.
         """
@@ -208,7 +205,7 @@ def _shortened(text: str) -> str:
 
 
 def _text_width(text: str, size: float, *, bold: bool) -> float:
-    """Estimates how wide a text is, on the generous side: fonts differ, and the text must stay inside its card."""
+    """An upper estimate of a text's width: fonts differ, and the text must fit in its card."""
     ems = 0.0
     for char in text:
         if char in "ijlIftr.,:;'|!()[] ":
@@ -252,7 +249,7 @@ def _path(route: Route) -> str:
     path = f"M{x:.1f} {y:.1f}"
     for i, (next_x, next_y) in enumerate(rest):
         if route.arrives and i == len(rest) - 1:
-            next_y -= 6  # the rest is the arrowhead's
+            next_y -= 6  # the arrowhead covers the rest
         if abs(next_x - x) < 0.05:
             path += f"V{next_y:.1f}"
         else:
@@ -285,15 +282,15 @@ def _drawn_card(id_: int, card: _Card, size: tuple[float, float], x: float, y: f
 
 
 def _clean(text: str) -> str:
-    """Escapes a text for XML."""
+    """Escape a text for XML."""
     return escape(_printable(text))
 
 
 def _quoted(text: str) -> str:
-    """Quotes a text for Graphviz, whose escapes are its own: a backslash before an N would be the node's name."""
+    """Quote a text for Graphviz, which has its own escapes: a backslash before an N means the node's name."""
     return '"' + _printable(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 def _printable(text: str) -> str:
-    """Replaces what XML has no place for at all: most control characters and lone surrogates."""
+    """Replace characters that XML cannot contain: most control characters and lone surrogates."""
     return re.sub("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)

@@ -1,6 +1,6 @@
-"""Running what a backward asks for: the server stops at a hook, this thread runs it and tells the outcome.
+"""Hook runner: runs hooks during a backward; the server suspends the backward until the client sends the result.
 
-The user's Python runs in the thread that called backward(), which waits anyway. What it computes are ordinary commands.
+A hook runs in the thread that called backward(), which waits anyway. The hook issues ordinary commands.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import Runner, Session
 
-# A backward inside a hook may come to a hook, and so on: so many of them share a stack, as in PyTorch.
+# Hooks may run backwards that reach hooks. This many nested levels share a thread's stack, as in PyTorch.
 _LEVELS_PER_STACK = 30
 _DEPTH: ContextVar[int] = ContextVar("gradwire_hook_depth", default=0)
 
 
 class Pass:
-    """One backward, as the hooks that run in it know it, and what they have to call when it is through."""
+    """One backward pass, with the callbacks that its hooks queued for its end."""
 
     def __init__(self) -> None:
         self.at_end: list[Callable[[Pass], None]] = []
@@ -39,7 +39,7 @@ CURRENT_PASS: ContextVar[Pass | None] = ContextVar("gradwire_pass", default=None
 
 
 class Asked:
-    """What is asked: the gradients, for kind AFTER those of the outputs and for a function what it saved, the leaf."""
+    """The arguments of a hook call. `others`: for kind AFTER the outputs' gradients, for a function its saved values."""
 
     __slots__ = ("gradients", "leaf", "others")
 
@@ -55,9 +55,9 @@ def run_hooks(
     create_graph: bool,
     settle: Callable[[hooks_pb2.ResumeBackwardResponse], None],
 ) -> None:
-    """Run what is due, and what is due after that, until the backward is through; `settle` is told what it has done.
+    """Run all hooks of a backward until it ends, then pass its result to `settle`.
 
-    What a hook raises ends the backward, on the server too; one that is called at the end comes after `settle`.
+    An exception of a hook ends the backward, also on the server. Callbacks for the end run after `settle`.
     """
     this = Pass()
     while True:
@@ -107,7 +107,7 @@ def _run(session: Session, call: types_pb2.HookCall, create_graph: bool) -> Sequ
 
 @contextmanager
 def _deeper() -> Iterator[int]:
-    """How many hooks run inside each other, with this one."""
+    """Count the nested hooks, this one included."""
     token = _DEPTH.set(_DEPTH.get() + 1)
     try:
         yield _DEPTH.get()
@@ -116,7 +116,7 @@ def _deeper() -> Iterator[int]:
 
 
 def _on_a_new_stack(runner: Runner, asked: Asked) -> Sequence[Any] | None:
-    """Run it in another thread while this one waits: Python's limit of recursion is each thread's own."""
+    """Run the hook in another thread while this one waits: Python's recursion limit is per thread."""
     outcome: list[Sequence[Any] | None] = []
     failed: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Hooks of tensors and of nodes (torch.Tensor.register_hook and its kin): registered on the server, run by _running."""
+"""Hooks: registers hooks of tensors and nodes (torch.Tensor.register_hook) on the server; hook_runner runs them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _ACCUMULATED = types_pb2.HOOK_KIND_ACCUMULATED
 
 
 class RemovableHandle:
-    """What registering a hook returns; `remove()` takes the hook away again (torch.utils.hooks.RemovableHandle).
+    """The handle of a registered hook; `remove()` removes it (torch.utils.hooks.RemovableHandle).
 
-    As a context manager it does so at the end of the block.
+    As a context manager it removes the hook at the end of the block.
     """
 
     _numbers = itertools.count()
@@ -38,7 +38,7 @@ class RemovableHandle:
         self._remove: Callable[[], None] | None = remove
 
     def remove(self) -> None:
-        """Take the hook away; again: nothing."""
+        """Remove the hook. A second call does nothing."""
         remove, self._remove = self._remove, None
         if remove is not None:
             remove()
@@ -68,7 +68,7 @@ def _forget(hooks: dict[int, Any], number: int) -> None:
 
 
 def hook_tensor(tensor: Handle, hook: Hook) -> RemovableHandle:
-    """Call `hook(gradient)` when backward has a tensor's gradient. Raises RuntimeError without one."""
+    """Call `hook(gradient)` when backward has a tensor's gradient. Raises RuntimeError unless it requires grad."""
     if not tensor._spec.requires_grad:
         raise refuse(_NO_GRADIENT, errors_pb2.REASON_REQUIRES_GRAD)
 
@@ -79,7 +79,7 @@ def hook_tensor(tensor: Handle, hook: Hook) -> RemovableHandle:
 
 
 def hook_accumulated(leaf: Handle, hook: Hook) -> RemovableHandle:
-    """Call `hook(leaf)` when a leaf's gradient was added to. Raises RuntimeError for a non-leaf."""
+    """Call `hook(leaf)` after a leaf's gradient was accumulated. Raises RuntimeError for a non-leaf."""
     if not leaf._spec.requires_grad:
         raise refuse(_NO_GRADIENT, errors_pb2.REASON_REQUIRES_GRAD)
     if not leaf._spec.is_leaf:
@@ -98,7 +98,7 @@ def hook_accumulated(leaf: Handle, hook: Hook) -> RemovableHandle:
 
 
 def hook_before(root: Handle, node: int, hook: Hook) -> RemovableHandle:
-    """Call `hook(grad_outputs)` before the node behind `root` is passed."""
+    """Call `hook(grad_outputs)` before backward executes node `node` of the graph of `root` (0: its own node)."""
 
     def run(asked: Asked) -> Sequence[Any] | None:
         return _replaced(asked.gradients, hook(asked.gradients), hook)
@@ -107,7 +107,7 @@ def hook_before(root: Handle, node: int, hook: Hook) -> RemovableHandle:
 
 
 def hook_after(root: Handle, node: int, hook: Hook) -> RemovableHandle:
-    """Call `hook(grad_inputs, grad_outputs)` after the node behind `root` was passed."""
+    """Call `hook(grad_inputs, grad_outputs)` after backward executed node `node` of the graph of `root`."""
 
     def run(asked: Asked) -> Sequence[Any] | None:
         return _replaced(asked.gradients, hook(asked.gradients, asked.others), hook)
@@ -117,7 +117,7 @@ def hook_after(root: Handle, node: int, hook: Hook) -> RemovableHandle:
 
 def _register(tensor: Handle, kind: Any, run: Any, node: int = 0) -> RemovableHandle:
     tensor.is_leaf  # type: ignore[attr-defined] # noqa: B018 refuses a view that was left behind
-    if tensor._edge is None:  # a view made under no_grad of what requires grad: no gradient ever comes to it
+    if tensor._edge is None:  # a view made under no_grad of a tensor that requires grad: it never receives a gradient
         return RemovableHandle(lambda: None)
     session = tensor._session
     number = next(session.ids)
@@ -137,7 +137,7 @@ def _register(tensor: Handle, kind: Any, run: Any, node: int = 0) -> RemovableHa
 
 
 def _remove(session: Session | None, number: int) -> None:
-    """Let the server ask no more; until it says so, what it asks is run: PyTorch, too, finishes the list it is at."""
+    """Remove a hook on the server. Calls before its answer still run, as PyTorch finishes the current list."""
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
         return service_pb2.Command(remove_hook=hooks_pb2.RemoveHookRequest(hook=int(values[0])))
@@ -147,7 +147,7 @@ def _remove(session: Session | None, number: int) -> None:
 
 
 def _replaced(given: Sequence[Any], answer: Any, hook: Hook) -> Sequence[Any] | None:
-    """What a hook answered in place of what it was given. Raises TypeError, RuntimeError."""
+    """The gradients that a hook returned, or None to keep the given ones. Raises TypeError, RuntimeError."""
     if answer is None:
         return None
     made = tuple(answer) if isinstance(answer, (tuple, list)) else (answer,)

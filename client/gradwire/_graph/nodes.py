@@ -1,4 +1,4 @@
-"""The reverse graph as the user sees it: `grad_fn`, its `next_functions`, and `gradwire.graph(t)`."""
+"""Nodes: the user's interface to the reverse graph: `grad_fn`, `next_functions` and `gradwire.graph(t)`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2, types_pb2
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import Session
 
-# Nodes whose name, unlike the name of their class, says where PyTorch declares them.
+# Nodes whose `name()` includes PyTorch's namespace, unlike their class name.
 _NAMESPACED = ("AccumulateGrad", "CopyBackwards", "CopySlices", "NotImplemented")
 
 
 class Node:
-    """A node of the reverse graph (torch.autograd.graph.Node). Nodes are compared by what they stand for."""
+    """A node of the reverse graph (torch.autograd.graph.Node). Nodes are equal if they have the same id on the server."""
 
     def __init__(self, name: str, root: Handle, node_id: int = 0) -> None:
         self._name = name
-        # The tensor keeps the node alive on the server; a node without an id is that tensor's own.
+        # The tensor keeps the node alive on the server. Id 0 means the tensor's own node.
         self._root = root
         self._edge = root._edge
         self._node_id = node_id
@@ -41,7 +41,7 @@ class Node:
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        """The nodes that receive this one's gradients, each with the number of its output."""
+        """The nodes that receive this node's gradients, each with its output number."""
         return tuple(
             [(None if edge.node == 0 else self._neighbour(edge.node), edge.output) for edge in self._load().edges]
         )
@@ -60,14 +60,14 @@ class Node:
         return hook_before(self._root, self._number(), hook)
 
     def _number(self) -> int:
-        """What the server knows it by; 0 for the node of the tensor it was found at, as long as that has no other."""
+        """The node's id on the server. 0 means the root tensor's node, while the tensor still has that node."""
         if not self._node_id and self._root._edge is not self._edge:
             self._load()
         return self._node_id
 
     @property
     def variable(self) -> Any:
-        """The leaf that an AccumulateGrad node adds to."""
+        """The leaf of an AccumulateGrad node. Raises AttributeError for other nodes, and for a dropped leaf."""
         message = self._load()
         if not message.HasField("leaf"):
             raise AttributeError(f"'{self._name}' object has no attribute 'variable'")
@@ -79,7 +79,7 @@ class Node:
         return new_proxy(self._root._session, message.leaf.id, read_spec(message.leaf))
 
     def __getattr__(self, name: str) -> Any:
-        """`_saved_<name>`: what the node saved by that name, a tensor or a tuple of them."""
+        """`_saved_<name>`: the value saved under that name, a tensor or a tuple of tensors."""
         found = _saved_value(self, name.removeprefix("_saved_")) if name.startswith("_saved_") else None
         if found is None:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
@@ -115,7 +115,7 @@ class Node:
 
 
 def _saved_value(node: Node, name: str) -> Any:
-    """What a node saved, given back if the user's Python keeps it; None if it saved nothing of that name."""
+    """A node's saved value, unpacked by the user's hooks if there are any; None if the name is unknown."""
     session = node._root._session
     request = hooks_pb2.SavedValueRequest(tensor=node._root._id, node=node._number(), name=name)
     told = session.wait(service_pb2.Command(saved_value=request)).saved_value
@@ -139,7 +139,7 @@ def _known_or_new(node: Node, spec: types_pb2.TensorSpec) -> Any:
 
 
 class _Nodes:
-    """The graph behind one tensor as it was when first asked for."""
+    """The graph behind one tensor, as first fetched."""
 
     def __init__(self, root: int, by_id: dict[int, commands_pb2.GraphNode]) -> None:
         self.root = root
@@ -160,14 +160,14 @@ _CLASSES: dict[str, type[Node]] = {}
 
 
 def _class_of(name: str) -> type[Node]:
-    """A class of the node's name, so that `type(y.grad_fn).__name__` says it too."""
+    """A class with the node's name, so `type(y.grad_fn).__name__` equals it."""
     if name not in _CLASSES:
         _CLASSES[name] = type(name, (Node,), {})
     return _CLASSES[name]
 
 
 def grad_fn_of(tensor: Handle) -> Node | None:
-    """The node that made a tensor; None for a leaf. The same object as long as somebody holds it."""
+    """The node that made a tensor; None for a leaf. Returns the same object while it is referenced."""
     name = tensor._spec.grad_fn
     if not name:
         return None
@@ -175,7 +175,7 @@ def grad_fn_of(tensor: Handle) -> Node | None:
     node: Node | None = held() if held is not None and edge is tensor._edge else None
     if node is None:
         node = _class_of(name)(name, tensor)
-        # Weakly, for the node holds the tensor.
+        # A weak reference, because the node references the tensor.
         tensor.__dict__["_grad_fn"] = (tensor._edge, weakref.ref(node))
     return node
 
@@ -183,8 +183,8 @@ def grad_fn_of(tensor: Handle) -> Node | None:
 def graph(*tensors: Handle, params: Mapping[str, Handle] | None = None, saved: bool = False) -> Graph:
     """The reverse graph behind tensors, to print (DOT), save (.svg, .dot) or show in a notebook.
 
-    `params` names leaves; a module's parameters are named by themselves. With `saved` each node tells what it keeps
-    for backward. Raises TypeError for what is no tensor.
+    `params` names leaves; a module's parameters already have names. With `saved`, each node lists its values saved for
+    backward. Raises TypeError unless all arguments are tensors.
     """
     if not tensors or not all(isinstance(each, Handle) for each in tensors):
         raise GradwireTypeError("graph() takes tensors, one or several")

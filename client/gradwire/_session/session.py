@@ -304,8 +304,8 @@ class Session:
     def wait(self, command: service_pb2.Command, outputs: tuple[int, ...] = ()) -> service_pb2.Result:
         """Send a command after all buffered ones, and wait for its answer.
 
-        `outputs` are the ids of its new tensors, which are released if the wait fails. Raises GradwireError: the refusal
-        of this command, or a deferred error.
+        `outputs` are the ids of its new tensors, released if the wait fails. Raises GradwireError: the refusal of this
+        command, or a deferred error.
         """
         self._refuse_if_unusable()
         recorder = self.recorder
@@ -607,8 +607,8 @@ class Session:
     def expires_at(self) -> datetime:
         """The time when the lease ends without further traffic, as last reported by the server.
 
-        In UTC, by the server's clock. While the program runs, the keeper thread renews the lease (`lease_seconds`) three
-        times per lease. Every answer renews it too.
+        In UTC, by the server's clock. While the program runs, the keeper thread renews the lease three times per
+        `lease_seconds`. Every answer renews it too.
         """
         return datetime.fromtimestamp(self._expires_unix_ms / 1000, timezone.utc)
 
@@ -681,12 +681,12 @@ class Session:
     ) -> Snapshot:
         """Store the session on the server: values, gradients, graph, random generator.
 
-        With a name this creates or replaces a snapshot for gradwire.restore(), kept for `ttl` seconds if given. `tensors`
-        maps names to the tensors that the restored session gives back. Without a name the server stores the state that
-        it would itself recover from.
+        With a name this creates or replaces a snapshot for gradwire.restore(), kept for `ttl` seconds if given.
+        `tensors` maps names to the tensors that the restored session gives back. Without a name the server stores the
+        state that it would itself recover from.
 
-        Raises NotImplementedError if the server has no --state-dir, or while a backward waits for a hook. Raises OSError
-        if the server cannot write, and RuntimeError above the limit of snapshots.
+        Raises NotImplementedError if the server has no --state-dir, or while a backward waits for a hook. Raises
+        OSError if the server cannot write, and RuntimeError above the limit of snapshots.
         """
         return save_session(self, name, tensors or {}, ttl)
 

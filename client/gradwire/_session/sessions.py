@@ -49,8 +49,8 @@ def connect(
     as a child process, which ends with this process.
 
     `token` authenticates the caller. With `ca`, `cert` or `tls=True` the connection is encrypted, and the server must
-    prove its name. `ca` is a PEM file of trusted authorities; the default is gRPC's list. `cert` and `key` are PEM files
-    of a client certificate, if the server requires one. The defaults are GRADWIRE_TOKEN, GRADWIRE_CA, GRADWIRE_CERT,
+    prove its name. `ca` is a PEM file of trusted authorities; the default is gRPC's list. `cert` and `key` are PEM
+    files of a client certificate, if the server requires one. The defaults are GRADWIRE_TOKEN, GRADWIRE_CA, GRADWIRE_CERT,
     GRADWIRE_KEY and GRADWIRE_TLS=1.
 
     `patience` is the time in seconds to wait for a server that stops answering, counted from its last answer. The
@@ -83,7 +83,7 @@ def restore(
     """Open a session from the named snapshot, and make it the process's default.
 
     Its `tensors` are the tensors that were saved by name. The arguments equal those of connect(). Without an address,
-    the current session's server restores it. Raises RuntimeError if the caller has no such snapshot or if it is damaged.
+    the current session's server restores it. Raises RuntimeError if the caller has no such snapshot or it is damaged.
     Raises MemoryError if the server has too little memory.
     """
     global _default
