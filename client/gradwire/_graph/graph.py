@@ -1,8 +1,8 @@
 """Graph: a reverse graph as data, drawn as Graphviz text or SVG.
 
 Gradients flow from the roots at the top to the leaves at the bottom. Operations are round. Leaves that require grad are
-square, and show name, shape and dtype. A node with freed saved values is dashed and grey. Constants have no edge and are
-not drawn. The drawing needs no other program or library: `graph_layout` computes the positions.
+square, and show name, shape and dtype. A node with freed saved values is dashed and grey. Constants have no edge and
+are not drawn. The drawing needs no other program or library: `graph_layout` computes the positions.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class _Card:
 class Graph:
     """The reverse graph behind some tensors. A notebook shows it; `save` writes it as SVG or Graphviz text.
 
-    `roots` are the ids of the tensors' nodes, 0 for a tensor without history. An edge to a node outside `nodes` leads to
-    a placeholder.
+    `roots` are the ids of the tensors' nodes, 0 for a tensor without history. An edge to a node outside `nodes` leads
+    to a placeholder.
     """
 
     nodes: tuple[GraphNode, ...]

@@ -1,10 +1,10 @@
-"""Where the boxes of a directed acyclic graph go, layer by layer, and how its edges run between them.
+"""Graph layout: places the boxes of a directed acyclic graph in layers, and routes the edges between them.
 
 Four steps, each iterative and about linear in boxes and edges. A box's layer is the longest path to it. An edge that
 passes layers is given a bend in each; edges to the same box share these bends, as a trunk that they join. The order
 within a layer comes from the mean of the neighbours' places, swept up and down while crossings fall. Positions move
 towards the neighbours' by least squares, with the order and the gaps kept. Edges are vertical inside a layer, so they
-run beside the boxes there. Nothing here knows what the boxes mean.
+run beside the boxes there. The layout is independent of the boxes' meaning.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _BENDS_PER_BOX = 6
 
 @dataclass(frozen=True)
 class Route:
-    """An edge's way from point to point: straight down where x stays, else in a smooth S.
+    """The points of an edge: straight down for equal x, else a smooth S-curve.
 
-    `arrives` is False where it ends in the trunk of another edge to the same box, which has the arrowhead.
+    `arrives` is False if the edge ends in the trunk of another edge to the same box, which has the arrowhead.
     """
 
     points: list[Point]
@@ -51,7 +51,7 @@ class Layout:
 
 
 def lay_out(sizes: Sequence[Point], edges: Sequence[Edge]) -> Layout:
-    """Lays out boxes of the given (width, height), joined by (from, to) pairs of their indices.
+    """Lay out boxes of the given (width, height), joined by (from, to) pairs of their indices.
 
     Raises ValueError where the edges form a cycle.
     """
@@ -100,7 +100,7 @@ class _Net:
                 self._link(upper, lower)
 
     def first_step(self, source: int, target: int) -> int | None:
-        """Answers the box or bend of the next layer that an edge goes to; None for a long edge without bends."""
+        """The box or bend of the next layer that an edge leads to; None for a long edge without bends."""
         if self.layers[target] == self.layers[source] + 1:
             return target
         if target not in self.trunks:
@@ -112,7 +112,7 @@ class _Net:
         return vertex >= len(self.sizes)
 
     def distance(self, left: int, right: int) -> float:
-        """How far apart the centres of two neighbours in a row must be."""
+        """The minimum distance between the centres of two neighbours in a row."""
         air = _BEND_GAP if self.is_bend(left) or self.is_bend(right) else _BOX_GAP
         return (self.widths[left] + self.widths[right]) / 2 + air
 
@@ -147,7 +147,7 @@ def _layers(count: int, edges: Sequence[Edge]) -> list[int]:
         targets[source].append(target)
     layers = [0] * count
     ready = [box for box in range(count) if waiting[box] == 0]
-    for box in ready:  # it grows as it is read
+    for box in ready:  # `ready` grows during the loop
         for target in targets[box]:
             layers[target] = max(layers[target], layers[box] + 1)
             waiting[target] -= 1
@@ -159,7 +159,7 @@ def _layers(count: int, edges: Sequence[Edge]) -> list[int]:
 
 
 def _order(net: _Net, *, sweeps: int) -> None:
-    """Orders the rows from the top, then sweeps up and down and keeps the order with the fewest crossings."""
+    """Order the rows from the top, then sweep up and down and keep the order with the fewest crossings."""
     place = [0] * len(net.widths)
     for upper, row in itertools.pairwise([[], *net.rows]):
         found = dict.fromkeys(lower for vertex in upper for lower in net.below[vertex])
@@ -180,7 +180,7 @@ def _order(net: _Net, *, sweeps: int) -> None:
 
 
 def _sort(row: list[int], towards: list[list[int]], place: list[int]) -> None:
-    """Sorts a row by the mean place of the neighbours on one side; who has none there stays where it is."""
+    """Sort a row by the mean place of the neighbours on one side. Vertices without neighbours keep their place."""
     moving = [vertex for vertex in row if towards[vertex]]
     means = {vertex: sum(place[end] for end in towards[vertex]) / len(towards[vertex]) for vertex in moving}
     moving.sort(key=means.__getitem__)
@@ -203,7 +203,7 @@ def _crossings(net: _Net, place: list[int]) -> int:
 
 
 def _positions(net: _Net, *, rounds: int) -> list[float]:
-    """Answers the x of every box and bend: each near the mean of its neighbours, in order and clear of the next."""
+    """The x of every box and bend: near the mean of its neighbours, in order and without overlap."""
     xs = [0.0] * len(net.widths)
     for row in net.rows:
         steps = [0.0, *(net.distance(a, b) for a, b in itertools.pairwise(row))]
@@ -221,7 +221,7 @@ def _positions(net: _Net, *, rounds: int) -> list[float]:
 
 
 def _straighten(net: _Net, xs: list[float]) -> None:
-    """Draws the bends of each trunk towards one line, while the boxes stay about where they are."""
+    """Move the bends of each trunk towards one line, with little change to the boxes."""
     lines: dict[int, float] = {}
     for _, bends in net.trunks.values():
         lines.update(dict.fromkeys(bends, sum(xs[bend] for bend in bends) / len(bends)))
@@ -230,7 +230,7 @@ def _straighten(net: _Net, xs: list[float]) -> None:
 
 
 def _settle(net: _Net, row: list[int], xs: list[float], wishes: list[tuple[float, float]]) -> None:
-    """Moves a row to the least squares of its (place, weight) wishes, pooling those that would come too close."""
+    """Place a row by least squares of its (place, weight) wishes. Vertices that would be too close are pooled."""
     # Pools of (weight, mean of the wished place less the room needed to the left, members); their means only rise.
     pools: list[tuple[float, float, int]] = []
     rooms = list(itertools.accumulate([0.0, *(net.distance(a, b) for a, b in itertools.pairwise(row))]))
@@ -258,7 +258,7 @@ def _wish(net: _Net, vertex: int, xs: list[float], towards: list[list[int]]) -> 
 
 
 def _bands(net: _Net, xs: list[float]) -> list[Point]:
-    """Answers the top and bottom of every layer; wide steps get more height between the layers, to stay smooth."""
+    """The top and bottom of every layer. Wide steps get more height between layers, for smooth curves."""
     bands: list[Point] = []
     top = MARGIN
     for row in net.rows:
@@ -297,7 +297,7 @@ def _routes(net: _Net, xs: list[float], bands: list[Point]) -> list[Route]:
 
 
 def _leaving_ports(net: _Net, xs: list[float], steps: list[int | None]) -> list[float]:
-    """Spreads a box's edges along its lower side in the order of where they go."""
+    """Spread a box's edges along its lower side, in the order of their targets."""
     leaving: list[list[int]] = [[] for _ in net.sizes]
     for e, (source, _) in enumerate(net.edges):
         leaving[source].append(e)
@@ -312,7 +312,7 @@ def _leaving_ports(net: _Net, xs: list[float], steps: list[int | None]) -> list[
 def _arriving_ports(
     net: _Net, xs: list[float], steps: list[int | None], leave: list[float], owners: dict[int, int]
 ) -> dict[int, float]:
-    """Spreads what arrives at a box along its upper side; a trunk arrives once, for all the edges that joined it."""
+    """Spread the edges that arrive at a box along its upper side. A trunk counts as one edge."""
     arriving: list[list[tuple[float, int]]] = [[] for _ in net.sizes]
     for e, (_, target) in enumerate(net.edges):
         step = steps[e]
@@ -337,7 +337,7 @@ def _spread(count: int, width: float) -> list[float]:
 
 
 def _simplified(points: list[Point]) -> list[Point]:
-    """Drops the points inside straight runs."""
+    """Drop the points inside straight runs."""
     kept: list[Point] = []
     for point in points:
         if len(kept) > 1 and abs(kept[-2][0] - point[0]) < 0.05 and abs(kept[-1][0] - point[0]) < 0.05:

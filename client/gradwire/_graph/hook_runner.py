@@ -39,7 +39,7 @@ CURRENT_PASS: ContextVar[Pass | None] = ContextVar("gradwire_pass", default=None
 
 
 class Asked:
-    """The arguments of a hook call. `others`: for kind AFTER the outputs' gradients, for a function its saved values."""
+    """The arguments of a hook call. `others`: for AFTER the outputs' gradients, for a function its saved values."""
 
     __slots__ = ("gradients", "leaf", "others")
 

@@ -25,7 +25,7 @@ _NAMESPACED = ("AccumulateGrad", "CopyBackwards", "CopySlices", "NotImplemented"
 
 
 class Node:
-    """A node of the reverse graph (torch.autograd.graph.Node). Nodes are equal if they have the same id on the server."""
+    """A node of the reverse graph (torch.autograd.graph.Node). Nodes are equal if their server ids are equal."""
 
     def __init__(self, name: str, root: Handle, node_id: int = 0) -> None:
         self._name = name

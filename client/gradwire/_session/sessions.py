@@ -50,8 +50,8 @@ def connect(
 
     `token` authenticates the caller. With `ca`, `cert` or `tls=True` the connection is encrypted, and the server must
     prove its name. `ca` is a PEM file of trusted authorities; the default is gRPC's list. `cert` and `key` are PEM
-    files of a client certificate, if the server requires one. The defaults are GRADWIRE_TOKEN, GRADWIRE_CA, GRADWIRE_CERT,
-    GRADWIRE_KEY and GRADWIRE_TLS=1.
+    files of a client certificate, if the server requires one. The defaults are GRADWIRE_TOKEN, GRADWIRE_CA,
+    GRADWIRE_CERT, GRADWIRE_KEY and GRADWIRE_TLS=1.
 
     `patience` is the time in seconds to wait for a server that stops answering, counted from its last answer. The
     default is GRADWIRE_PATIENCE, else 120. A computing server still answers.
