@@ -1,4 +1,4 @@
-"""Kin: which tensors of a recorded call share their bytes, so that those of a replay know it of each other, too."""
+"""Aliases: records which tensors of a recorded call share bytes, so the tensors of a replay share them alike."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ if TYPE_CHECKING:
 
 
 class TensorAliases:
-    """Made before the call, of the tensors from outside; settled after it, with its results."""
+    """Aliasing among a call's tensors.
+
+    Construct it before the call with the outside tensors; settle it after the call with the results.
+    """
 
     def __init__(self, outside: Iterable[Handle]) -> None:
         self._before = {handle._id: _count(handle._family) for handle in outside}
         self._feeds = 0
-        #: Inputs whose bytes the call has changed in place: the place, how many times, and how many times anything.
+        #: Inputs whose bytes the call changed in place: input index, increase of the family's version and of its epoch.
         self._moved: list[tuple[int, int, int]] = []
-        #: Per family with results in it: an input that belongs to it, what the family was, and its results.
+        #: Per family with results in it: index of an input of the family or None, a copy of the family, its results.
         self._families: list[tuple[int | None, Family, list[tuple[int, Any]]]] = []
         self._captures: list[Handle] = []
 
     def settle(self, trace: Trace, results: Sequence[Handle]) -> TensorAliases:
-        """Note what replays are to repeat. `results` are the handles of the trace's results."""
+        """Record the aliasing that replays repeat. `results` are the handles of the trace's results."""
         self._captures, self._feeds = trace.captures, len(trace.feeds)
         inputs = [*trace.feeds, *trace.captures]
         seen: set[int] = set()
@@ -66,7 +69,7 @@ class TensorAliases:
         return feeds[place] if place < self._feeds else self._captures[place - self._feeds]
 
     def moved(self, feeds: Sequence[Handle], repeat: int) -> None:
-        """Count the changes in place that a run has made."""
+        """Count the in-place changes of a run with `repeat` repetitions."""
         for place, versions, epochs in self._moved:
             handle = self._input(feeds, place)
             family = handle._family
@@ -76,7 +79,7 @@ class TensorAliases:
                 handle._epoch = family.epoch
 
     def join(self, feeds: Sequence[Handle], made: Sequence[Handle]) -> None:
-        """Let the results of a run share what those of the call shared."""
+        """Let the results of a run share families as the results of the recorded call did."""
         for place, was, members in self._families:
             family: Family
             if place is not None:

@@ -1,4 +1,4 @@
-"""Answers of compiled functions: nested containers of tensors and plain values, told apart from what they hold."""
+"""Answers of compiled functions: separates the structure of nested containers from the tensors in them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONSTANT = (*PLAIN, dtypes.dtype, dtypes.device, dtypes.Size, range, slice)
 
 
 class Place:
-    """Stands for a tensor in a remembered answer: which of the results it is."""
+    """Placeholder for a tensor in a stored answer: the number of the result."""
 
     __slots__ = ("number",)
 
@@ -27,7 +27,10 @@ class Place:
 
 
 def map_tensors(value: Any, change: Callable[[Any], Any], kind: type[Any] = Handle) -> Any:
-    """The same containers with every tensor changed. A list or dict that is there twice is one in the answer, too."""
+    """Copy the containers with `change` applied to every tensor.
+
+    A list or dict that occurs twice stays one object in the copy.
+    """
     return _map(value, change, kind, {})
 
 
@@ -59,14 +62,17 @@ def tensors_of(value: Any) -> list[Any]:
 
 
 def join_pieces(pieces: Sequence[Any]) -> Any:
-    """One answer of several of the same make: their tensors one after the other along the first dimension."""
+    """Join answers of the same structure: concatenate their tensors along the first dimension."""
     columns: list[list[Tensor]] = [tensors_of(piece) for piece in pieces]
     rows = iter([ops.cat(list(row)) for row in zip(*columns, strict=True)])
     return map_tensors(pieces[-1], lambda _: next(rows))
 
 
 def find_obstacle(answer: Any, outside: Collection[int]) -> str | None:
-    """Why an answer cannot be made again by a replay; `outside` are the ids of objects that were there before."""
+    """Say why a replay cannot rebuild an answer; None if it can.
+
+    `outside` are the ids of objects that existed before the call.
+    """
     waiting = [answer]
     seen: set[int] = set()
     while waiting:

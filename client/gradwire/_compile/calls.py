@@ -1,4 +1,4 @@
-"""A call of a compiled function: its tensors, which become inputs, and what else tells it from other calls."""
+"""Calls of compiled functions: collects the tensors, which become inputs, and the key that distinguishes calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ OURS = frozenset(("_view", "_owner"))
 
 
 class Call:
-    """One call. `key` is what to find recordings by, `roots` what else they depend on, `feeds` the tensors."""
+    """One call.
+
+    `key` finds its recordings. `roots` are the other objects that recordings depend on. `feeds` are the tensors.
+    """
 
     def __init__(
         self,
@@ -39,7 +42,7 @@ class Call:
         self.batch = batch
         self.sliced: list[int] = []
         self.roots: list[Any] = [function]
-        #: The containers among the arguments, which are others in each call.
+        #: The containers among the arguments; each call may pass new ones.
         self.containers: list[Any] = []
         self._parts: list[Any] = []
         for place, value in enumerate(args):
@@ -104,7 +107,7 @@ class Call:
         return (tuple(parts), tuple(self.sliced), surroundings())
 
     def _relation(self, place: int, feed: Handle) -> tuple[Any, ...]:
-        """Which other argument it is, is a view of, or shares its bytes with."""
+        """Positions of the arguments that are the same tensor, its view's base, or share its bytes."""
         feeds, family = self.feeds, feed._family
         view = feed.__dict__.get("_view")
         same = next(number for number, other in enumerate(feeds) if other._id == feed._id)
@@ -113,11 +116,11 @@ class Call:
         return (same, base, None if kin == place else kin)
 
     def slices(self) -> int:
-        """How many slices all sliced arguments have."""
+        """Number of slices that every sliced argument has."""
         return min(self.feeds[place]._spec.shape[0] // (self.batch or 1) for place in self.sliced)
 
     def arguments(self, repetition: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of one repetition."""
+        """Arguments of one repetition, as (args, kwargs)."""
         if not self.sliced:
             return self.args, self.kwargs
         places = iter(range(len(self.feeds)))
@@ -134,12 +137,12 @@ class Call:
 
 
 def attributes_of(tensor: Handle) -> dict[str, Any]:
-    """What the user has set on a tensor."""
+    """Attributes that the user set on a tensor."""
     return {name: held for name, held in tensor.__dict__.items() if name not in OURS}
 
 
 def surroundings() -> tuple[Any, ...]:
-    """The modes and defaults that decide what commands do."""
+    """Modes and defaults that affect what commands do."""
     return (
         GRAD_ENABLED.get(),
         get_default_dtype(),
@@ -151,7 +154,7 @@ def surroundings() -> tuple[Any, ...]:
 
 
 def is_transformed() -> bool:
-    """Whether a transform of gradwire.func, which gives functions other tensors, is at work."""
+    """Whether a transform of gradwire.func is active; such transforms pass substitute tensors to functions."""
     batched = sys.modules.get("gradwire.func._batched")
     derivatives = sys.modules.get("gradwire.func._derivatives")
     return (batched is not None and bool(batched.LEVELS.get())) or (

@@ -1,8 +1,8 @@
-"""compile: a function recorded once and from then on run by one command (torch.compile).
+"""compile: records a function once, then runs each call as one command (torch.compile).
 
-The first call runs as always, every command waiting, and is noted (recorder.py). A later call whose surroundings are
-the same (guards.py) sends one command that runs the program on the server; it does not wait, so calls pipeline. A
-call with other surroundings is recorded anew.
+The first call runs uncompiled. Every command waits for its answer and is recorded (recorder.py). A later call whose
+guards hold (guards.py) sends one command that runs the program on the server. That command does not wait, so calls
+pipeline. A call whose guards fail is recorded again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gradwire._compile.noting import RECORDING, is_recording
 from gradwire._compile.recordings import Noted, Recording, counted
 from gradwire._compile.watching import Used
 
-# After so many calls in a row that cannot be repeated, a function is no longer recorded.
+# Number of consecutive calls that cannot be replayed, after which a function is no longer recorded.
 _PATIENCE = 4
 
 
@@ -39,19 +39,21 @@ def compile(
     options: Any = None,
     disable: bool = False,
 ) -> Any:
-    """A function, or a module, whose calls are one command each (torch.compile); with or without brackets a decorator.
+    """Compile a function or module, so that each call is one command (torch.compile).
 
-    The first call with arguments of a kind runs as it is and is recorded; later ones run what was recorded, on the
-    tensors given and those it closes over, which it may change in place, differentiate and give `.grad`. It is recorded
-    anew when arguments' shapes or dtypes, numbers or what it closes over changed, at most `cache_size` times.
+    Usable as a decorator, with or without brackets. The first call with arguments of a kind runs uncompiled and is
+    recorded. Later calls run the recording on the given tensors and the tensors that the function closes over. The
+    function may change them in place, differentiate them and set their `.grad`. It is recorded again when argument
+    shapes, dtypes, numbers or closed-over objects change, at most `cache_size` times.
 
-    repeat: each call runs it so often and answers what the last repetition answers, or with `stacked` all of them along
-    a new first dimension. batch_size: tensor arguments (those that `sliced` names by place or name; else all) are cut
-    along their first dimension, and repetition k sees the rows from k * batch_size on; without `repeat` all there are.
-    verify: run it as it is each time and raise RuntimeError where the commands differ from those recorded.
+    repeat: number of repetitions per call. The call returns the last repetition's answer, or with `stacked` all of
+    them along a new first dimension.
+    batch_size: slice tensor arguments along their first dimension; repetition k gets the rows from k * batch_size on.
+    `sliced` selects the arguments by position or name (default: all). Without `repeat`, every slice is run.
+    verify: run uncompiled each time. Raises RuntimeError where the commands differ from the recording.
 
-    Reading a value inside is refused with an error that names the line. The other options are PyTorch's and change
-    nothing but `disable`, which gives back the function itself.
+    Reading a value inside raises an error that names the line. The other options are PyTorch's and have no effect,
+    except `disable`, which returns the function itself.
     """
     if model is None:
         return functools.partial(
@@ -69,7 +71,7 @@ def compile(
 
 
 class Compiled:
-    """What compile() returns: called like the function, whose attributes it shows."""
+    """Compiled function, returned by compile(). It is called like the function and forwards its attributes."""
 
     def __init__(
         self,
@@ -91,15 +93,15 @@ class Compiled:
         self._recordings: dict[tuple[Any, ...], list[Recording]] = {}
         self._fruitless = 0
         self._learned: list[Used] = []
-        #: Why calls ran as they are, of each kind of reason once.
+        #: Reasons why calls ran uncompiled, each once.
         self.reasons: dict[str, str] = {}
-        #: Why it is no longer recorded.
+        #: Reason why the function is no longer recorded; None while it is.
         self.given_up: str | None = None
         if hasattr(function, "__name__"):
             functools.update_wrapper(self, function, updated=())
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_function":  # not set yet: a copy is being made
+        if name == "_function":  # not yet set while an object is being copied
             raise AttributeError(name)
         return getattr(self._function, name)
 
@@ -107,14 +109,14 @@ class Compiled:
         return self if instance is None else functools.partial(self, instance)
 
     def __guard__(self) -> Any:
-        """What a function that calls this one depends on."""
+        """Object that a caller's guard depends on."""
         return self._function
 
     def __repr__(self) -> str:
         return f"<compiled {self._function!r}>"
 
     def describe(self) -> list[str]:
-        """What was recorded and how the server runs it, in sentences; a round trip for each recording."""
+        """Describe the recordings and how the server runs them, in sentences. Costs one round trip per recording."""
         recordings = [one for held in self._recordings.values() for one in held]
         title = f"{self._name()}: a compiled function with {counted(len(recordings), 'recording')}"
         lines = [f"{title} of {self._cache_size} that it may have."]
@@ -127,7 +129,7 @@ class Compiled:
         return lines
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function, by its program where one fits."""
+        """Call the function; run a recorded program if one fits."""
         if is_recording() or is_transformed():
             return self._function(*args, **kwargs)
         call = Call(self._function, self._batch_size, self._sliced, args, kwargs)
@@ -140,7 +142,7 @@ class Compiled:
         return self._record(call, 0) if recording is None else recording.run(call, 1, 0, False)
 
     def _many(self, call: Call) -> Any:
-        """Run all repetitions: a first one or two are recorded, the rest is one command."""
+        """Run all repetitions: record until a periodic recording exists, then send the rest as one command."""
         total = self._repeat or call.slices()
         done, answer, pieces = 0, None, []
         while done < total:
@@ -161,7 +163,7 @@ class Compiled:
         return pieces[0] if len(pieces) == 1 else join_pieces(pieces)
 
     def _find(self, call: Call, done: int) -> Recording | None:
-        """The recording that fits: first by what is the very same, then by what is equal."""
+        """Find a recording that fits: first compare by identity, then by value."""
         if self._verify:
             return None
         held = self._recordings.get(call.key)
@@ -174,7 +176,7 @@ class Compiled:
         return None
 
     def _record(self, call: Call, done: int) -> Any:
-        """Call the function as it is, and note what it does if that may serve another call."""
+        """Call the function uncompiled, and record the call unless recording was given up."""
         args, kwargs = call.arguments(done)
         count = sum(map(len, self._recordings.values()))
         if self.given_up is not None or (count >= self._cache_size and not self._verify):
@@ -211,7 +213,7 @@ class Compiled:
             warnings.warn(f"compile({self._name()}): from now on it runs as it is: {why}", UserWarning, stacklevel=5)
 
     def _tell(self, why: str) -> None:
-        """Warn of a call that ran as it is, of each reason once."""
+        """Warn that a call ran uncompiled, once per reason."""
         if why not in self.reasons:
             self.reasons[why] = why
             warnings.warn(f"compile({self._name()}): this call runs as it is: {why}", UserWarning, stacklevel=5)

@@ -1,7 +1,8 @@
-"""A guard: whether what a recorded call read is still as it was.
+"""Guards: check that everything a recorded call read is unchanged.
 
-It is asked before each replay, so the looks of reach.py are laid out for comparing identities in few passes of C. An
-object that was exchanged for an equal one fails that; then everything is looked at anew and compared by value.
+A guard is checked before each replay. It therefore arranges the looks of reach.py for comparing identities in a few
+passes in C. An object that was replaced by an equal one fails that check. The guard then walks everything again and
+compares by value.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ _bases = attrgetter("__mro__")
 _code = attrgetter("__code__")
 _function = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 _contents = attrgetter("cell_contents")
-# These show the same for ever.
+# Fetches whose items never change.
 _CONSTANT = (_looks.of_tuple, _looks.of_method, _looks.of_wrapped, _looks.of_property, _looks.of_text,
              _looks.of_builtin)  # fmt: skip
 
 
 class Guard:
-    """What a recorded call depended on, from `roots` on, with the names that it used."""
+    """Everything a recorded call depended on, reached from `roots` through the names that it used."""
 
     def __init__(self, roots: Sequence[Any], used: Used, reach: Reach, captures: Sequence[Handle]) -> None:
         self._used = used
@@ -49,12 +50,12 @@ class Guard:
         self._quick = _Quick(reach.looks, [*reach.handles.values(), *self._captures])
 
     def holds_at_a_glance(self, roots: Sequence[Any]) -> bool:
-        """Whether all is the very same as before. If not, `holds` tells whether it is equal."""
+        """Whether everything is identical to the recorded state. If not, `holds` tells whether it is equal."""
         mine = self._roots
         return [*map(id, mine)] == [*map(id, roots)] and self._quick.same()
 
     def holds(self, roots: Sequence[Any]) -> bool:
-        """Whether all that the call read is as it was, though objects may be others."""
+        """Whether everything the call read has the same value; the objects may be different ones."""
         if any(capture._spec is not spec for capture, spec in self._quick.captured(self._captures)):
             return False
         reach = Reach(self._used).walk(roots)
@@ -65,10 +66,10 @@ class Guard:
 
 
 class _Quick:
-    """Looks laid out by kind."""
+    """Looks arranged by kind, for comparison in C."""
 
     def __init__(self, looks: Sequence[Look], handles: Sequence[Handle]) -> None:
-        self._looks = looks  # keeps alive what is compared by id
+        self._looks = looks  # keeps the objects alive that are compared by id
         self._handles = handles
         self._sequences: list[Any] = []
         self._kinds: list[Any] = []
@@ -90,7 +91,7 @@ class _Quick:
         self._seen = self._see()
 
     def captured(self, captures: Sequence[Handle]) -> list[tuple[Handle, Any]]:
-        """The last of the handles, which are the captures, with their specs."""
+        """Captures with their specs. The captures are the last of the handles."""
         start = len(self._specs) - len(captures)
         return list(zip(captures, self._specs[start:], strict=True))
 
@@ -121,13 +122,13 @@ class _Quick:
             else:
                 self._cells.extend(cells)
         elif fetch is _looks.of_tensor and all(item is MISSING for item in look.items[4:]):
-            return  # among the handles
+            return  # compared as one of the handles
         else:
             simple = _SIMPLE.get(fetch)
             (self._odd if simple is None else getattr(self, simple)).append(look if simple is None else value)
 
     def _see(self) -> list[Any]:
-        """Lengths and ids of all that is to be compared."""
+        """Lengths and ids of everything to compare."""
         handles, sequences = self._handles, self._sequences
         for handle in filter(_family, handles):
             handle._fresh()  # type: ignore[attr-defined]
@@ -148,11 +149,11 @@ class _Quick:
         ]
 
     def same(self) -> bool:
-        """Whether everything is the very same."""
+        """Whether everything is identical."""
         try:
             if self._see() != self._seen:
                 return False
-        except (RuntimeError, ValueError):  # changed by another thread meanwhile; a name that is not bound any more
+        except (RuntimeError, ValueError):  # changed by another thread, or an unbound cell
             return False
         return not any(not same_items(look.fetch(look.value, look.labels), look.items) for look in self._odd)
 

@@ -1,4 +1,4 @@
-"""Kinds of values: which cannot change, how each of the others is looked at, and who may read its attributes."""
+"""Kinds of values: says which values are immutable, how to look at the others, and which code reads attributes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gradwire._compile import looks
 from gradwire._compile.purity import TRUSTED, is_a, module_of, per_class
 from gradwire._proxy.handle import Handle
 
-# What functions and classes say of themselves, and what may be set of it.
+# Descriptive attributes of functions and classes that can be assigned.
 OF_FUNCTIONS = (
     "__name__",
     "__qualname__",
@@ -42,12 +42,12 @@ _FIXED_MODULES = ("datetime", "uuid", "fractions", "pathlib", "zoneinfo", "ipadd
 
 
 def is_special(name: str, held: Any) -> bool:
-    """Whether an attribute of a class is one that Python calls by itself, as `len` does `__len__`."""
+    """Whether a class attribute is one that Python calls implicitly, as `len` calls `__len__`."""
     return name.startswith("__") and (callable(held) or hasattr(type(held), "__get__")) and name not in PASSIVE
 
 
 def dict_of(value: Any) -> Any:
-    """An object's attributes, whatever its class makes of looking them up."""
+    """`__dict__` of an object, bypassing its class's own attribute lookup; None without one."""
     try:
         return object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -55,7 +55,7 @@ def dict_of(value: Any) -> Any:
 
 
 def is_fixed(value: Any) -> bool:
-    """Whether a value cannot change, so that which one it is tells all."""
+    """Whether a value is immutable, so that its identity suffices."""
     kind = type(value)
     if kind.__name__ == "_ArrayFunctionDispatcher" and not str(value.__module__).startswith("numpy.random"):
         return True
@@ -65,12 +65,12 @@ def is_fixed(value: Any) -> bool:
 
 
 def fetch_of(value: Any) -> looks.Fetch | None:
-    """How to look at a value of a type of Python's own."""
+    """Fetch for a value of a built-in or NumPy type; None for other types."""
     return _FETCHES.get(type(value)) or (looks.of_array if is_a(value, np.generic) else None)
 
 
 def content_of(value: Any) -> looks.Fetch | None:
-    """How to look at what an object of a subclass of a container, number or text holds."""
+    """Fetch for the content of an object whose class derives from a container, number or text; None for others."""
     if is_a(value, Handle):
         return None
     for kind, fetch in _CONTENTS.items():
@@ -105,7 +105,7 @@ def title_of(kind: type[Any]) -> str:
 
 @functools.cache
 def tensor_names() -> frozenset[str]:
-    """The attributes of tensors that are the same object each time one asks their class."""
+    """Attributes of Tensor for which the class returns the same object each time."""
     from gradwire._tensor.tensor import Tensor
 
     return frozenset(name for name in dir(Tensor) if getattr(Tensor, name, 0) is getattr(Tensor, name, 1))
@@ -113,7 +113,7 @@ def tensor_names() -> frozenset[str]:
 
 @functools.cache
 def operators() -> frozenset[str]:
-    """Those of them that no instruction names, since Python calls them by itself."""
+    """Names of `tensor_names` that Python calls implicitly, so no instruction names them."""
     from gradwire._tensor.tensor import Tensor
 
     return frozenset(
@@ -136,7 +136,7 @@ def is_trusted_class(kind: type[Any]) -> bool:
 
 @per_class
 def foreign_bases(kind: type[Any]) -> str:
-    """Whether trusted code reads attributes of such objects: "all", those of a "module", or "none"."""
+    """Which attributes of such objects trusted code reads: "all", those of a "module", or "none"."""
     found = "none"
     for base in kind.__mro__:
         if module_of(base) == "builtins" or base in (typing.Generic, typing.Protocol):

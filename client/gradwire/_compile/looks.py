@@ -1,7 +1,7 @@
-"""Looks: the ways in which a value is looked at, each as what it shows there and then.
+"""Looks: snapshots of values, for detecting changes.
 
-A look is a value, the function that fetches what it shows, and the names asked for. Fetching it again later and
-comparing tells whether anything has changed.
+A look holds a value, a function that fetches items from it, and the names to fetch. Fetching again and comparing the
+items tells whether anything changed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from gradwire._proxy.handle import Handle
 
 Fetch = Callable[[Any, Any], tuple[Any, ...]]
 
-#: Shown where there is nothing.
+#: Item for a name that is not set.
 MISSING = types.SimpleNamespace()
 PLAIN = frozenset((int, bool, str, bytes, type(None), type(...), float, complex))
 
 
 class Look:
-    """One way a value is looked at: `fetch(value, labels)` showed `items`."""
+    """Snapshot of a value: `fetch(value, labels)` returned `items`."""
 
     __slots__ = ("fetch", "items", "labels", "value")
 
@@ -38,7 +38,7 @@ class Look:
 
 
 class Same:
-    """Stands in a tuple for an object that counts by identity, and keeps it alive so that its id is not used again."""
+    """Wrapper in a tuple for an object compared by identity. It keeps the object alive so its id is not reused."""
 
     __slots__ = ("value",)
 
@@ -53,7 +53,7 @@ class Same:
 
 
 def plain(value: Any) -> Any:
-    """A number or text as what is compared: its type, and all its bits."""
+    """Number or text in a form that compares its type and all its bits."""
     kind = type(value)
     if kind is float:
         return (float, struct.pack("d", value))
@@ -63,17 +63,17 @@ def plain(value: Any) -> Any:
 
 
 def same_items(some: Iterable[Any], others: Iterable[Any]) -> bool:
-    """Whether these are the same objects, or numbers and texts of the same bits."""
+    """Whether two sequences hold the same objects, or numbers and texts with the same bits."""
     some, others = tuple(some), tuple(others)
     return len(some) == len(others) and all(map(same_item, some, others))
 
 
 def same_item(one: Any, other: Any) -> bool:
-    """Whether this is the same object, or number or text of the same bits."""
+    """Whether two items are the same object, or numbers or texts with the same bits."""
     return one is other or (type(one) in PLAIN and type(other) in PLAIN and plain(one) == plain(other))
 
 
-# How to look.
+# Fetches.
 
 
 def of_kind(value: Any, _: Any) -> tuple[Any, ...]:
@@ -93,7 +93,7 @@ def of_deque(value: Any, _: Any) -> tuple[Any, ...]:
 
 
 def of_set(value: Any, _: Any) -> tuple[Any, ...]:
-    """The order in which it is iterated counts, too."""
+    """Elements of a set; iteration order counts."""
     return tuple((set if isinstance(value, set) else frozenset).__iter__(value))
 
 
@@ -105,12 +105,12 @@ def of_dict(value: Any, _: Any) -> tuple[Any, ...]:
 
 
 def of_names(value: Any, labels: Any) -> tuple[Any, ...]:
-    """Some of a dictionary."""
+    """Values of a dictionary under the given names."""
     return tuple([dict.get(value, name, MISSING) for name in labels])
 
 
 def of_class(value: Any, labels: Any) -> tuple[Any, ...]:
-    """Some of a class's own attributes."""
+    """A class's own attributes of the given names."""
     held = value.__dict__
     return tuple([held.get(name, MISSING) for name in labels])
 
@@ -128,17 +128,17 @@ def of_function(value: Any, _: Any) -> tuple[Any, ...]:
 
 
 def of_code(value: Any, _: Any) -> tuple[Any, ...]:
-    """A function that did not run: which one it is."""
+    """Identity of a function that did not run: its code."""
     return (value.__code__,)
 
 
 def of_attributes(value: Any, labels: Any) -> tuple[Any, ...]:
-    """Attributes of a class of this package, wherever its bases have them."""
+    """Attributes of a class of this package, inherited ones included."""
     return tuple([getattr(value, name, MISSING) for name in labels])
 
 
 def of_cells(value: Any, labels: Any) -> tuple[Any, ...]:
-    """What a function closes over, of the names given."""
+    """Contents of a function's cells of the given names."""
     found = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=False))
     return tuple([_contents(found.get(name)) for name in labels])
 
@@ -188,7 +188,7 @@ def of_bytes(value: Any, _: Any) -> tuple[Any, ...]:
 
 
 def of_text(value: Any, _: Any) -> tuple[Any, ...]:
-    """What a subclass of a number or text is as that."""
+    """Value of an instance of a number or text subclass, as the base type."""
     kinds: tuple[Any, ...] = (bool, int, float, complex, str, bytes)
     base = next(each for each in kinds if isinstance(value, each))
     return (base.__add__(value, base()) if base in (str, bytes) else base(base.__pos__(value)),)
@@ -210,12 +210,12 @@ def of_context(value: Any, _: Any) -> tuple[Any, ...]:
 
 
 def of_decimal(value: Any, _: Any) -> tuple[Any, ...]:
-    """Arithmetic with it depends on the thread's context."""
+    """A decimal and the thread's context, on which its arithmetic depends."""
     return (repr(value), repr(decimal.getcontext()))
 
 
 def of_local(value: Any, _: Any) -> tuple[Any, ...]:
-    """What this thread has of a threading.local."""
+    """This thread's attributes of a threading.local."""
     return of_dict(value.__dict__, None)
 
 
@@ -228,7 +228,7 @@ def of_guard(value: Any, _: Any) -> tuple[Any, ...]:
 
 
 def of_tensor(value: Handle, labels: Any) -> tuple[Any, ...]:
-    """What a tensor is but its values and gradient, and attributes that were set on it."""
+    """A tensor's description without values and gradient, and the attributes set on it."""
     held = value.__dict__
     view = held.get("_view")
     return (
@@ -241,21 +241,21 @@ def of_tensor(value: Handle, labels: Any) -> tuple[Any, ...]:
 
 
 def of_shown(value: Any, labels: Any) -> tuple[Any, ...]:
-    """What a function or class says of itself, of the names given."""
+    """Descriptive attributes of a function or class, of the given names."""
     return tuple([getattr(value, name, MISSING) for name in labels])
 
 
 def of_abstract(_value: Any, _: Any) -> tuple[Any, ...]:
-    """Which state the registries of abstract classes are in."""
+    """State of the registries of abstract classes."""
     return (abc.get_cache_token(),)
 
 
 def of_numpy(_value: Any, _: Any) -> tuple[Any, ...]:
-    """How this thread's NumPy answers errors, and prints."""
+    """This thread's NumPy error handling and print options."""
     return (*np.geterr().values(), str(np.geterrcall()), str(np.get_printoptions()))
 
 
 def of_steps(value: Any, _: Any) -> tuple[Any, ...]:
-    """How far an optimizer's parameters are from each other, in steps."""
+    """Step count of each of an optimizer's parameters, relative to the first."""
     counts = [state["step"] for state in value.state.values() if isinstance(state.get("step"), (int, float))]
     return tuple([count - counts[0] for count in counts])

@@ -1,4 +1,4 @@
-"""Running a function while its commands are noted, with its leaves' gradients as no one has asked for them."""
+"""Noting: runs a function while its commands are recorded, with its leaves' gradients reset to not yet read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gradwire._proxy.protocols import Session
 
 _here = threading.local()
-#: Held while a function is recorded: one at a time.
+#: Held while a function is recorded, so one is recorded at a time.
 RECORDING = threading.RLock()
 
 
@@ -23,7 +23,7 @@ def is_recording() -> bool:
 
 
 def run_recorded(function: Callable[..., Any], args: Any, kwargs: Any, session: Session, recorder: Recorder) -> Any:
-    """Call the function with every command waiting and noted."""
+    """Call the function; every command waits for its answer and is recorded."""
     memo, waits = session.memo, session.every_call_waits
     session.memo, session.every_call_waits = {}, True
     session.recorder = recorder
@@ -40,15 +40,16 @@ def run_recorded(function: Callable[..., Any], args: Any, kwargs: Any, session: 
 
 
 class Gradients:
-    """The gradients of a session's leaves around a recorded call.
+    """Gradients of a session's leaves around a recorded call.
 
-    Inside it nobody has asked for them by name yet, so that the program asks for those it uses itself; afterwards
-    those that are still the same tensors have their proxies back. `known` are the ids of tensors that it may hold.
+    Inside the call the gradients have no proxies, so the program itself requests the gradients it uses. After the
+    call, gradients that are still the same tensors get their proxies back. `known` are the ids of tensors that the
+    function may hold.
     """
 
     def __init__(self, session: Session, known: Collection[int] = ()) -> None:
         self.before: dict[int, tuple[Handle, Any]] = {}
-        #: Gradients that a function may come by otherwise than by their tensors: their ids.
+        #: Ids of gradients that a function may reach by another way than through their tensors.
         self.shared: set[int] = set()
         for leaf in list(session.watched.values()):
             if leaf._grad is UNKNOWN:
@@ -56,13 +57,13 @@ class Gradients:
             self.before[leaf._id] = (leaf, leaf._grad)
             if not isinstance(leaf._grad, Handle):
                 continue
-            if leaf._grad._id in known:  # then it must be the same object, whichever way it is asked for
+            if leaf._grad._id in known:  # every way to reach the gradient must give the same object
                 self.shared.add(leaf._grad._id)
             else:
                 leaf._grad = PRESENT
 
     def leave(self, recorder: Recorder) -> None:
-        """Put proxies back."""
+        """Restore the proxies of gradients that the call did not replace."""
         replaced = {
             command.set_grad.tensor for command, _ in recorder.steps if command.WhichOneof("command") == "set_grad"
         }

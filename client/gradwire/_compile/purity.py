@@ -1,6 +1,6 @@
-"""Which code a compiled function may use without being looked into: what answers by its arguments alone.
+"""Purity: lists the code whose results depend on its arguments alone, which a compiled function may use unseen.
 
-A list of what is known, not of what is known to be bad: whatever is not named here makes a call run as it is.
+It is an allow list: a call that uses other code runs uncompiled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _SITE = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 
-#: Modules of the standard library whose Python code depends on its arguments alone.
+#: Modules of the standard library whose Python code depends only on its arguments.
 _TRUSTED_LIBRARY = (
     "_collections_abc.py", "_py_abc.py", "_weakrefset.py", "abc.py", "bisect.py", "collections", "contextlib.py",
     "copy.py", "copyreg.py", "dataclasses.py", "enum.py", "fractions.py", "functools.py", "graphlib.py", "heapq.py",
@@ -42,21 +42,21 @@ _DISTRUSTED_HERE = tuple(
         ("_transport", "status.py"), ("utils", "data"),
     )
 )  # fmt: skip
-#: Functions of trusted modules that read, or write, all attributes of what they are given.
+#: Functions of trusted modules that read or write any attribute of their arguments.
 READS_ALL = frozenset(
     ("copy", "deepcopy", "asdict", "astuple", "replace", "fields", "getattr", "setattr", "delattr", "hasattr", "vars",
      "dir", "__dict__", "__getattribute__", "__setattr__", "__delattr__", "__getstate__", "__setstate__", "__reduce__",
      "__get__", "__set__", "__delete__", "get_type_hints",
      "__reduce_ex__", "attrgetter", "methodcaller")
 )  # fmt: skip
-#: The same under whatever name they are found: whoever holds one may ask it for any attribute.
+#: Ids of such functions, which identify them under any name.
 _READERS = frozenset(
     map(id, (getattr, setattr, delattr, hasattr, vars, dir, operator.attrgetter, operator.methodcaller, copy.copy,
              copy.deepcopy, dataclasses.asdict, dataclasses.astuple, dataclasses.replace, dataclasses.fields))
 )  # fmt: skip
-#: What reads attributes that a text names, as "{0.width}" does.
+#: Methods of str that read attributes named in the text, as in "{0.width}".
 FORMATS = ("format", "format_map")
-#: Attributes of functions, cells and frames that lead to names no instruction of the call has looked up.
+#: Attributes of functions, cells and frames that give access to names no instruction of the call looks up.
 LEADS_ELSEWHERE = frozenset(
     ("__globals__", "__closure__", "cell_contents", "__subclasses__", "gi_frame", "cr_frame", "ag_frame", "tb_frame",
      "f_locals", "f_globals", "f_builtins", "f_back")
@@ -71,7 +71,7 @@ _PURE_MODULES = frozenset(
     ("math", "cmath", "_operator", "operator", "itertools", "_functools", "functools", "_bisect", "_heapq",
      "_collections", "_struct", "_string", "_sre", "_abc", "_typing", "_statistics", "binascii", "unicodedata", "zlib")
 )  # fmt: skip
-#: Types whose methods work on the object alone. What the object holds is compared, or it was made in the call.
+#: Types whose methods use the object alone. Its content is compared by a guard, or it was made in the call.
 _PURE_OWNERS: tuple[type[Any], ...] = (
     list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, complex, range, slice, memoryview, property,
     BaseException, types.MappingProxyType, types.GeneratorType, types.FunctionType, np.ndarray, np.generic, np.dtype,
@@ -84,7 +84,7 @@ _IMPURE_METHODS = frozenset(
 
 
 class _Trusted(dict[str, bool]):
-    """Whether the Python code of a source file is known to depend on its arguments alone, per file name."""
+    """Whether the Python code of a source file is known to depend only on its arguments, per file name."""
 
     def __missing__(self, filename: str) -> bool:
         self[filename] = answer = _is_trusted(filename)
@@ -108,7 +108,7 @@ def _is_trusted(filename: str) -> bool:
 
 
 class _Library(dict[str, bool]):
-    """Whether a source file is installed, not the user's own."""
+    """Whether a source file is installed rather than the user's own, per file name."""
 
     def __missing__(self, filename: str) -> bool:
         full = os.path.abspath(filename)
@@ -126,7 +126,7 @@ LIBRARY = _Library()
 
 @cache
 def is_distrusted_here(filename: str) -> bool:
-    """Whether a file of this package reads what is outside of the program."""
+    """Whether a file of this package reads state outside the program: files, clocks, other programs."""
     return INTERNAL[filename] and os.path.abspath(filename)[len(PACKAGE) :].startswith(_DISTRUSTED_HERE)
 
 
@@ -134,7 +134,7 @@ Answer = TypeVar("Answer")
 
 
 def per_class(ask: Callable[[type[Any]], Answer]) -> Callable[[type[Any]], Answer]:
-    """Remember what a function answers of each class, as long as there is the class."""
+    """Cache a function's result per class, for as long as the class lives."""
     held: weakref.WeakKeyDictionary[type[Any], Answer] = weakref.WeakKeyDictionary()
 
     def asked(kind: type[Any]) -> Answer:
@@ -142,7 +142,7 @@ def per_class(ask: Callable[[type[Any]], Answer]) -> Callable[[type[Any]], Answe
             return held[kind]
         except (KeyError, TypeError):
             answer = ask(kind)
-        with contextlib.suppress(TypeError):  # of a class whose own class cannot be hashed
+        with contextlib.suppress(TypeError):  # a class whose metaclass is not hashable
             held[kind] = answer
         return answer
 
@@ -150,19 +150,19 @@ def per_class(ask: Callable[[type[Any]], Answer]) -> Callable[[type[Any]], Answe
 
 
 def is_a(value: Any, kinds: Any) -> bool:
-    """As isinstance, but asks the type alone: an object may say that it is of another class."""
+    """Like isinstance, but check type(value) only: an object's `__class__` may claim another class."""
     answer: bool = issubclass(type(value), kinds)
     return answer
 
 
 def module_of(kind: type[Any]) -> str:
-    """The module that a class says it is of; some written in C say something else."""
+    """Module name of a class; empty if `__module__` is no text, as for some classes written in C."""
     module = kind.__module__
     return module if isinstance(module, str) else ""
 
 
 def reads_all(value: Any) -> bool:
-    """Whether it is a function that reads, or writes, an attribute that it is told by name, or all of them."""
+    """Whether a value is a function that reads or writes attributes given by name, or all attributes."""
     if id(value) in _READERS:
         return True
     if is_a(value, (types.WrapperDescriptorType, types.MethodWrapperType)):
@@ -174,13 +174,13 @@ def reads_all(value: Any) -> bool:
 
 
 def is_outside(function: Any) -> bool:
-    """Whether a function written in C is one that opens files or asks the system, whoever calls it."""
+    """Whether a function written in C opens files or reads the system's state."""
     module = getattr(function, "__module__", None)
     return module in ("io", "_io", "posix", "nt", "time") and function.__name__ not in ("fspath", "text_encoding")
 
 
 def is_pure(function: Any) -> bool:
-    """Whether a function, or bound method, written in C answers by its arguments alone."""
+    """Whether the result of a function or bound method written in C depends only on its arguments."""
     owner, name = getattr(function, "__self__", None), function.__name__
     if name in _IMPURE_METHODS:
         return False
@@ -201,11 +201,11 @@ def _is_numpys(module: str) -> bool:
 
 @per_class
 def _is_plain_type(kind: type[Any]) -> bool:
-    """Whether objects of a class hold what Python shows of them and nothing else."""
+    """Whether objects of a class have no state hidden from Python."""
     return kind is object or kind is type or issubclass(kind, type) or has_plain_layout(kind)
 
 
-#: Bases written in C whose contents are looked at.
+#: Bases written in C whose contents a look fetches.
 _BASES: tuple[type[Any], ...] = (
     object, list, dict, set, frozenset, tuple, str, bytes, int, float, complex, bytearray, type, BaseException,
     types.SimpleNamespace, types.ModuleType,
@@ -214,7 +214,7 @@ _BASES: tuple[type[Any], ...] = (
 
 @per_class
 def has_plain_layout(kind: type[Any]) -> bool:
-    """Whether a class adds nothing to `object` and containers but a `__dict__` and slots that Python shows."""
+    """Whether a class adds to its built-in base only a `__dict__` and slots visible from Python."""
     from collections import OrderedDict, defaultdict, deque
 
     at: Any = kind

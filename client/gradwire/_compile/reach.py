@@ -1,7 +1,7 @@
-"""What a function's call can read: from its arguments and the names it looked up on through all that these hold.
+"""Reach: walks everything a call can read, from its arguments and the names it looked up.
 
-Everything mutable that is found is looked at (looks.py). What cannot be looked into (an iterator, a file, a clock) is
-`opaque`, and makes the call no subject for repetition: what is not known to be seen counts as unseen.
+Every mutable object found gets a look (looks.py). An object that cannot be inspected (an iterator, a file, a clock)
+sets `opaque`; the call is then not replayed. Objects of unknown kinds count as such objects.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ from gradwire._compile.purity import LIBRARY, TRUSTED, has_plain_layout, is_a, i
 from gradwire._compile.watching import Used
 from gradwire._proxy.handle import Handle
 
-#: More than this is not looked at.
+#: Maximum number of looks.
 _MOST = 50_000
 TOO_MUCH = f"more than {_MOST} objects can be read by it"
-# What this package holds that does not change what a call computes.
+# Attributes of this package's objects that do not affect what a call computes.
 _UNSEEN = frozenset(("_owner", "_steps", "_stepping", "_opt_called"))
 _WALKED_PACKAGES = ("gradwire.nn", "gradwire.optim", "gradwire.distributions", "gradwire.amp", "gradwire.func")
 _ALWAYS = ("forward", "__call__", "__getattr__", "__getattribute__", "__setattr__")
 
 
 class Reach:
-    """One look at all that can be read.
+    """One walk over everything that can be read.
 
-    With `used`, what a call has used decides which names count. Without it, all names count that appear in the code of
-    functions that are found: more than any call can read, but with installed code left out.
+    With `used`, the names that the call used count. Without it, all names in the code of the found functions count.
+    That is a superset of what a call can read, except that installed code is left out.
     """
 
     def __init__(self, used: Used | None = None, learned: Iterable[Used] = ()) -> None:
         self.used = used
         self.looks: list[Look] = []
         self.handles: dict[int, Handle] = {}
-        #: The optimizers' learning rates, which may vary between calls but not within one.
+        #: Optimizers' learning rates. They may vary between calls but not within a call.
         self.rates: dict[int, Any] = {}
         self.opaque: str | None = None
-        #: Whether there was more to look at than may be, so that what was found is not all.
+        #: Whether the limit of looks was reached, so the walk is incomplete.
         self.exceeded = False
         self.codes: set[types.CodeType] = set()
-        #: Numbers of the values, in the order in which they were found.
+        #: By value id: the value's number in the order of discovery.
         self.numbers: dict[int, int] = {}
-        #: Values without a look of their own: one cannot stand for another.
+        #: Ids of values without a look; these compare by identity.
         self._unseen: set[int] = set()
         self._roots: list[Any] = []
         self._learned = list(learned)
@@ -80,7 +80,7 @@ class Reach:
         self._queue: deque[tuple[Any, str]] = deque()
 
     def walk(self, roots: Iterable[Any]) -> Reach:
-        """Look at the roots and what they hold."""
+        """Look at the roots and at everything they hold."""
         self._roots = list(roots)
         while True:
             self._pass()
@@ -131,7 +131,7 @@ class Reach:
             self._add(sys.modules, looks.of_names, tuple(sorted(used.modules)))
 
     def _add_ours(self) -> None:
-        """What of this package's own may be exchanged by assignment: methods of tensors, functions of layers."""
+        """Look at this package's assignable parts: methods of tensors, functions of layers."""
         from gradwire._tensor.tensor import Tensor
 
         names = {name for name in self._names if name in tensor_names()}.union(operators())
@@ -141,16 +141,16 @@ class Reach:
             held = functional.__dict__
             functions = tuple(name for name in held if is_a(held[name], types.FunctionType))
             self.looks.append(Look(held, looks.of_names, functions))
-        # Before a call it is not known whether it asks for these.
+        # Before a call it is unknown whether the call reads these.
         if self.used is None or self.used.reads_abstract:
             self.looks.append(Look(abc, looks.of_abstract))
         if self.used is None or self._has_numpy:
             self.looks.append(Look(np, looks.of_numpy))
 
-    # Meeting a value.
+    # Discovery of values.
 
     def _meet(self, value: Any, name: str) -> None:
-        """Number a value and look into it later, if there is anything to see."""
+        """Number a value and queue it, unless it is plain, fixed or already numbered."""
         if type(value) in PLAIN or value is MISSING or id(value) in self.numbers:
             return
         self._finds_reader = self._finds_reader or reads_all(value)
@@ -247,7 +247,7 @@ class Reach:
             self._add_static(code, value.__globals__)
 
     def _add_shown(self, value: Any, shown: tuple[str, ...]) -> None:
-        """What is not among a function's or class's attributes, but can be read as one, and changed."""
+        """Look at mutable descriptive attributes of a function or class that its `__dict__` does not hold."""
         labels = tuple(name for name in shown if self._reads_all or name in self._names)
         if labels:
             self._add(value, looks.of_shown, labels)
@@ -292,7 +292,7 @@ class Reach:
             labels -= PASSIVE
             self._add_shown(value, OF_CLASSES)
             if type(value) not in (type, abc.ABCMeta) and is_trusted_class(type(value)):
-                labels = {*value.__dict__} - PASSIVE  # which its own class reads
+                labels = {*value.__dict__} - PASSIVE  # the metaclass reads them
         elif "forward" in value.__dict__ or "step" in value.__dict__:
             labels |= {"forward", "step", "_update"}
         self._add(value, looks.of_class, tuple(sorted(labels)))
@@ -300,7 +300,7 @@ class Reach:
             self._meet(type(value), type(value).__name__)
 
     def _is_used(self, held: Any) -> bool:
-        """Whether a class's attribute is a function that the call has run."""
+        """Whether a class attribute is, or wraps, a function that the call ran."""
         if is_a(held, property):
             return any(self._is_used(each) for each in (held.fget, held.fset, held.fdel))
         held = getattr(held, "__func__", getattr(held, "func", held))
@@ -315,7 +315,7 @@ class Reach:
             held = value.__dict__
             kept = {each for each in held if not each.startswith("__")}
             calls = {each for each in kept if is_a(held[each], types.BuiltinFunctionType)}
-            # Which ones these are counts; what they do shows if they are called.
+            # Their identity counts; their effect is watched when they are called.
             self.looks.append(Look(held, looks.of_names, tuple(sorted(calls))))
             labels = tuple(sorted({*labels, *(kept - calls)}))
         if value.__name__.partition(".")[0] == "gradwire":
@@ -343,7 +343,7 @@ class Reach:
         self._add_slots(value, kind)
 
     def _labels_of(self, kind: type[Any], held: dict[str, Any]) -> tuple[str, ...] | None:
-        """The attributes of an object that count; None for all."""
+        """Attributes of an object that count; None for all."""
         ours = foreign_bases(kind)
         if self.used is None or self._reads_all or ours == "all":
             if not _UNSEEN & held.keys():
@@ -366,7 +366,10 @@ class Reach:
             self._add(value, looks.of_slots, tuple(members))
 
     def _add_optimizer(self, value: Any) -> None:
-        """Its options but for the rates, and its state but for what counts steps, of which only differences matter."""
+        """Look at an optimizer's options without learning rates, and its state without step counts.
+
+        Only differences between step counts matter. If the call reads rates, all attributes are looked at.
+        """
         held = value.__dict__
         self.rates.update((id(group), group.get("lr")) for group in value.param_groups)
         self._add(value, looks.of_steps)
@@ -375,7 +378,7 @@ class Reach:
             return
         apart = {"param_groups", "state", "defaults"} | _UNSEEN
         self._add(held, looks.of_names, tuple(sorted({*self._names, *held} - apart)))
-        # Not met: whoever comes by a group in another way may read its rate.
+        # Not queued: code that reaches a group by another way may read its rate.
         self.looks.append(Look(held, looks.of_names, ("param_groups", "state")))
         self.looks.append(Look(value.param_groups, looks.of_list))
         self.looks.append(Look(value.state, looks.of_dict))
@@ -385,10 +388,10 @@ class Reach:
             self._meet(param, "a parameter")
             self._add(state, looks.of_names, tuple(name for name in state if name != "step"))
 
-    # What came of it.
+    # Results.
 
     def key(self) -> tuple[Any, ...]:
-        """What to compare where objects may be others of the same make."""
+        """Key that is equal for different objects with the same structure and values."""
         parts: list[Any] = [self._code(root) for root in self._roots]
         parts.extend((look.fetch, look.labels, tuple([self._code(item) for item in look.items])) for look in self.looks)
         return tuple(parts)
@@ -402,7 +405,7 @@ class Reach:
         return number
 
     def changed_since(self, before: Reach) -> str | None:
-        """The name of something that is not as it was found before; None if all is."""
+        """Name of something that changed since `before`; None if nothing did."""
         held = {(id(look.value), look.fetch): look for look in before.looks}
         names: dict[int, dict[str, Any]] = {}
         for look in before.looks:
@@ -415,7 +418,7 @@ class Reach:
         met = {id(look.value) for look in before.looks}
         for look in self.looks:
             if id(look.value) not in met and _is_of_library(look.value):
-                continue  # a name of this package, or of Python's, that was loaded in the call
+                continue  # a name of this package or of Python that was loaded during the call
             known = names.get(id(look.value))
             if look.fetch in _NAMED:
                 for name, item in zip(look.labels, look.items, strict=True):
@@ -433,7 +436,7 @@ class Reach:
         return None
 
     def missing_code(self) -> types.CodeType | None:
-        """Code that ran and belongs to no function that was found, nor was made inside of one that did."""
+        """Code that ran but belongs to no found function and is not nested in one; None if there is none."""
         if self.used is None:
             return None
         inside = [*self.codes]
@@ -453,19 +456,19 @@ _NAMED = (looks.of_names, looks.of_class, looks.of_cells, looks.of_slots, looks.
 
 
 def _is_of_library(value: Any) -> bool:
-    """Whether it is a function or class of this package, or of Python's trusted modules."""
+    """Whether a value is a function or class of this package or of a trusted module."""
     if is_a(value, types.FunctionType):
         return TRUSTED[value.__code__.co_filename] and value.__closure__ is None
     return is_a(value, type) and (module_of(value) == "builtins" or is_trusted_class(value))
 
 
 def _loads_late(held: Any) -> bool:
-    """Whether these are the globals of a module of this package, which loads names when they are asked for."""
+    """Whether a dictionary holds the globals of a module of this package, which loads names lazily."""
     return type(held) is dict and str(held.get("__name__")).partition(".")[0] == "gradwire"
 
 
 def _same_tensor(before: Look, after: Look) -> bool:
-    """Whether a tensor's description is as it was, and the attributes set on it."""
+    """Whether a tensor's description and the attributes set on it are unchanged."""
     held = dict(zip(before.labels, before.items[4:], strict=True))
     set_on_it = zip(after.labels, after.items[4:], strict=True)
     return looks.same_items(before.items[:4], after.items[:4]) and all(

@@ -1,8 +1,8 @@
-"""Recording: the commands of one call of a function, and the program that repeats them.
+"""Recorder: records the commands of one call of a function and makes a program of them.
 
-While a session has a recorder, every command waits for its answer and is noted with it. Ids of tensors that the call
-made become slots of the program; those of tensors from outside become its inputs: the arguments first, then what the
-function closes over.
+While a session has a recorder, every command waits for its answer and is recorded with it. Ids of tensors that the
+call made become slots of the program. Ids of outside tensors become its inputs: first the arguments, then the tensors
+that the function closes over.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import Session
 
-# Fields that name what a command makes; all other fixed64 fields name what it uses.
+# Fields with the ids of tensors that a command makes; all other fixed64 fields hold ids that it uses.
 _MADE = {("create", "id"), ("op", "outputs"), ("grad", "id"), ("gradients", "results")}
 _LOOKED_AT = ("describe", "graph", "release")
 
 
 class Varying(float):
-    """A number that another call of the function has another value for: a learning rate, a bias correction."""
+    """Number whose value differs between calls of the function: a learning rate, a bias correction."""
 
     place: int
 
 
 class Recorder:
-    """What one call does. `refused` is why it cannot be a program."""
+    """Commands of one call. `refused` is the error if they cannot become a program."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.steps: list[tuple[service_pb2.Command, service_pb2.Result]] = []
         self.places: list[tuple[Any, int]] = []
-        #: Tensors from outside.
+        #: By id: tensors from outside the call.
         self.handles: dict[int, Handle] = {}
         self.refused: GradwireError | None = None
-        #: What the call did that no replay would do, with the place.
+        #: The first thing the call did that a replay cannot repeat, with the place.
         self.obstacle: str | None = None
-        #: Per number of the program, what gives its value so many repetitions from now.
+        #: Per number of the program: a function from repetitions ahead to the number's value.
         self.numbers: list[Callable[[int], float]] = []
-        #: What counts repetitions: called with how many there were.
+        #: Counters of repetitions, called with the number of new repetitions.
         self.counters: dict[int, Callable[[int], None]] = {}
         self._numbered: dict[object, int] = {}
         self._varying: list[int | None] = []
@@ -58,13 +58,13 @@ class Recorder:
         self._handlers = handlers_running()
 
     def _is_elsewhere(self) -> bool:
-        """Whether this is another thread, or a signal's handler: what they do is none of the function's."""
+        """Whether this is another thread or a signal handler, whose commands are not the function's."""
         return threading.get_ident() != self._thread or handlers_running() != self._handlers
 
     # Called by the session and by calls of ops.
 
     def see(self, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]]) -> None:
-        """Note the tensors of an op's arguments, and which arguments vary from call to call."""
+        """Record the tensors among an op's arguments, and which arguments vary between calls."""
         if self._is_elsewhere():
             return
         values = [*args, *(value for _, value in kwargs)]
@@ -74,13 +74,13 @@ class Recorder:
                 self.handles[handle._id] = handle
 
     def born(self, handle: Handle) -> None:
-        """Note a new proxy."""
+        """Record a new proxy."""
         if not self._is_elsewhere():
             self._born.append(weakref.ref(handle))
             self._born_ids.add(handle._id)
 
     def check(self, command: service_pb2.Command) -> None:
-        """Refuse what no program holds, before it is done."""
+        """Refuse a command that no program can hold, before it is sent. Raises GradwireError: NOT_SUPPORTED."""
         if self._is_elsewhere():
             return
         which = command.WhichOneof("command")
@@ -108,7 +108,7 @@ class Recorder:
             self._refuse("a large tensor is made of values in a compiled function; make it outside")
 
     def note(self, command: service_pb2.Command, result: service_pb2.Result) -> None:
-        """Note a command that went well."""
+        """Record a command that succeeded."""
         if self._is_elsewhere():
             return
         which = command.WhichOneof("command")
@@ -144,7 +144,7 @@ class Recorder:
     # Called by optimizers.
 
     def vary(self, key: object, value: float, now: Callable[[int], float]) -> float:
-        """A number that `now(ahead)` gives anew for each call, `ahead` repetitions from then."""
+        """Register a varying number of the program. `now(ahead)` is its value `ahead` repetitions after a call."""
         if key not in self._numbered:
             self._numbered[key] = len(self.numbers)
             self.numbers.append(now)
@@ -152,21 +152,21 @@ class Recorder:
         made.place = self._numbered[key]
         return made
 
-    # When the call has returned.
+    # Called after the function returned.
 
     def living(self) -> list[Handle]:
-        """The proxies made during the call that still exist."""
+        """Proxies made during the call that are still alive."""
         return [handle for reference in self._born if (handle := reference()) is not None]
 
     def has(self, *kinds: str) -> bool:
-        """Whether there was a command of these kinds."""
+        """Whether a command of one of these kinds was recorded."""
         return any(command.WhichOneof("command") in kinds for command, _ in self.steps)
 
 
 class Trace:
-    """A recorder's commands as a program, with `feeds` as its first inputs and `results` as its outputs.
+    """Program of a recorder's commands, with `feeds` as its first inputs and `results` as its outputs.
 
-    `captures` are the tensors from outside that are no feeds. Raises GradwireError if one of them cannot be told.
+    `captures` are the outside tensors that are not feeds. Raises GradwireError if the handle of one is unknown.
     """
 
     def __init__(self, recorder: Recorder, feeds: Sequence[Handle], results: Sequence[Handle]) -> None:
@@ -185,7 +185,7 @@ class Trace:
                     outside.append(tensor_id)
         self.captures = [self._handle(tensor_id) for tensor_id in outside]
         self.feeds = list(feeds)
-        #: Of each result, its place among the outputs, or the tensor from outside that it is.
+        #: Per result: its index among the outputs, or the handle if it is an outside tensor.
         self.results: list[int | Handle] = []
         self.slots: dict[int, int] = {}
         for place, handle in enumerate((*feeds, *self.captures)):
@@ -206,7 +206,7 @@ class Trace:
         self.hash = hashlib.sha256(self.data).digest()
 
     def let_go(self) -> None:
-        """Forget the tensors that the recorded call was given: the next call has others."""
+        """Drop the tensors passed to the recorded call, so the recording does not keep them alive."""
         self.feeds.clear()
         self.recorder.handles.clear()
         self.recorder._varying.clear()
@@ -260,7 +260,7 @@ def _handles(values: Iterable[Any]) -> Iterator[Handle]:
 
 
 def _ids(which: str, message: Any) -> list[tuple[bool, int]]:
-    """The ids in a request, those that it uses first: (whether it makes it, the id)."""
+    """Tensor ids in a request as pairs (whether the command makes it, id), used ids first."""
     found: list[tuple[bool, int]] = []
     for field, value in message.ListFields():
         if field.type == field.TYPE_MESSAGE:
@@ -273,7 +273,7 @@ def _ids(which: str, message: Any) -> list[tuple[bool, int]]:
 
 
 def _rename(message: Any, slot: Callable[[int], int]) -> None:
-    """Put slots in the place of ids."""
+    """Replace ids by slots."""
     for field, value in message.ListFields():
         if field.type == field.TYPE_MESSAGE:
             for part in value if field.is_repeated else (value,):
@@ -286,19 +286,19 @@ def _rename(message: Any, slot: Callable[[int], int]) -> None:
 
 
 def varying(tensor: Handle, key: object, now: Callable[[int], float]) -> float:
-    """`now(0)`: a number of an update of `tensor` which the next call has another value of.
+    """Return `now(0)`, a number in an update of `tensor` that differs between calls.
 
-    While the call is recorded the program gets it as a number of its run. `now(ahead)` is the value so many
-    repetitions later. Numbers of the same key are one.
+    While a call is recorded, the number becomes a parameter of the program. `now(ahead)` is its value `ahead`
+    repetitions later. Numbers with the same key are one parameter.
     """
     recorder = tensor._session.recorder
     return now(0) if recorder is None else recorder.vary(key, now(0), now)
 
 
 def counting(tensor: Handle, state: dict[str, Any], name: str, also: Callable[[int], None] | None = None) -> None:
-    """Let `state[name]` count the updates of `tensor` that a program makes, as it does those made here.
+    """Let `state[name]` also count the updates of `tensor` that runs of the program make.
 
-    `also` is called with their number first, for what else follows from it.
+    `also` is called first, with the number of updates.
     """
     recorder = tensor._session.recorder
     if recorder is not None:

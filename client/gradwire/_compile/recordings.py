@@ -1,4 +1,4 @@
-"""Recordings: what one call of a function did as a program, and what the client does around a run of it."""
+"""Recordings: turns one call of a function into a program and updates client state around its runs."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class Noted:
-    """A call that was run as it is: its answer and commands, and the obstacle to repeating it, if there is one.
+    """A call that ran uncompiled: its answer, its commands, and the obstacle to replaying it, if any.
 
-    `lasting` says that the obstacle is in what the function reads or calls. With `verify` that is none, since all calls
-    run as they are.
+    `lasting` tells that the obstacle lies in what the function reads or calls. With `verify` such obstacles do not
+    count, since every call runs uncompiled.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Noted:
             self.obstacle = self._find_history()
 
     def had(self, handle: Handle) -> Any:
-        """What a tensor had of a gradient before: None, whether it had a graph."""
+        """State of a tensor's gradient before the call: None without one, else whether it had a graph."""
         return self._had.get(handle._id)
 
     def _find_unseen(self) -> str | None:
@@ -86,7 +86,7 @@ class Noted:
             return used.obstacle
         if self.after.opaque is not None:
             return self.after.opaque
-        if self._exceeded:  # what the call changed would not be found
+        if self._exceeded:  # changes made by the call could not be detected
             return TOO_MUCH
         if self._shared & self.after.handles.keys():
             return "it holds a gradient that is also reached by its tensor"
@@ -100,7 +100,7 @@ class Noted:
 
     def _find_change(self, before: Reach, unchanged: bool) -> str | None:
         name = self.after.changed_since(before)
-        # The rates may differ from call to call, but not change inside of one.
+        # Learning rates may differ between calls but not change within one.
         rates = self.after.rates
         if name is None and unchanged and all(before.rates.get(group) == rates[group] for group in rates):
             return None
@@ -140,7 +140,7 @@ class Noted:
 
 
 def grad_state(handle: Handle) -> Any:
-    """What a tensor has of a gradient: None if nothing, else whether it is known to have a graph."""
+    """State of a tensor's gradient: None without one, else whether it is known to have a graph."""
     grad = handle._grad
     if grad is UNKNOWN:
         _ = handle.grad  # type: ignore[attr-defined]
@@ -149,7 +149,7 @@ def grad_state(handle: Handle) -> Any:
 
 
 def _session_of(call: Call, reach: Reach) -> Session:
-    """The session of the tensors. Raises GradwireValueError if there are two."""
+    """Session of the call's tensors. Raises GradwireValueError if there are two."""
     found: Session | None = None
     for handle in (*call.feeds, *reach.handles.values()):
         if found is not None and handle._session is not found:
@@ -171,7 +171,7 @@ def _unique(handles: Sequence[Handle]) -> list[Handle]:
 
 
 class Recording:
-    """A program, and what the client does around a run of it."""
+    """A program, and the client state to update around its runs."""
 
     def __init__(self, noted: Noted) -> None:
         self.trace = trace = noted.trace
@@ -180,7 +180,7 @@ class Recording:
         self.counters = list(noted.recorder.counters.values())
         self.numbers = noted.recorder.numbers
         places = {id(feed): Place(number) for number, feed in enumerate(trace.feeds)}
-        #: Of each result, the number of an output, the place of an argument, or the tensor from outside that it is.
+        #: Per result: the index of an output, the place of an argument, or the handle of an outside tensor.
         self.results = [each if isinstance(each, int) else places.get(id(each), each) for each in trace.results]
         numbers = {id(handle): number for number, handle in enumerate(noted.results)}
         self.template = map_tensors(noted.answer, lambda handle: Place(numbers[id(handle)]))
@@ -188,10 +188,10 @@ class Recording:
         self._hooks = tuple(session.hooks)
         self._kin = noted.kin.settle(trace, noted.results)
         reached = noted.after.handles
-        #: Arguments that are reached in another way, too: which tensor each of those is.
+        #: Per argument: the handle if it is also reached another way, else None.
         self._outside = [reached.get(feed._id) for feed in trace.feeds]
         self._reached = frozenset(reached).union(handle._id for handle in trace.captures)
-        #: Tensors besides the inputs whose gradients it may have asked for, and whether they had any.
+        #: Tensors besides the inputs whose gradients the call may have read, with their gradient state.
         inputs = {handle._id for handle in (*trace.feeds, *trace.captures)}
         others = [handle for tensor_id, handle in reached.items() if tensor_id not in inputs]
         self._others = [(handle, noted.had(handle)) for handle in others]
@@ -201,13 +201,13 @@ class Recording:
             for command, _ in noted.recorder.steps
             if command.WhichOneof("command") == "set_grad"
         }
-        #: Per input: its place, what it had of a gradient, what it has then, and whether a new one.
+        #: Per input: its place, its gradient state before, its gradient after, and whether the call assigned a new one.
         self.leaves: list[tuple[int, Any, Any, bool]] = []
         for place, handle in enumerate((*trace.feeds, *trace.captures)):
             state = handle._grad if handle._grad is None or handle._grad is UNKNOWN else PRESENT
             self.leaves.append((place, noted.had(handle), state, place + 1 in replaced))
         self.entry = tuple((place, had) for place, had, _, _ in self.leaves)
-        #: Of outputs with a gradient of their own: their number, whether by retain_grad, and whether it is there.
+        #: Outputs with a gradient of their own: number -> (whether by retain_grad, whether the gradient is set).
         self.keeping = {
             number: (handle._retained is not None, handle._grad is not None)
             for number, handle in zip(trace.results, noted.results, strict=True)
@@ -215,11 +215,11 @@ class Recording:
         }
         self._given = [f"{feed._spec.dtype.name}{list(feed._spec.shape)}" for feed in trace.feeds]
         trace.let_go()
-        #: Whether it leaves the gradients as it found them, so that it may be repeated as it is.
+        #: Whether the call leaves each gradient as present or absent as before, so it may be repeated.
         self.periodic = all((had is None) == (state is None) for _, had, state, _ in self.leaves)
 
     def fits(self, call: Call) -> bool:
-        """Whether tensors are as they were and have gradients where they had. The guard tells of all else."""
+        """Whether tensors and the presence of their gradients match the recording. The guard checks the rest."""
         session, feeds = self.session, call.feeds
         if tuple(session.hooks) != self._hooks or (
             not self._reached and not feeds and current_session() is not session
@@ -234,7 +234,7 @@ class Recording:
         return not any(grad_state(handle) is not had for handle, had in self._others)
 
     def describe(self) -> str:
-        """What it is for and how the server runs it."""
+        """Describe the arguments it fits and how the server runs it. Costs one round trip."""
         given = f"arguments {', '.join(self._given)}" if self._given else "no tensors as arguments"
         told = _register(self.session, self.trace)
         planned, stepwise = told.planned_runs, told.stepwise_runs
@@ -250,7 +250,7 @@ class Recording:
         return feeds[place] if place < len(feeds) else self.captures[place - len(feeds)]
 
     def run(self, call: Call, repeat: int, first: int, stacked: bool) -> Any:
-        """Run the program so often, from a slice on; what the function would answer."""
+        """Run the program `repeat` times, from slice `first` on; return the function's answer."""
         session, trace = self.session, self.trace
         feeds = [feed._id for feed in call.feeds]
         numbers = self._count(repeat)
@@ -297,7 +297,7 @@ class Recording:
         return call.feeds[result.number] if isinstance(result, Place) else result
 
     def _count(self, repeat: int) -> list[float]:
-        """The numbers of the run, and the counters moved on."""
+        """Advance the counters by `repeat`; return the numbers of the run, one set if all sets are equal."""
         for count in self.counters:
             count(1)
         sets = [[float(now(ahead)) for now in self.numbers] for ahead in range(repeat)]
@@ -313,7 +313,7 @@ class Recording:
         return run_program(session, self.trace, lambda: commands.run(session, "run_program", key, values, build, read))
 
     def compare(self, other: Recording) -> None:
-        """Raise RuntimeError if another recording under the same key does something else."""
+        """Raise RuntimeError if another recording under the same key has different commands."""
         if self.trace.hash == other.trace.hash:
             return
         mine, theirs = self.trace.program.steps, other.trace.program.steps
@@ -332,7 +332,7 @@ class Recording:
 
 
 def run_program(session: Session, trace: Trace, send: Callable[[], Any]) -> Any:
-    """Send the command that runs a program; the server is told the program before, unless it knows it."""
+    """Send the command that runs a program; register the program first unless the server knows it."""
     if trace.hash in session.programs:
         session.programs.move_to_end(trace.hash)
     else:
@@ -347,7 +347,7 @@ def run_program(session: Session, trace: Trace, send: Callable[[], Any]) -> Any:
 
 
 def counted(count: int, what: str) -> str:
-    """A number of things, for a person."""
+    """Readable count with the noun in singular or plural."""
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 

@@ -1,7 +1,7 @@
-"""What a call of a user's function uses: the names its instructions look up, the code it runs, what it calls in C.
+"""Watching: records what a call of a user's function uses: names looked up, code run, functions called in C.
 
-Python tells it while the call runs: a trace function sees every instruction of the user's code, a profile function
-every call. So a name counts where the call came by it, whatever way it was called, and a branch not taken does not.
+A trace function sees every instruction of the user's code; a profile function sees every call. A name therefore
+counts only if the call reached it: names in a branch not taken do not count.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from gradwire._compile.purity import (
 
 _GLOBAL = ("_GLOBAL", "_NAME", "_GLOBALS")
 _ATTRIBUTE = ("_ATTR", "_METHOD", "IMPORT_FROM")
-#: What is done with optimizers and schedulers without reading their rates or counts.
+#: Functions of optimizers and schedulers that may be called without reading learning rates or step counts.
 _STEPPING = frozenset(("hooked", "step", "zero_grad", "__init__", "__setstate__", "register_step_post_hook"))
-#: What an import statement calls of importlib.
+#: Functions of importlib that an import statement calls.
 _IMPORTING = frozenset(("_find_and_load", "_handle_fromlist", "_lock_unlock_module", "__getattr__"))
 _RATES = frozenset(("param_groups", "state", "defaults", "_last_lr", "base_lrs"))
 
 
 class Used:
-    """What one call used. `attributes` is None where it may have read any."""
+    """Everything one call used. `reads_all` tells that it may have read any attribute."""
 
     def __init__(self) -> None:
-        #: Code that ran, with the globals it ran with.
+        #: Code that ran, with the globals it ran in.
         self.codes: dict[types.CodeType, list[dict[str, Any]]] = {}
         self.attributes: set[str] = set()
         self.cells: set[str] = set()
-        #: Names of globals, by the globals' id.
+        #: By id of a globals dictionary: the dictionary, and the names looked up in it.
         self.globals: dict[int, tuple[dict[str, Any], set[str]]] = {}
         self.modules: set[str] = set()
         self.reads_all = False
         self.reads_rates = False
-        #: Whether it asked an abstract class, whose registry cannot be seen.
+        #: Whether it ran an instance check on an abstract class, whose registry cannot be inspected.
         self.reads_abstract = False
-        #: What it did that no comparison covers, with the place.
+        #: The first thing it did that no guard covers, with the place.
         self.obstacle: str | None = None
         self.places: dict[str, tuple[types.CodeType, int]] = {}
 
     def add_code(self, code: types.CodeType, offsets: set[int] | None) -> None:
-        """Note the names that these instructions of a code object look up; all without `offsets`."""
+        """Record the names that the instructions at `offsets` look up; None means all instructions."""
         for offset, kind, name in _names(code):
             if offsets is not None and offset not in offsets:
                 continue
@@ -86,22 +86,22 @@ class Used:
                 self.modules.add(f"{package}.{name}" if name else package)
 
     def obstruct(self, why: str) -> None:
-        """Note what no comparison covers; the first counts."""
+        """Record why no guard covers the call; only the first reason is kept."""
         if self.obstacle is None:
             self.obstacle = why
 
     def finish(self) -> None:
-        """What follows from the names."""
+        """Derive `reads_rates` from the names."""
         self.reads_rates = self.reads_rates or self.reads_all or bool(self.attributes & _RATES)
 
     def where(self, name: str) -> str:
-        """The place where a name was looked up, for a person; empty if unknown."""
+        """Readable place where a name was looked up; empty if unknown."""
         place = self.places.get(name)
         return "" if place is None else "\n  " + describe_place(*place)
 
 
 class Watching:
-    """Watches this thread while it is entered; `used` is what was seen."""
+    """Context that watches this thread and records what it uses in `used`."""
 
     def __init__(self) -> None:
         self.used = Used()
@@ -109,7 +109,7 @@ class Watching:
         self._traces = False
         self._profiler: Any = None
         self._tracer: Any = None
-        # What a signal's handler does meanwhile is not the function's doing.
+        # Actions of a signal handler are not the function's.
         self._handlers = handlers_running()
 
     def __enter__(self) -> Watching:
@@ -117,7 +117,7 @@ class Watching:
         self._profiler = sys.getprofile()
         if self._profiler is not None and hasattr(self._profiler, "disable"):
             self._profiler.disable()
-        # A debugger keeps its place: then all names of the code that ran count.
+        # A debugger's trace function stays installed; then all names of the code that ran count.
         self._traces = self._tracer is None
         if self._traces:
             sys.settrace(self._trace)
@@ -185,7 +185,7 @@ class Watching:
             self._obstruct(f"it calls {_title(called)}(), which depends on or changes more than its arguments", frame)
 
     def _enter(self, code: types.CodeType, frame: types.FrameType) -> None:
-        """A call of trusted code: what matters is who asked."""
+        """Record a call of trusted code by untrusted code."""
         called_by = frame.f_back
         if called_by is None or _is_trusted(called_by):
             return
@@ -211,11 +211,11 @@ class Watching:
 
 
 def _is_trusted(frame: types.FrameType) -> bool:
-    """Whether a frame's code depends on its arguments alone, or is installed code that this package has called."""
+    """Whether a frame's code depends only on its arguments, or is installed code that this package called."""
     at: types.FrameType | None = frame
     if TRUSTED[frame.f_code.co_filename]:
         return True
-    if frame.f_code.co_filename == "<string>":  # may be made by dataclasses or namedtuple for a trusted module
+    if frame.f_code.co_filename == "<string>":  # possibly generated by dataclasses or namedtuple for a trusted module
         return _is_trusted_text(frame.f_globals)
     while at is not None and LIBRARY[at.f_code.co_filename]:
         if INTERNAL[at.f_code.co_filename] or at.f_code.co_filename.startswith("<frozen importlib"):
@@ -225,7 +225,7 @@ def _is_trusted(frame: types.FrameType) -> bool:
 
 
 def _is_ours(frame: types.FrameType | None) -> bool:
-    """Whether this package asked for what installed code does in a frame."""
+    """Whether a frame of installed code was called by this package, through installed code only."""
     while frame is not None and LIBRARY[frame.f_code.co_filename]:
         if INTERNAL[frame.f_code.co_filename]:
             return True
@@ -234,7 +234,7 @@ def _is_ours(frame: types.FrameType | None) -> bool:
 
 
 def _is_trusted_text(held: dict[str, Any]) -> bool:
-    """Whether code that comes from no file is named tuples', or belongs to a trusted module."""
+    """Whether code without a file was generated for a namedtuple or belongs to a trusted module."""
     if held.get("__builtins__") == {} and str(held.get("__name__")).startswith("namedtuple_"):
         return True
     source = held.get("__file__")
@@ -249,7 +249,7 @@ def _title(function: Any) -> str:
 
 @cache
 def _names(code: types.CodeType) -> tuple[tuple[int, str, str], ...]:
-    """Of each instruction that looks up a name: its offset, what kind of name, the name."""
+    """For each instruction that looks up a name: its offset, the kind of name, the name."""
     found: list[tuple[int, str, str]] = []
     prefix: list[int] = []
     for each in dis.get_instructions(code):
@@ -258,7 +258,7 @@ def _names(code: types.CodeType) -> tuple[tuple[int, str, str], ...]:
             continue
         kind = _kind(each.opname)
         if each.opname == "LOAD_ATTR" and each.argval in FORMATS:
-            kind = "all"  # it may be called from C, which nobody sees
+            kind = "all"  # C code may call it, which the trace function does not see
         if kind is not None:
             found.extend((offset, kind, str(each.argval)) for offset in (*prefix, each.offset))
         prefix.clear()
