@@ -1,6 +1,6 @@
-"""`gradwire sessions`: an administrator lists a server's sessions and ends them, those that are only stored, too.
+"""`gradwire sessions`: lists a server's open or stored sessions and ends them, for administrators.
 
-What the commands for administrators have in common is here: which server, and by what right.
+Also holds the code that the administrators' commands share: the choice of the server and the credentials.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RIGHTS = (
     "Needs a token or a certificate with the scope admin: GRADWIRE_TOKEN, which `gradwire token NAME --scope admin` "
     "makes. A server of this machine that asks for neither lets the user in who runs it."
 )
-# Where a server of this machine may listen, and for those that mean all addresses one to reach it at.
+# Loopback addresses of a local server, and for each wildcard address a loopback address that reaches it.
 _LOCAL = ("127.0.0.1", "[::1]")
 _ANY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 _LONGEST = 30  # characters of a name
@@ -32,7 +32,7 @@ _STORED = ("session", "principal", "client", "bytes", "tensors", "kept", "stored
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
-    """The arguments that say which server, and what to show it."""
+    """Add the arguments that select the server and the credentials."""
     parser.add_argument("address", nargs="?", help=f"the server, host:port; else GRADWIRE_ADDRESS, else {ADDRESS}")
     for name, what in (("ca", "authorities to believe"), ("cert", "certificate to show"), ("key", "key to --cert")):
         parser.add_argument(f"--{name}", metavar="FILE", help=f"PEM file of the {what}; else GRADWIRE_{name.upper()}")
@@ -40,7 +40,7 @@ def add_server(parser: argparse.ArgumentParser) -> None:
 
 
 def server_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> tuple[str, Transport]:
-    """The server's address, and the way there. Ends the program where the arguments are wrong."""
+    """Server's address and a transport to it. Exits the program if the arguments are invalid."""
     address = options.address or os.environ.get("GRADWIRE_ADDRESS") or ADDRESS
     try:
         credentials = from_environment(None, options.ca, options.cert, options.key, options.tls)
@@ -58,10 +58,10 @@ def server_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> t
 
 
 def owners_secret(address: str) -> tuple[str, str] | None:
-    """What shows that this user runs the server there, and the address where to show it; None if he does not.
+    """Secret that proves this user runs the server at `address`, and the address to send it to; None without one.
 
-    It is a secret that the server has left in a file which only its user can read. Whoever listens at another address
-    of the same port, as the one that localhost means first, must not be shown it.
+    The server wrote the secret to a file that only its user can read. The secret must not be sent to another process
+    on the same port, such as one at the address that localhost resolves to first.
     """
     if not hasattr(os, "geteuid"):
         return None
@@ -86,8 +86,8 @@ def _is_ours_alone(found: os.stat_result, kind: Callable[[int], bool]) -> bool:
 
 
 def _secret_in(path: str) -> str | None:
-    """The secret of a server that lives: it holds a lock on the file. Raises OSError."""
-    import fcntl  # not everywhere; but where users have numbers
+    """Secret of a running server, which holds a lock on the file; None otherwise. Raises OSError."""
+    import fcntl  # exists on POSIX only, as os.geteuid does
 
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -104,7 +104,7 @@ def _secret_in(path: str) -> str | None:
 
 
 def listed(transport: Transport, principal: str = "", stored: bool = False) -> Iterator[service_pb2.SessionSummary]:
-    """Everybody's sessions, or one principal's. Raises GradwireError."""
+    """All sessions, or one principal's, page by page. Raises GradwireError."""
     request = service_pb2.ListSessionsRequest(principal=principal, stored=stored)
     while True:
         page = transport.call("ListSessions", request, service_pb2.ListSessionsResponse)
@@ -115,7 +115,7 @@ def listed(transport: Transport, principal: str = "", stored: bool = False) -> I
 
 
 def in_bytes(size: float) -> str:
-    """A size for a person."""
+    """Readable size, such as "1.5 MiB"."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -124,7 +124,7 @@ def in_bytes(size: float) -> str:
 
 
 def in_time(seconds: float) -> str:
-    """A time for a person."""
+    """Readable duration, such as "5 min"."""
     for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
@@ -132,12 +132,12 @@ def in_time(seconds: float) -> str:
 
 
 def plain(text: str) -> str:
-    """What others have named, as nothing but text."""
+    """Text with unprintable characters replaced by "?", safe for a terminal. Names come from other users."""
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """List sessions, or end one; the answer is the exit status."""
+    """List sessions, or end one; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="gradwire sessions", description="List a server's sessions, or end one.", epilog=RIGHTS
     )

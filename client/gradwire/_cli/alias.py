@@ -1,4 +1,4 @@
-"""`torch` as another name of gradwire: in this process, and in the Python processes that it starts."""
+"""Alias: makes `torch` another name of gradwire, in this process and in the Python processes it starts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-# Python looks for a sitecustomize there before a child's program begins.
+# Folder with a sitecustomize module, which Python imports before a child's program starts.
 _SITE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_site")
 
 
 class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds gradwire's module for each name under `torch`."""
+    """Finder and loader that give gradwire's module for each name under `torch`."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """A spec whose module is the one that there is; None where there is no counterpart."""
+        """Spec that loads gradwire's existing module; None if gradwire has no such module."""
         top, _, rest = fullname.partition(".")
         if top != "torch":
             return None
@@ -32,14 +32,14 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return ModuleSpec(fullname, self, loader_state=(module, module.__spec__))
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The module as it is."""
+        """Return gradwire's module unchanged."""
         return spec.loader_state[0]  # type: ignore[no-any-return]
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing but to give it its own spec back, which importing has just replaced.
+        """Restore the module's own spec, which the import just replaced.
 
-        What is loaded below it is aliased with it: an import of its own would set the module over what its parent has
-        of that name, as `autograd.gradcheck` is a function.
+        Also alias its loaded submodules. Importing such a submodule separately would overwrite the parent's attribute
+        of the same name: `autograd.gradcheck` is a function.
         """
         spec = module.__spec__
         assert spec is not None
@@ -50,14 +50,15 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def alias_torch() -> None:
-    """Let `import torch` and its submodules mean gradwire's in this process."""
+    """Make `import torch` and its submodules import gradwire's modules in this process."""
     sys.meta_path.insert(0, _Alias())
 
 
 def alias_torch_in_children() -> None:
-    """Let it mean that too in the Python processes that this one starts, in whatever way.
+    """Make `import torch` import gradwire in the Python processes that this process starts.
 
-    By the environment, which multiprocessing's spawn and forkserver and a subprocess inherit; not by -E, -I and -S.
+    It sets environment variables, which multiprocessing's spawn and forkserver and subprocesses inherit. Python's
+    options -E, -I and -S disable it.
     """
     os.environ["GRADWIRE_ALIAS_TORCH"] = "1"
     before = os.environ.get("PYTHONPATH", "")

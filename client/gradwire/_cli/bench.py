@@ -1,7 +1,7 @@
-"""`gradwire bench host:port`: what a server is worth from here. Needs no PyTorch; with it, says what PyTorch takes.
+"""`gradwire bench host:port`: measures a server from this client, and compares it with PyTorch if installed.
 
-Every figure is checked for the right answer first. PyTorch, in this process, takes turns with the server, so that
-the ratio means something on a machine whose speed drifts.
+The answers are checked before they are timed. Runs of PyTorch, in this process, alternate with runs on the server, so
+the ratio is meaningful on a machine whose speed drifts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FEWEST = 5
 
 @dataclass(frozen=True)
 class Figure:
-    """A line of the answer. `ratio` is the time here over PyTorch's, where that is installed."""
+    """One measured value. `ratio` is the server's time divided by PyTorch's, if PyTorch is installed."""
 
     name: str
     value: float
@@ -40,13 +40,13 @@ class Figure:
     ratio: float | None = None
 
     def line(self) -> str:
-        """As it is printed."""
+        """Line to print."""
         ratio = "" if self.ratio is None else f"{self.ratio:.2f} × PyTorch's time"
         return f"{self.name:<52} {_digits(self.value):>9} {self.unit:<7} {', '.join(filter(None, (self.note, ratio)))}"
 
 
 def _digits(value: float) -> str:
-    """Three that matter."""
+    """Number with three significant digits."""
     places = max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0
     return f"{value:,.{places}f}"
 
@@ -58,7 +58,7 @@ def _timed(run: Callable[[], object]) -> float:
 
 
 def _turns(ours: Run, theirs: Run | None, seconds: float) -> tuple[list[float], list[float]]:
-    """Times of both in turn, for so long; checked for the same answer, and warm."""
+    """Times in seconds of both runs, alternating for `seconds`, after a comparison of answers and a warm-up."""
     if theirs is not None:
         found, expected = ours(), theirs()
         if abs(found - expected) > 1e-3 * max(1.0, abs(expected)):
@@ -106,7 +106,7 @@ def _rates(seconds: float) -> Iterator[Figure]:
 
 
 def _bandwidth(session: Session, seconds: float) -> Iterator[Figure]:
-    """Megabytes a second to the server and back, of tensors as large as it takes, up to 64 MiB."""
+    """Bandwidth to and from the server in MB/s, for tensors of up to 64 MiB or the server's limit."""
     size = min(_BULK_BYTES, session.limits.max_tensor_bytes or _BULK_BYTES) // 4
     values = np.random.default_rng(0).standard_normal(size, dtype=np.float32)
 
@@ -128,7 +128,7 @@ def _bandwidth(session: Session, seconds: float) -> Iterator[Figure]:
 
 
 def measure(session: Session, seconds: float) -> Iterator[Figure]:
-    """The figures, as they come; each takes about so long."""
+    """Yield the figures as they are measured; each takes about `seconds`."""
     with session:
         yield from _round_trips(seconds)
         yield from _rates(seconds)
@@ -148,7 +148,7 @@ def _about(session: Session) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The subcommand; the answer is its exit status."""
+    """Run the subcommand; return the exit status."""
     parser = argparse.ArgumentParser(prog="gradwire bench", description="Measure a server from here.")
     parser.add_argument("address", nargs="?", help="the server, host:port; else GRADWIRE_ADDRESS, else an embedded one")
     parser.add_argument("--seconds", type=float, default=1.0, help="how long each figure is measured, at least")

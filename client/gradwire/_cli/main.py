@@ -64,7 +64,7 @@ _OURS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "top": (top, "show who uses a server, live"),
     "sessions": (sessions, "list a server's sessions, or end one"),
 }
-# What the other commands do that come with gradwire; those of other packages are named alone.
+# Help for gradwire's own commands among the entry points; other packages' commands are listed by name only.
 _KNOWN = {"serve": "serve tensors and gradients over gRPC", "token": "make a token for a server's users"}
 
 

@@ -1,5 +1,7 @@
-"""`gradwire top`: who uses a server, live in the terminal. What it shows is the server's to tell: ListSessions, for the
-scope admin, and ServerInfo. Rates are of what changed between two looks.
+"""`gradwire top`: shows a server's sessions live in the terminal.
+
+The data come from ListSessions, which needs the scope admin, and from ServerInfo. Rates are computed from the change
+between two looks.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ if TYPE_CHECKING:
 
 _MOST_SHOWN = 30  # characters of a name
 _FEWEST_ROWS = 5
-_AROUND = 6  # lines that are no sessions
+_AROUND = 6  # lines besides the sessions' lines
 _NUMBERS = ("bytes", "tensors", "commands/s", "compute", "queue", "lease", "age", "worker")
 
 
 @dataclass
 class Look:
-    """The server at one moment."""
+    """State of the server at one moment. `at` is monotonic time in seconds."""
 
     at: float
     info: service_pb2.ServerInfoResponse
@@ -36,7 +38,7 @@ class Look:
 
 
 def look(transport: Transport) -> Look:
-    """Ask the server. Raises GradwireError."""
+    """Query the server's state. Raises GradwireError."""
     at = time.monotonic()
     info = transport.call("ServerInfo", service_pb2.ServerInfoRequest(), service_pb2.ServerInfoResponse)
     return Look(at, info, {each.number: each for each in listed(transport)})
@@ -44,7 +46,7 @@ def look(transport: Transport) -> Look:
 
 @dataclass
 class Row:
-    """A session's line, or the sums of a principal's."""
+    """A session with its rates."""
 
     session: service_pb2.SessionSummary
     rate: float = 0.0  # commands per second
@@ -52,7 +54,7 @@ class Row:
 
 
 def rows(before: Look, now: Look) -> dict[str, list[Row]]:
-    """By principal, its sessions, those that compute most first; the principal that does comes first, too."""
+    """Sessions by principal. Sessions and principals with the largest compute share come first."""
     seconds = max(now.at - before.at, 1e-3)
     found: dict[str, list[Row]] = {}
     for number, session in now.sessions.items():
@@ -69,7 +71,7 @@ def rows(before: Look, now: Look) -> dict[str, list[Row]]:
 
 
 def render(address: str, before: Look, now: Look, most: int) -> RenderableType:
-    """What is shown; of sessions so many lines at most."""
+    """Screen content, with at most `most` lines of sessions."""
     from rich.console import Group
     from rich.text import Text
 
@@ -143,14 +145,14 @@ def _sums(principal: str, sessions: Sequence[Row]) -> list[Any]:
 
 
 def named(text: str) -> Any:
-    """What others have named, as nothing but text."""
+    """Other users' text as plain rich text, without markup."""
     from rich.text import Text
 
     return Text(plain(text)) if text else ""
 
 
 def main(arguments: Iterable[str]) -> int:
-    """Show a server's sessions until Ctrl-C; the answer is the exit status."""
+    """Show a server's sessions until Ctrl-C; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="gradwire top",
         description="Show who uses a server: its sessions by principal, what they hold and compute.",

@@ -1,7 +1,7 @@
-"""The workloads, written once against PyTorch's API: `torch` is PyTorch or gradwire.
+"""Workloads: benchmark programs written against PyTorch's API; their argument `torch` is PyTorch or gradwire.
 
-W1 is pure per-op overhead, W2 a small training step, W3 one that the matrix products dominate; a round trip is one tiny
-op and the read of its value.
+W1 measures per-op overhead, W2 a small training step, W3 a training step dominated by matrix products. A round trip
+is one tiny op and the read of its value.
 """
 
 from __future__ import annotations

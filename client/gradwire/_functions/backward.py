@@ -47,10 +47,10 @@ def backward(
 ) -> None:
     """Add the gradients of tensors to the leaves they depend on (torch.autograd.backward).
 
-    `grad_tensors` are the gradients of the tensors, None for one of a single element. With `inputs` only those receive
-    gradients. With `create_graph` a leaf's gradient has a graph that leads back to the leaf: a cycle, whose memory
-    the server keeps until `leaf.grad = None` breaks it, or the session ends. Raises RuntimeError for tensors without
-    history, or whose saved values were freed; then no tensor's gradient has changed.
+    `grad_tensors` are the gradients of the tensors; None is allowed for a tensor of one element. With `inputs`, only
+    these tensors receive gradients. With `create_graph`, a leaf's gradient has a graph that leads back to the leaf.
+    The server keeps the memory of this cycle until `leaf.grad = None` breaks it or the session ends. Raises
+    RuntimeError for tensors without history or with freed saved values; then no gradient has changed.
     """
     global _cycle_warned
     roots = _as_list(tensors)
@@ -62,7 +62,7 @@ def backward(
     for target in targets:
         if isinstance(target, EdgeTensor):
             continue
-        target.retain_grad()  # as PyTorch has it: a non-leaf receives its gradient by retaining it, from now on
+        target.retain_grad()  # as in PyTorch: a non-leaf receives its gradient by retaining it from now on
     if not roots:
         return
     if create_graph and not _cycle_warned:
@@ -91,12 +91,12 @@ def backward(
     reach = Reach([root._edge for root in roots])
     values = [each._id for each in (*roots, *given, *targets)]
     if reach.known and not (create_graph or targets or check_nan or hooked):
-        # Wherever Ctrl-C falls until they are marked: which gradients there are is the server's to say.
+        # If Ctrl-C interrupts before the gradients are marked, the server must be asked which exist.
         before = doubt_gradients(reach.owners())
         try:
             commands.run(session, "backward", (keep, *_spec_key(roots), *_spec_key(gradients)), values, build)
         except GradwireError as error:
-            # What is raised late may be another command's refusal: then this backward was done.
+            # A late error may be another command's; then this backward was executed.
             for owner, state in () if error.late else before:
                 owner._grad = state
             raise
@@ -129,11 +129,11 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
-    """The gradients of outputs with respect to inputs, one per input; no leaf's .grad changes (torch.autograd.grad).
+    """Gradients of outputs with respect to inputs, one per input; no leaf's .grad changes (torch.autograd.grad).
 
-    An input that the outputs do not depend on is refused, or with `allow_unused` yields None, with `materialize_grads`
-    zeros. With `is_grads_batched` each of `grad_outputs` has a leading dimension more, which the gradients have then,
-    too. Raises RuntimeError as backward does.
+    An input that the outputs do not depend on is refused. With `allow_unused` it yields None, with
+    `materialize_grads` zeros. With `is_grads_batched`, each of `grad_outputs` has one more leading dimension; the
+    gradients get it too. Raises RuntimeError as backward does.
     """
     if not only_inputs:
         warnings.warn(
@@ -213,12 +213,12 @@ def grad(
         made = packing(session, through) if create_graph else through()
     if not keep:
         reach.spend()
-    first: dict[int, int] = {}  # an input that is named twice has one gradient
+    first: dict[int, int] = {}  # an input given twice has one gradient
     return tuple([made[first.setdefault(target._id, place)] for place, target in enumerate(targets)])
 
 
 def _materialized(gradient: Any, target: Tensor, create_graph: bool) -> Any:
-    """Zeros for a gradient that is not there. Raises RuntimeError for that of an edge, whose tensor may be gone."""
+    """The gradient, or zeros if it is None. Raises RuntimeError for an edge, whose tensor may no longer exist."""
     if gradient is not None:
         return gradient
     if isinstance(target, EdgeTensor):
@@ -235,7 +235,7 @@ def _batched(
     allow_unused: bool | None,
     materialize_grads: bool,
 ) -> tuple[Any, ...]:
-    """The gradients for each of a batch of the outputs' gradients, one pass after the other."""
+    """Gradients for each of a batch of output gradients, computed in one pass per batch element."""
     roots = _as_list(outputs)
     given = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or ())
     if len(given) != len(roots):
@@ -274,12 +274,12 @@ def _read_gradients(result: service_pb2.Result) -> tuple[Spec, ...]:
 
 
 def _spec_key(tensors: Sequence[Handle | None]) -> tuple[Any, ...]:
-    """What a memo's key holds of a list of tensors."""
+    """Part of a memo key that describes a list of tensors."""
     return (len(tensors), *[None if each is None else each._spec for each in tensors])
 
 
 def _found(session: Session, ids: Iterable[int], targets: Sequence[Handle]) -> list[Any]:
-    """The proxies of the tensors that received a gradient: leaves, those that retain theirs, and those asked for."""
+    """Proxies of the tensors that received a gradient: leaves, tensors that retain gradients, and `targets`."""
     named = {target._id: target for target in targets}
     known = [named[tensor_id] if tensor_id in named else session.watched.get(tensor_id) for tensor_id in ids]
     return [each for each in known if each is not None]
@@ -302,7 +302,7 @@ def _check_inputs(targets: Sequence[Tensor]) -> None:
 
 
 def _gradients(roots: Sequence[Tensor], given: Any) -> list[Tensor | None]:
-    """One gradient or None per root. Raises RuntimeError as PyTorch does before it looks at the graph."""
+    """One gradient or None per root. Raises RuntimeError for what PyTorch refuses before it walks the graph."""
     gradients: list[Any] = (
         [None] * len(roots) if given is None else [given] if isinstance(given, Tensor) else list(given)
     )

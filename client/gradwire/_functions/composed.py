@@ -1,4 +1,4 @@
-"""Functions of PyTorch's that are a few of the other ops: windows, matrix powers, grids."""
+"""Composed functions: PyTorch functions made of a few other ops: windows, matrix powers, decompositions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def broadcast_shapes(*shapes: int | Sequence[int]) -> dtypes.Size:
-    """The shape that shapes broadcast to (torch.broadcast_shapes). Raises RuntimeError where they do not."""
+    """Shape that shapes broadcast to (torch.broadcast_shapes). Raises RuntimeError if they do not broadcast."""
     given = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
     made = [1] * max(map(len, given), default=0)
     for shape in given:
@@ -57,7 +57,7 @@ def conj_physical(input: Any) -> Any:
 
 
 def matrix_power(input: Any, n: int) -> Any:
-    """The n-th power of square matrices, for a negative n of their inverses (torch.matrix_power)."""
+    """The n-th power of square matrices; for a negative n, the -n-th power of their inverses (torch.matrix_power)."""
     return ops.linalg_matrix_power(input, n)
 
 
@@ -82,12 +82,12 @@ def qr(input: Any, some: bool = True) -> Any:
 
 
 def chain_matmul(*matrices: Any) -> Any:
-    """The product of matrices, in the order that costs least (torch.chain_matmul)."""
+    """Product of matrices, multiplied in the cheapest order (torch.chain_matmul)."""
     return ops.linalg_multi_dot(list(matrices)) if len(matrices) > 1 else matrices[0]
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
-    """The powers of a vector as columns, falling unless `increasing` (torch.vander)."""
+    """Powers of a vector as columns, in decreasing order unless `increasing` (torch.vander)."""
     if x.ndim != 1:
         raise refuse(f"x must be a one-dimensional tensor, but got {x.ndim} dimensions")
     made = ops.linalg_vander(x, N=len(x) if N is None else N)
@@ -138,5 +138,5 @@ def blackman_window(window_length: int, periodic: bool = True, **options: Any) -
 
 
 def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -> Any:
-    """A triangle: 1 - |2k / n - 1| at k = 0, 1, … (torch.bartlett_window)."""
+    """Triangular window: 1 - |2k / n - 1| at k = 0, 1, … (torch.bartlett_window)."""
     return _points(window_length, periodic, options, lambda k, n: 1 - (k * (2 / n) - 1).abs())

@@ -1,4 +1,4 @@
-"""Making tensors: of values, which travel, and of a rule (zeros, arange, randn), which the server follows."""
+"""Creation: makes tensors from values, which the client sends, or by a rule (zeros, arange, randn) on the server."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A leaf of values: a number, nested lists, an array (torch.tensor).
+    """Make a leaf of values: a number, nested lists, an array (torch.tensor).
 
-    Without `dtype` bools, ints, floats and complex numbers give bool, int64, the default dtype and its complex; arrays
-    keep theirs. Raises ValueError for ragged lists, RuntimeError if an integer tensor should require grad.
+    Without `dtype`, bools give bool, ints int64, floats the default dtype, complex numbers its complex dtype. Arrays
+    keep their dtype. Raises ValueError for ragged lists, RuntimeError for an integer tensor with `requires_grad`.
     """
     if isinstance(data, Tensor):
         warnings.warn(_COPY_WARNING, UserWarning, stacklevel=2)
@@ -56,7 +56,7 @@ def tensor(
 
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | int | None = None) -> Tensor:
-    """A tensor of values; a tensor itself where it is one of that dtype and device already (torch.as_tensor)."""
+    """Make a tensor of values; return `data` itself if it has that dtype and device already (torch.as_tensor)."""
     if isinstance(data, Tensor):
         wanted = data.dtype if dtype is None else dtypes.as_dtype(dtype)
         same: Tensor = data.to(wanted) if device is None else data.to(device, wanted)
@@ -68,7 +68,7 @@ asarray = as_tensor
 
 
 def from_numpy(ndarray: Array) -> Tensor:
-    """A tensor of an array's values and dtype; a copy, for it lives on a server. Raises TypeError for no array."""
+    """Copy an array's values and dtype to a tensor on the server. Raises TypeError if it is not an array."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     return make_tensor(ndarray)
@@ -81,7 +81,7 @@ def _copied(source: Tensor, wanted: dtype | None, place: Any) -> Tensor:
 
 
 def legacy_tensor(args: tuple[Any, ...], **options: Any) -> Tensor:
-    """What the constructor Tensor(...) makes: of the default dtype, from values or from sizes."""
+    """Tensor of the default dtype, from values or sizes, for the constructor Tensor(...)."""
     if not args:
         return empty(0, **options)
     if all(type(arg) is int for arg in args):
@@ -105,7 +105,7 @@ def make_tensor(
     requires_grad: bool = False,
     session: Session | None = None,
 ) -> Tensor:
-    """A leaf of values, in the given session or the current one."""
+    """Make a leaf of values in the given session or the current one. Raises RuntimeError as `tensor` does."""
     array, found = _as_array(data, wanted)
     if requires_grad and not (found.is_floating_point or found.is_complex):
         raise refuse(
@@ -115,7 +115,7 @@ def make_tensor(
 
 
 def _as_array(data: Any, wanted: dtype | None) -> tuple[Array, dtype]:
-    """The values row-major and little-endian, those of bfloat16 as uint16, and their dtype."""
+    """Values as a row-major little-endian array, bfloat16 as uint16, and their dtype."""
     if isinstance(data, (np.ndarray, np.generic)):
         array = np.asarray(data)
     elif isinstance(data, (list, tuple, range)):
@@ -144,7 +144,7 @@ def _as_array(data: Any, wanted: dtype | None) -> tuple[Array, dtype]:
 
 
 def to_bfloat16(array: Array) -> Array:
-    """The upper halves of float32, rounded to even, as uint16."""
+    """Upper 16 bits of the float32 values as uint16, rounded to nearest even."""
     single = np.asarray(array, dtype=np.float32)
     bits = np.ascontiguousarray(single).view(np.uint32).reshape(single.shape)
     rounded = (bits + (0x7FFF + ((bits >> 16) & 1)).astype(np.uint32)) >> 16
@@ -171,7 +171,7 @@ def _is_sequence(value: Any) -> bool:
 
 
 def _collect(value: Any, shape: tuple[int, ...], depth: int, into: list[Any]) -> None:
-    """Append the scalars of nested lists row by row. Raises ValueError where a row's length is another."""
+    """Append the scalars of nested lists row by row. Raises ValueError for ragged lists, TypeError for other values."""
     if depth == len(shape):
         if _is_sequence(value):
             raise GradwireTypeError(f"only numbers are expected at dim {depth}, but got a {type(value).__name__}")
@@ -184,7 +184,7 @@ def _collect(value: Any, shape: tuple[int, ...], depth: int, into: list[Any]) ->
     if len(value) != shape[depth]:
         raise GradwireValueError(f"expected sequence of length {shape[depth]} at dim {depth} (got {len(value)})")
     if isinstance(value, np.ndarray):
-        # Its scalars keep its dtype; a tensor inside a list gives Python numbers, as in PyTorch.
+        # An array's scalars keep its dtype; a tensor in a list gives Python numbers, as in PyTorch.
         value = list(value)
     elif isinstance(value, Tensor):
         value = value.tolist()
@@ -220,7 +220,7 @@ def _refuse_overflow(scalars: list[Any], target: dtype) -> NoReturn:
 
 
 def _inferred(scalars: list[Any], kinds: set[type[Any]]) -> dtype:
-    """The dtype that holds all: NumPy's scalars bring their own, Python's numbers PyTorch's default of their kind."""
+    """Dtype that holds all scalars: NumPy scalars have their own, Python numbers PyTorch's default of their kind."""
     default = dtypes.get_default_dtype()
     own = {dtypes.BY_NUMPY[np.dtype(kind)] for kind in kinds if issubclass(kind, np.generic)}
     plain = {kind for kind in kinds if not issubclass(kind, np.generic)}
@@ -270,13 +270,13 @@ def _send(session: Session, array: Array, found: dtype, device: str, requires_gr
     return made
 
 
-# Tensors by a rule.
+# Tensors made by a rule on the server.
 
 
 def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Session | None = None) -> Tensor:
-    """A tensor that the server makes. `options` are PyTorch's: dtype, device, requires_grad, generator."""
+    """Have the server make a tensor. `options` are PyTorch's: dtype, device, requires_grad, generator."""
     generator = options.pop("generator", None)
-    options.pop("memory_format", None)  # there is one layout, row by row
+    options.pop("memory_format", None)  # the only layout is row-major
     for name in ("pin_memory", "layout", "out"):
         given = options.pop(name, None)
         if given is not None and given is not False:
@@ -296,7 +296,7 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
 
 
 def _floating(options: dict[str, Any]) -> dict[str, Any]:
-    """The options, with the default dtype where it is not the server's."""
+    """Options with the default dtype filled in if it differs from the server's default, float32."""
     default = dtypes.get_default_dtype()
     if options.get("dtype") is None and default is not dtypes.float32:
         options["dtype"] = default
@@ -318,7 +318,7 @@ def ones(*size: Any, **options: Any) -> Tensor:
 
 
 def empty(*size: Any, **options: Any) -> Tensor:
-    """A tensor whose values are not promised; zeros here, so that no other session's show (torch.empty)."""
+    """A tensor of unspecified values (torch.empty). Filled with zeros, so it exposes no other session's data."""
     return create("empty", (_shape(size, options),), _floating(options))
 
 
@@ -335,7 +335,7 @@ def eye(n: int, m: int | None = None, **options: Any) -> Tensor:
 
 
 def arange(*bounds: Any, **options: Any) -> Tensor:
-    """Numbers from start to before end, step by step: arange(end), arange(start, end, step) (torch.arange)."""
+    """Numbers from start up to, not including, end: arange(end), arange(start, end, step) (torch.arange)."""
     start, end, step = _bounds(bounds, options)
     if any(isinstance(bound, float) for bound in (start, end, step)):
         _floating(options)
@@ -361,12 +361,12 @@ def linspace(start: Any, end: Any, steps: int, **options: Any) -> Tensor:
 
 
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, **options: Any) -> Tensor:
-    """`steps` powers of a base, the exponents evenly from start to end (torch.logspace)."""
+    """`steps` powers of a base, with exponents evenly spaced from start to end (torch.logspace)."""
     return create("logspace", (start, end, steps, base), _floating(options))
 
 
 def rand(*size: Any, **options: Any) -> Tensor:
-    """Random numbers from 0 to before 1, evenly (torch.rand)."""
+    """Random numbers uniform in [0, 1) (torch.rand)."""
     return create("rand", (_shape(size, options),), _floating(options))
 
 
@@ -402,7 +402,7 @@ def ones_like(input: Tensor, **options: Any) -> Tensor:
 
 
 def empty_like(input: Tensor, **options: Any) -> Tensor:
-    """A tensor of another's size, dtype and device, of no promised values (torch.empty_like)."""
+    """A tensor of another's size, dtype and device, with unspecified values (torch.empty_like)."""
     return create("empty_like", (input,), options)
 
 
@@ -412,12 +412,12 @@ def full_like(input: Tensor, fill_value: Any, **options: Any) -> Tensor:
 
 
 def rand_like(input: Tensor, **options: Any) -> Tensor:
-    """Evenly random numbers in a tensor's size, dtype and device (torch.rand_like)."""
+    """Uniform random numbers in [0, 1) of a tensor's size, dtype and device (torch.rand_like)."""
     return create("rand_like", (input,), options)
 
 
 def randn_like(input: Tensor, **options: Any) -> Tensor:
-    """Normally random numbers in a tensor's size, dtype and device (torch.randn_like)."""
+    """Standard normal random numbers of a tensor's size, dtype and device (torch.randn_like)."""
     return create("randn_like", (input,), options)
 
 
@@ -427,5 +427,5 @@ def is_tensor(obj: object) -> bool:
 
 
 def scalar_tensor(s: Any, **options: Any) -> Tensor:
-    """A tensor of zero dimensions, of the default dtype (torch.scalar_tensor)."""
+    """A 0-d tensor of the default dtype (torch.scalar_tensor)."""
     return create("scalar_tensor", (s,), _floating(options))

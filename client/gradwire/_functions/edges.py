@@ -1,7 +1,7 @@
-"""Places of the graph, to ask for gradients at or to begin from, without a tensor (autograd.graph.GradientEdge).
+"""Gradient edges: places of the graph usable as inputs or outputs of grad and backward (autograd.graph.GradientEdge).
 
-A place is where a tensor was when its edge was taken: it stays when the tensor is changed in place. The server keeps
-it as a tensor on the same values with the history of that moment.
+An edge is a tensor's place in the graph at the moment the edge was taken. It stays when the tensor is changed in
+place. The server keeps it as a tensor with the same values and the history of that moment.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2
 
 
 class EdgeTensor(Tensor):
-    """What stands for a place that is no leaf's; it collects no gradient."""
+    """Tensor that represents an edge of a non-leaf; it accumulates no gradient."""
 
     __slots__ = ()
 
 
 class GradientEdge(NamedTuple):
-    """An output of a node: what the gradient of the tensor that it made goes by."""
+    """An output of a node, identified by the node and the output's number."""
 
     node: Node
     output_nr: int
-    #: What keeps the place, where `get_gradient_edge` took it.
+    #: Tensor that keeps the edge alive if `get_gradient_edge` took it, else None.
     ownership_token: Any = None
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """The place of the graph where a tensor is now, for `autograd.grad` and `backward` in place of the tensor.
+    """Current place of a tensor in the graph, which `autograd.grad` and `backward` accept instead of the tensor.
 
-    It keeps the tensor's values, too. Raises RuntimeError for a tensor that requires no gradient.
+    The edge also keeps the tensor's values alive. Raises RuntimeError for a tensor that does not require grad.
     """
     if not tensor.requires_grad:
         raise refuse(
@@ -46,7 +46,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
         with enable_grad():
             made = tensor.view_as(tensor).grad_fn
         node = None if made is None else made.next_functions[0][0]
-        if node is None:  # a view made under no_grad of what requires grad
+        if node is None:  # a view made under no_grad of a tensor that requires grad
             raise AssertionError("Expected gradient function to be set: the tensor has no place in the graph")
         return GradientEdge(node, 0, tensor)
     place = _place_of(tensor)
@@ -56,7 +56,10 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 
 def tensor_at(edge: GradientEdge) -> Tensor:
-    """What stands for a place. Raises RuntimeError for one that is neither a leaf's nor where its tensor still is."""
+    """Tensor that represents an edge.
+
+    Raises RuntimeError if the edge was not taken by `get_gradient_edge`, is not a leaf's, and its tensor moved on.
+    """
     if isinstance(edge.ownership_token, Tensor):
         return edge.ownership_token
     node = edge.node
@@ -78,6 +81,6 @@ def _place_of(tensor: Tensor) -> EdgeTensor:
     number = next(session.ids)
     request = hooks_pb2.NameEdgeRequest(tensor=tensor._id, edge=number)
     told = session.wait(service_pb2.Command(name_edge=request), (number,)).name_edge.edge
-    # The client's own picture of the graph is the tensor's: both are at one place.
+    # The edge of the client's shadow graph is the tensor's: both are at the same place.
     made: Tensor = new_proxy(session, number, read_spec(told), tensor._edge)
     return made._as_subclass(EdgeTensor)

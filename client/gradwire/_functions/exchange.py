@@ -1,6 +1,6 @@
-"""Tensors from and to other libraries in this process: DLPack on the CPU, and PyTorch where it is installed.
+"""Exchange: converts tensors from and to other libraries in this process, by DLPack on the CPU or to PyTorch.
 
-A tensor's bytes are on a server, so what is handed out is a copy, and what is taken in is copied.
+A tensor's bytes are on a server, so every conversion copies.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from gradwire._tensor.values import CPU, read_array
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor of the values of any array that speaks DLPack; always a copy (torch.from_dlpack).
+    """Copy the values of any array that supports DLPack to a tensor (torch.from_dlpack).
 
-    Raises TypeError for what does not speak it, BufferError for memory of a GPU, ValueError for copy=False.
+    Raises TypeError for an object without DLPack, BufferError for GPU memory, ValueError for copy=False.
     """
     if copy is False:
         raise ValueError("from_dlpack(copy=False): the tensor lives on a server, so it cannot share memory")
@@ -35,9 +35,9 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 
 
 def from_torch(tensor: Any) -> Tensor:
-    """A leaf of a PyTorch tensor's values and dtype; it requires grad if that one is a leaf that does.
+    """Make a leaf of a PyTorch tensor's values and dtype. It requires grad if the PyTorch tensor is a leaf that does.
 
-    Raises ImportError without PyTorch, TypeError for no dense tensor of PyTorch's or a dtype that does not exist here.
+    Raises ImportError without PyTorch, TypeError if it is not a dense PyTorch tensor or its dtype is unknown here.
     """
     torch = _torch("from_torch")
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
@@ -51,9 +51,10 @@ def from_torch(tensor: Any) -> Tensor:
 
 
 def to_torch(tensor: Tensor) -> Any:
-    """A PyTorch tensor of the values and dtype, on the CPU; it requires grad if this one, a leaf, does.
+    """Copy a leaf's values and dtype to a PyTorch tensor on the CPU. It requires grad if the leaf does.
 
-    Raises RuntimeError for a tensor with a history (use detach()), ImportError without PyTorch.
+    Raises RuntimeError for a tensor with a history (use detach()), ImportError without PyTorch, TypeError if it is
+    not a tensor.
     """
     torch = _torch("to_torch")
     if not isinstance(tensor, Tensor):

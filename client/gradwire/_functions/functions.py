@@ -1,4 +1,4 @@
-"""Functions on descriptions, which need no server, and those whose form differs from their op's."""
+"""Functions: answers questions about descriptions without the server, and adapts ops of another signature."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 
 def is_nonzero(input: Tensor) -> bool:
-    """Whether the one element is not zero (torch.is_nonzero). Raises RuntimeError if there is not exactly one."""
+    """Whether the only element is not zero (torch.is_nonzero). Raises RuntimeError if there is not exactly one."""
     return input.is_nonzero()
 
 
@@ -56,7 +56,7 @@ def is_neg(input: Tensor) -> bool:
 
 
 def is_inference(input: Tensor) -> bool:
-    """Whether it was made in inference mode: such tensors are ordinary ones here (torch.is_inference)."""
+    """False, whatever mode made the tensor (torch.is_inference)."""
     return False
 
 
@@ -71,9 +71,9 @@ def get_device(input: Tensor) -> int:
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Products summed over the last dims of a and the first of b, or over two lists of dims (torch.tensordot).
+    """Sum products over the last dims of a and the first dims of b, or over two lists of dims (torch.tensordot).
 
-    dims: a number, two lists of one length, or a tensor of either, which is then waited for.
+    dims: a number, two lists of equal length, or a tensor of either. A tensor is read, which waits for the server.
     """
     given = dims.tolist() if isinstance(dims, Tensor) else dims
     if isinstance(given, (list, tuple)):
@@ -88,7 +88,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
 
 
 def _parts(name: str, input: Tensor, places: Any, *dim: int) -> Any:
-    """A split at places: the number of parts, a list of places, or a tensor of either."""
+    """Split a tensor. `places` is the number of parts, a list of indices, or a tensor of either."""
     given = places.tolist() if isinstance(places, Tensor) else places
     return _call(name, (input, given, *dim), (), "tuple")
 
@@ -96,9 +96,9 @@ def _parts(name: str, input: Tensor, places: Any, *dim: int) -> Any:
 def tensor_split(
     input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: int | None = None
 ) -> Any:
-    """So many parts, the first ones longer by one; or the parts between the places given (torch.tensor_split).
+    """Split into `sections` parts, the first ones longer by one if needed, or at `indices` (torch.tensor_split).
 
-    The number or the places may be a tensor, which is then waited for.
+    Either may be a tensor. A tensor is read, which waits for the server.
     """
     given = [one for one in (indices_or_sections, indices, sections) if one is not None]
     if len(given) != 1:
@@ -107,7 +107,7 @@ def tensor_split(
 
 
 def hsplit(input: Tensor, indices_or_sections: Any) -> Any:
-    """Split along the second dimension, a vector along its only one (torch.hsplit)."""
+    """Split along the second dimension, or a vector along its only dimension (torch.hsplit)."""
     return _parts("hsplit", input, indices_or_sections)
 
 
@@ -122,7 +122,7 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> Any:
 
 
 def _each(name: str, tensors: tuple[Any, ...]) -> Any:
-    """An op on one tensor, or on each of several."""
+    """Apply an op to one tensor, or to each of several."""
     given = tensors[0] if len(tensors) == 1 else tensors
     if isinstance(given, Tensor):
         return _call(name, (given,))
@@ -130,29 +130,30 @@ def _each(name: str, tensors: tuple[Any, ...]) -> Any:
 
 
 def atleast_1d(*tensors: Any) -> Any:
-    """With one dimension at least; of several tensors a tuple (torch.atleast_1d)."""
+    """Add dimensions up to at least one; several tensors give a tuple (torch.atleast_1d)."""
     return _each("atleast_1d", tensors)
 
 
 def atleast_2d(*tensors: Any) -> Any:
-    """With two dimensions at least; of several tensors a tuple (torch.atleast_2d)."""
+    """Add dimensions up to at least two; several tensors give a tuple (torch.atleast_2d)."""
     return _each("atleast_2d", tensors)
 
 
 def atleast_3d(*tensors: Any) -> Any:
-    """With three dimensions at least; of several tensors a tuple (torch.atleast_3d)."""
+    """Add dimensions up to at least three; several tensors give a tuple (torch.atleast_3d)."""
     return _each("atleast_3d", tensors)
 
 
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
-    """Where it is not zero: a row of indices per element, or a vector per dimension in a tuple (torch.nonzero)."""
+    """Indices of nonzero elements: a row per element, or a tuple of a vector per dimension (torch.nonzero)."""
     return input.nonzero(as_tuple=as_tuple)
 
 
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
-    """`input` where the condition holds, `other` elsewhere (torch.where); the condition alone: where it holds.
+    """`input` where the condition holds, `other` elsewhere (torch.where).
 
-    The second form answers as nonzero(as_tuple=True). Raises TypeError if only one of `input` and `other` is given.
+    The condition alone gives the indices where it holds, as nonzero(as_tuple=True). Raises TypeError if only one of
+    `input` and `other` is given.
     """
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
@@ -162,7 +163,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
 
 
 def typename(obj: object) -> str:
-    """The name of an object's type, of a tensor the one with its dtype (torch.typename)."""
+    """Name of an object's type; for a tensor the name that includes its dtype (torch.typename)."""
     if isinstance(obj, Tensor):
         return str(obj.type())
     return f"{type(obj).__module__}.{type(obj).__qualname__}"
@@ -180,7 +181,7 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
 
 
 def _ranked(value: Any) -> tuple[int, dtype]:
-    """A tensor with dimensions counts before one without, and that before a number."""
+    """Rank and dtype of an operand: 2 for a tensor with dimensions, 1 for a 0-d tensor, 0 for a number."""
     if isinstance(value, Tensor):
         return (2 if value.ndim else 1), value.dtype
     default = dtypes.get_default_dtype()

@@ -1,7 +1,6 @@
-"""What scripts for PyTorch say about the machine and about types, where there is little to say here.
+"""Legacy: accepts PyTorch's tensor types by name (`FloatTensor`), memory formats and machine settings.
 
-Tensor types by name (`FloatTensor`), memory formats, and switches whose subject is the server's own business: they are
-taken, remembered and answered, and change no result.
+The settings concern the server. They are stored and returned, and change no result.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ BoolTensor = _type("Bool")
 
 
 class memory_format:
-    """How PyTorch lays a tensor's elements out; here they are always row by row."""
+    """PyTorch's layout of a tensor's elements; here the layout is always row-major."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -72,7 +71,7 @@ channels_last_3d = memory_format("channels_last_3d")
 
 
 class _Switches:
-    """The switches' present values."""
+    """Current values of the settings."""
 
     deterministic = False
     warn_only = False
@@ -81,7 +80,7 @@ class _Switches:
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """Let new floating tensors have that type's dtype. Raises TypeError for a type that is not floating."""
+    """Set the default dtype to a tensor type's dtype. Raises TypeError for a type that is not floating."""
     if isinstance(t, str):
         title = t.rsplit(".", 1)[-1].removesuffix("Tensor")
         if title not in dtypes.BY_TITLE:
@@ -94,29 +93,29 @@ def set_default_tensor_type(t: Any) -> None:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Taken and remembered; the server's results depend on the inputs and the number of its threads only."""
+    """Store the setting; no effect. The server's results depend only on the inputs and its number of threads."""
     _Switches.deterministic, _Switches.warn_only = bool(mode), bool(warn_only)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """What use_deterministic_algorithms was told."""
+    """Setting of use_deterministic_algorithms."""
     return _Switches.deterministic
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Taken and remembered; products of float32 are always computed in float32. Raises ValueError for another name."""
+    """Store the setting; float32 products are always computed in float32. Raises ValueError for an unknown name."""
     if precision not in ("highest", "high", "medium"):
         raise ValueError(f'{precision} is not one of "highest", "high" or "medium"')
     _Switches.precision = precision
 
 
 def get_float32_matmul_precision() -> str:
-    """What set_float32_matmul_precision was told."""
+    """Setting of set_float32_matmul_precision."""
     return _Switches.precision
 
 
 def set_num_threads(number: int) -> None:
-    """Taken and remembered: how many threads compute is decided where the server is started (`--blas-threads`).
+    """Store the setting; no effect. The server's option `--blas-threads` sets the number of threads.
 
     Raises RuntimeError for a number below 1.
     """
@@ -126,5 +125,5 @@ def set_num_threads(number: int) -> None:
 
 
 def get_num_threads() -> int:
-    """What set_num_threads was told, 1 at first."""
+    """Setting of set_num_threads, initially 1."""
     return _Switches.threads

@@ -1,4 +1,4 @@
-"""Random numbers: the session's generator, which the server holds, and generators of one's own."""
+"""Random numbers: controls the session's generator, which the server holds, and separate generators."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _checked(seed: Any) -> int:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Start the session's random numbers over; the answer is its generator (torch.manual_seed)."""
+    """Seed the session's generator and return it (torch.manual_seed). Raises ValueError for a seed beyond 64 bits."""
     number = _checked(seed)
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
@@ -49,24 +49,24 @@ def manual_seed(seed: int) -> Generator:
 
 
 def seed() -> int:
-    """Start the session's random numbers from a seed that nobody knows beforehand; the answer is that seed."""
+    """Seed the session's generator from the operating system's entropy; return the seed."""
     number = int.from_bytes(os.urandom(8), "little")
     manual_seed(number)
     return number
 
 
 def initial_seed() -> int:
-    """The seed that the session's random numbers started from."""
+    """Last seed of the session's generator."""
     return current_session().wait(_command()).manual_seed.seed
 
 
 def get_rng_state() -> Tensor:
-    """The state of the session's generator, as a tensor of bytes."""
+    """State of the session's generator, as a uint8 tensor."""
     return _state_tensor(current_session().wait(_command()).manual_seed.state)
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Go on from a state that get_rng_state gave. Raises ValueError for other bytes."""
+    """Restore a state returned by get_rng_state. Raises ValueError for other bytes."""
     current_session().wait(_command(state=_state_bytes(new_state)))
 
 
@@ -81,9 +81,9 @@ def _state_bytes(state: Any) -> bytes:
 
 
 class Generator:
-    """A generator with a state of its own, for `generator=` (torch.Generator).
+    """Generator with its own state, for `generator=` (torch.Generator).
 
-    Its state is put in the place of the session's for the one op that uses it, which then waits.
+    An op that uses it swaps this state with the session's for its duration, and waits for the server.
     """
 
     def __init__(self, device: Any = "cpu") -> None:
@@ -92,30 +92,30 @@ class Generator:
         self._state: bytes | None = None
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start over from a seed; the answer is the same generator."""
+        """Seed this generator and return it."""
         self._seed, self._state = _checked(seed), None
         return self
 
     def seed(self) -> int:
-        """Start over from a seed that nobody knows beforehand."""
+        """Seed this generator from the operating system's entropy; return the seed."""
         return self.manual_seed(int.from_bytes(os.urandom(8), "little")).initial_seed()
 
     def initial_seed(self) -> int:
-        """The seed it was last started from."""
+        """Last seed of this generator."""
         return self._seed
 
     def get_state(self) -> Tensor:
-        """Its state as a tensor of bytes."""
+        """State of this generator, as a uint8 tensor."""
         with self.used():
             return _state_tensor(current_session().wait(_command()).manual_seed.state)
 
     def set_state(self, new_state: Tensor) -> None:
-        """Go on from a state that get_state gave."""
+        """Restore a state returned by get_state."""
         self._state = _state_bytes(new_state)
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
-        """Inside, the session draws from this generator."""
+        """Let the session draw from this generator inside the context."""
         session = current_session()
         before = session.wait(_command()).manual_seed.state
         session.wait(_command(seed=self._seed) if self._state is None else _command(state=self._state))
@@ -152,25 +152,25 @@ default_generator = _SessionGenerator()
 def normal(
     mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, **options: Any
 ) -> Tensor:
-    """Random numbers of a normal distribution; mean and std may be tensors, else the size is given (torch.normal)."""
+    """Random numbers of a normal distribution; `size` is needed unless mean or std is a tensor (torch.normal)."""
     with (generator or default_generator).used():
         return ops.normal(mean, std, size, **options)
 
 
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
-    """Ones and zeros, one with the probability that the element, or `p`, tells (torch.bernoulli)."""
+    """Random ones and zeros; the probability of a one is the element or `p` (torch.bernoulli)."""
     with (generator or default_generator).used():
         return ops.bernoulli(input, p)
 
 
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Numbers of the Poisson distribution, each element its mean (torch.poisson)."""
+    """Random numbers of Poisson distributions whose means are the elements (torch.poisson)."""
     with (generator or default_generator).used():
         return ops.poisson(input)
 
 
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """How many of `count` trials succeed with probability `prob` (torch.binomial)."""
+    """Random number of successes in `count` trials with success probability `prob` (torch.binomial)."""
     with (generator or default_generator).used():
         return ops.binomial(count, prob)
 
@@ -178,6 +178,6 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
-    """Indices drawn with the weights of the last dimension (torch.multinomial)."""
+    """Random indices drawn with the weights in the last dimension (torch.multinomial)."""
     with (generator or default_generator).used():
         return ops.multinomial(input, num_samples, replacement)

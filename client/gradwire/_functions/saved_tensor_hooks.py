@@ -1,7 +1,7 @@
-"""Saved values kept by the user's Python (torch.autograd.graph.saved_tensors_hooks).
+"""Saved-tensor hooks: let the user's Python keep saved values (torch.autograd.graph.saved_tensors_hooks).
 
-While hooks are in force every op that is recorded is followed by a question: what did its nodes save? The first hook is
-given that, the server lets go of it, and asks for it in backward, as it asks for any hook.
+While hooks are active, the client asks after every recorded op which values its nodes saved. The pack hook gets these
+values and the server drops them. In backward the server requests them by calling the unpack hook like any other hook.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _T = TypeVar("_T")
 
 
 class Pair(NamedTuple):
-    """The two hooks that are in force."""
+    """The two active hooks."""
 
     pack: Callable[[Any], Any]
     unpack: Callable[[Any], Any]
 
 
-#: The hooks in force in this thread or task; None where values stay on the server.
+#: Active hooks of this thread or task; None if saved values stay on the server.
 CURRENT: ContextVar[Pair | None] = ContextVar("gradwire_saved_tensors_hooks", default=None)
-#: Why there may be none.
+#: Message of the error for using hooks; None if hooks are allowed.
 DISABLED: ContextVar[str | None] = ContextVar("gradwire_saved_tensors_hooks_disabled", default=None)
 
 
 @contextmanager
 def in_force(pair: Pair | None) -> Iterator[None]:
-    """Let these hooks, or none, be in force inside."""
+    """Activate these hooks, or none, inside the context."""
     token = CURRENT.set(pair)
     BATCHING.append(pair)
     try:
@@ -55,16 +55,16 @@ def in_force(pair: Pair | None) -> Iterator[None]:
 
 
 def check_enabled() -> None:
-    """Raises RuntimeError, with its message, inside disable_saved_tensors_hooks."""
+    """Raise RuntimeError inside disable_saved_tensors_hooks, with the message given there."""
     why = DISABLED.get()
     if why is not None:
         raise refuse(why)
 
 
 def packing(session: Session, apply: Callable[[], _T], changed: Sequence[Any] = ()) -> _T:
-    """Apply something that records nodes, and pack what they save if hooks are in force.
+    """Call `apply`, which records nodes, and pack the values they save if hooks are active.
 
-    Its results, or `changed` where it answers none, are the tensors that the nodes are behind.
+    The nodes are found from the tensors that `apply` returns, or from `changed` if it returns none.
     """
     pair = CURRENT.get()
     if pair is None or not GRAD_ENABLED.get():
@@ -97,7 +97,7 @@ def packing(session: Session, apply: Callable[[], _T], changed: Sequence[Any] = 
 
 
 def _shown_to(pair: Pair, session: Session, number: int, outputs: Sequence[int], hooks: list[int]) -> list[int]:
-    """Give each value that was saved to the first hook; the numbers that the second is to be asked by."""
+    """Pass each saved value to the pack hook; return the numbers under which the unpack hook is called."""
     shown = session.wait(_command(number, hooks_pb2.PACK_STEP_SHOW, outputs, ())).pack_saved.values
     values = [new_proxy(session, spec.id, read_spec(spec)) for spec in shown]
     values.reverse()
@@ -131,7 +131,7 @@ def _command(number: int, step: Any, outputs: Sequence[int], hooks: Sequence[int
 
 
 def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> Any:
-    """What an op that may be recorded answers, when what it saved is packed; NotImplemented for any other."""
+    """Call an op that may record nodes and pack its saved values; NotImplemented for other ops."""
     if CURRENT.get() is None or not GRAD_ENABLED.get():
         return NotImplemented
     tensors = [*_handles(args), *_handles([value for _, value in kwargs])]
@@ -141,7 +141,7 @@ def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]],
 
 
 def _handles(value: Any) -> Iterator[Handle]:
-    """The tensors in a value, in tuples and lists."""
+    """Tensors in a value, including those in nested tuples and lists."""
     if isinstance(value, Handle):
         yield value
     elif isinstance(value, (tuple, list)):

@@ -1,6 +1,6 @@
-"""explain: in words why a tensor is a leaf or none, whether a gradient will come to it, and what to call.
+"""explain: says in sentences why a tensor is a leaf or not, whether it gets a gradient, and what to call.
 
-Of a compiled function: what was recorded, and whether the server runs it as a plan.
+For a compiled function it says what was recorded, and whether the server runs it as a plan.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOST_LEAVES = 8
 
 
 class Text(str):
-    """Text that shows itself as it is, in a console, too."""
+    """Text whose repr is the text itself, so a console prints it without quotes."""
 
     __slots__ = ()
 
@@ -25,10 +25,10 @@ class Text(str):
 
 
 def explain(tensor: Tensor | Compiled) -> Text:
-    """What a tensor is to autograd, in sentences: leaf or not and why, where gradients land, what to call.
+    """Explain a tensor's role in autograd: whether and why it is a leaf, where gradients are stored, what to call.
 
-    Looks at the graph behind it, which costs a round trip. Of what compile() returned: what was recorded, and how often
-    the server ran it as a plan and how often step by step, and why. Raises TypeError for anything else.
+    Reading the graph of a non-leaf costs a round trip. For a compiled function it lists the recordings, and how often
+    and why the server ran them as a plan or step by step. Raises TypeError for anything else.
     """
     if isinstance(tensor, Compiled):
         return Text("\n".join(tensor.describe()))

@@ -1,9 +1,9 @@
-"""save and load: nested dicts, lists, numbers and tensors as a safetensors file, on the client's disk. No pickle.
+"""save and load: store nested dicts, lists, numbers and tensors as a safetensors file, without pickle.
 
-Tensors lie in the file under their path ("state.0.exp_avg"), so that a flat dict of tensors is what every reader of
-safetensors expects. What else there is to know (nesting, numbers, flags, tensors that are one) is JSON in the
-metadata; a file without it is a dict of its tensors. A file is read and checked as a whole before any tensor is made,
-and written beside its place and then moved there: nothing is ever half there.
+A tensor is stored under its path ("state.0.exp_avg"), so any safetensors reader sees a flat dict of tensors as
+expected. Nesting, numbers, flags and shared tensors are JSON in the metadata. A file without this metadata is a dict
+of its tensors. A file is read and checked completely before any tensor is made. It is written to a temporary file and
+then moved into place, so a partial file is never visible.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _CODES = {
 def save(obj: Any, f: Any, *, on: str = "client", **options: Any) -> None:
     """Write nested dicts, lists, tuples, numbers, strings and tensors to a path or binary file (torch.save).
 
-    With `on="server"` the file is on the server's disk, `f` is its name there, and no tensor travels.
+    With `on="server"` the file is on the server's disk, `f` is its name there, and no tensor data is transferred.
 
-    The file is in the safetensors format, whatever its name; complex128 is kept as pairs of float64. Raises TypeError
-    for any other object, naming where it is, and ImportError without the safetensors package. A file that exists is
-    replaced only by a whole one.
+    The format is safetensors, whatever the file's name. Complex numbers are stored as pairs of real numbers. An
+    existing file is replaced only by a complete one. Raises TypeError for any other object, naming its path, and
+    ImportError without the safetensors package.
     """
     if options:
         raise GradwireTypeError(f"save() takes an object and a file, not {', '.join(options)}: it pickles nothing")
@@ -78,13 +78,13 @@ def save(obj: Any, f: Any, *, on: str = "client", **options: Any) -> None:
 def load(
     f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None, on: str = "client"
 ) -> Any:
-    """What `save` wrote to a path or binary file, or the dict of tensors of any safetensors file (torch.load).
+    """Read what `save` wrote to a path or binary file, or any safetensors file as a dict of tensors (torch.load).
 
-    With `on="server"` `f` is the name of a file on the server's disk, and no tensor travels.
+    With `on="server"` `f` is the name of a file on the server's disk, and no tensor data is transferred.
 
-    `map_location` is the device of the tensors, the server's memory if left out. Raises FileNotFoundError, EOFError
-    for an empty file, RuntimeError for one that is cut short or no safetensors file, TypeError for a dtype that does
-    not exist here, ImportError without the safetensors package. `weights_only` and `mmap` change nothing.
+    `map_location` is the device of the tensors, by default the server's CPU memory. `weights_only` and `mmap` have no
+    effect. Raises FileNotFoundError, EOFError for an empty file, RuntimeError for a truncated file or another format,
+    TypeError for an unknown dtype, ImportError without the safetensors package.
     """
     if _is_on_server(on):
         return load_there(f, map_location)
@@ -107,7 +107,7 @@ def _described(tree: Any) -> str:
 
 
 def _read(reader: _Reader, metadata: Mapping[str, str]) -> Any:
-    """The value that a file describes, all of it checked first."""
+    """Check a file's description and return the value. Raises RuntimeError for a damaged description."""
     name = reader.name
     if _METADATA not in metadata:
         return {key: reader.tensor(key, False) for key in reader.arrays}
@@ -123,14 +123,14 @@ def _read(reader: _Reader, metadata: Mapping[str, str]) -> Any:
 
 
 def save_there(obj: Any, name: Any) -> None:
-    """Have the server write a file on its own disk."""
+    """Have the server write a file on its disk."""
     writer = _Writer(lambda tensor: tensor)
     tree = writer.encode_all(obj)
     write_file(_name(name), writer.arrays, {_METADATA: _described(tree)})
 
 
 def load_there(name: Any, map_location: Any) -> Any:
-    """Have the server make tensors of a file on its own disk."""
+    """Have the server read tensors from a file on its disk."""
     device = "cpu" if map_location is None else dtypes.device_name(map_location)
     tensors, metadata = read_file(_name(name), device)
     return _read(_ThereReader({key: (each, each.dtype) for key, each in tensors.items()}, device, name), metadata)
@@ -158,12 +158,12 @@ def _content(path: str) -> bytes:
 
 
 def _replace(path: str, content: bytes) -> None:
-    """Write a file beside its place and move it there."""
+    """Write a temporary file in the same folder and move it to `path`."""
     handle, beside = tempfile.mkstemp(prefix=".gradwire-", dir=os.path.dirname(os.path.abspath(path)))
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        # mkstemp lets only the owner read; a saved file is as any other that the process makes.
+        # mkstemp gives access to the owner only; a saved file gets the process's usual permissions.
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(beside, 0o666 & ~mask)
@@ -174,7 +174,7 @@ def _replace(path: str, content: bytes) -> None:
 
 
 class _Writer:
-    """Turns a nested value into JSON, and collects its tensors by name."""
+    """Converts a nested value to JSON and collects its tensors by name."""
 
     def __init__(self, stored: Callable[[Tensor], Any]) -> None:
         self.stored = stored
@@ -182,7 +182,7 @@ class _Writer:
         self.names: dict[int, str] = {}
 
     def encode_all(self, value: Any) -> Any:
-        """The whole value. Raises TypeError for what cannot be saved."""
+        """Encode the whole value. Raises TypeError if a part of it cannot be saved."""
         try:
             return self.encode(value, "")
         except RecursionError:
@@ -245,7 +245,7 @@ class _Writer:
 
 
 def _advice(value: Any) -> str:
-    """What to save instead of an object of a kind that people save."""
+    """Advice on what to save instead of an object; empty if there is none."""
     if callable(getattr(value, "state_dict", None)):
         return f": save its state_dict(), and give that to load_state_dict() of a new {type(value).__name__}"
     return ": save gradwire.from_numpy() of it" if isinstance(value, np.ndarray) else ""
@@ -256,7 +256,7 @@ def _join(path: str, key: Any) -> str:
 
 
 def _stored(value: Tensor) -> tuple[Array, str, tuple[int, ...]]:
-    """A tensor's bytes, with dtype and shape as the file names them."""
+    """A tensor's array with its dtype and shape in the file; complex numbers become pairs, bfloat16 uint16."""
     array = np.ascontiguousarray(read_array(value)).reshape(value.shape)
     if value.is_complex():
         real = array.view(array.real.dtype).reshape(*value.shape, 2)
@@ -267,7 +267,10 @@ def _stored(value: Tensor) -> tuple[Array, str, tuple[int, ...]]:
 
 
 def _parse(library: Any, content: bytes, name: str) -> tuple[dict[str, tuple[Array, dtypes.dtype]], dict[str, str]]:
-    """The arrays of a file with their dtypes, and its metadata, all checked."""
+    """Arrays of a file with their dtypes, and its metadata.
+
+    Raises EOFError for an empty file, RuntimeError for a damaged file, TypeError for an unknown dtype.
+    """
     if not content:
         raise EOFError(f"Ran out of input: {name} is empty")
     try:
@@ -289,7 +292,7 @@ def _parse(library: Any, content: bytes, name: str) -> tuple[dict[str, tuple[Arr
 
 
 class _Reader:
-    """Turns what the file holds into values."""
+    """Converts a file's content to values."""
 
     def __init__(self, arrays: dict[str, tuple[Any, dtypes.dtype]], device: str, name: str) -> None:
         self.arrays = arrays
@@ -298,7 +301,7 @@ class _Reader:
         self.made: dict[str, Tensor] = {}
 
     def check(self, tree: Any) -> None:
-        """Raise for a description that does not fit the file, before anything is made."""
+        """Raise an error if the description does not match the file's tensors. Makes no tensor."""
         if "tensor" in tree:
             array, dtype = self.arrays[tree["tensor"]]
             if tree.get("complex") and (dtype not in (dtypes.float32, dtypes.float64) or array.shape[-1:] != (2,)):
@@ -360,12 +363,12 @@ class _Reader:
 
 
 class _ThereReader(_Reader):
-    """The same for tensors that the server has made already."""
+    """Reader for tensors that the server already made."""
 
     def tensor(self, name: str, is_complex: bool) -> Tensor:
         """The tensor of that name; of complex numbers where pairs stand for them."""
         made: Tensor = self.arrays[name][0]
-        if is_complex and not made.numel():  # nothing that could be seen as complex numbers
+        if is_complex and not made.numel():  # an empty tensor cannot be viewed as complex
             made = empty(made.shape[:-1], dtype=made.dtype.to_complex(), device=self.device)
         elif is_complex:
             with no_grad():

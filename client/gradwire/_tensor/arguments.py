@@ -1,7 +1,7 @@
-"""An op's arguments: into the memo's key, and into the message.
+"""Arguments: converts an op's arguments to the memo's key and to the message.
 
-Both walk the same values in the same order. What changes from call to call (ids of tensors, floats) goes into `values`,
-all else into the key; the message takes the values back from an iterator, so that a template can be made of it.
+Both conversions walk the values in the same order. Values that change between calls (tensor ids, floats) go into
+`values`, all others into the key. The message takes the values from an iterator, so a template can be made of it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SCALARS = (bool, int, str, type(None))
 
 
 class Operands:
-    """What one call's arguments come to: the memo's key, the values that vary, the edges of what requires grad."""
+    """Arguments of one call: the memo's key, the varying values, the edges of tensors that require grad."""
 
     __slots__ = ("edges", "key", "session", "values")
 
@@ -37,7 +37,7 @@ class Operands:
         self.session = session
 
     def add(self, op: str, value: Any) -> None:
-        """Walk one argument. Raises TypeError for what no op takes."""
+        """Walk one argument. Raises TypeError for a value that no op takes."""
         kind = type(value)
         if kind in _SCALARS:
             self.key.append(kind)
@@ -57,7 +57,7 @@ class Operands:
         elif isinstance(value, (dtype, device, type)) or value is Ellipsis:
             self.key.append(value)
         elif kind is complex:
-            # Zeros of either sign are equal, and NaN equals nothing: the text tells values apart.
+            # The text distinguishes values that == does not: 0.0 == -0.0, and NaN equals nothing.
             self.key.extend((complex, repr(value)))
         elif isinstance(value, (np.number, np.bool_)):
             self.add(op, value.item())
@@ -86,7 +86,7 @@ class Operands:
 
 
 def write_argument(message: pb.Argument, value: Any, values: Iterator[wire.Value]) -> None:
-    """Put one argument into the message, taking ids and floats from `values`."""
+    """Write one argument into the message; take ids and floats from `values`."""
     if isinstance(value, Handle):
         message.tensor = _as_id(next(values))
     elif value is None:

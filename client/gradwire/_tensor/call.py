@@ -1,7 +1,7 @@
-"""Calling an op: the one path that all functions, methods and operators take.
+"""Call: applies an op; the single path of all functions, methods and operators.
 
-The first time at a place of the program it waits for the server's answer. After that the memo knows the answer, and
-what is left to do is kept short here: make the key, pack the bytes, make the proxy.
+The first call at a call site waits for the server's answer. Later calls take the answer from the memo. Their path is
+kept short: make the key, pack the bytes, make the proxy.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from gradwire.v1 import service_pb2, types_pb2
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import Session
 
-#: The generated module of the ops' functions, which registers itself: it is built upon this module.
+#: Generated module of the ops' functions. It registers itself, since it imports this module.
 OPS: list[ModuleType] = []
 _new = object.__new__
 _grad_enabled = GRAD_ENABLED.get
 _NamedValues = Sequence[tuple[str, Any]]
-# What a key holds before the arguments: op, grad mode, code, place in it.
+# Number of key items before the arguments: op, grad mode, code, instruction offset.
 _KEY_HEAD = 4
-# Whole numbers that a double holds exactly.
+# Largest magnitude up to which a double holds all integers exactly.
 _MOST_EXACT = 1 << 53
 
 
 def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any = None) -> Any:
     """Apply an op. `args` are in the parameters' order, `kwargs` pairs of name and value.
 
-    `result` says in what form the answer is wanted: None for one tensor, "bool", "tuple", or the results' names.
+    `result` is the form of the answer: None for one tensor, "bool", "tuple", or the results' names.
     """
     if BATCHING:
         for dispatch in DISPATCH:
@@ -85,7 +85,7 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
             key.append(float)
             values.append(value)
         elif type(value) is int and operands is None and _is_weak(op, len(key) - _KEY_HEAD, key, value):
-            # What came before took one place of the key each, so its length tells this one's place.
+            # Each earlier argument added one item to the key, so its length gives this argument's place.
             place = len(key) - _KEY_HEAD
             args = (*args[:place], float(value), *args[place + 1 :])
             key.append(float)
@@ -115,7 +115,7 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
     tensor_id = next(session.ids)
     buffer = session.buffer
     spec = entry.specs[0]
-    # Made before the command goes, so that its id is released wherever Ctrl-C falls.
+    # The proxy is made before the command is sent, so its id is released if Ctrl-C interrupts.
     made = _new(TENSOR_CLASS[0])
     made._id = tensor_id
     made._session = session
@@ -136,7 +136,7 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
 def _repeat(
     session: Session, entry: Entry, args: tuple[Any, ...], values: list[Value], edges: list[Any], op: str, result: Any
 ) -> Any:
-    """What has succeeded here before, where there is more to do than to make one plain new tensor."""
+    """Repeat a call known to the memo that does more than make one plain new tensor."""
     if entry.warning:
         warn(entry.warning)
     if entry.in_place:
@@ -161,7 +161,7 @@ def _results(
     args: Sequence[Any],
     values: Sequence[Value],
 ) -> tuple[Any, ...]:
-    """The proxies of an op's results. Of one that is an input itself it is that one's, so that both change as one."""
+    """Proxies of an op's results. A result that is an input itself gets the input's proxy, so both change together."""
     if not same:
         pairs = enumerate(zip(ids, specs, strict=True))
         return tuple([new_result(session, one, spec, edges, args, place) for place, (one, spec) in pairs])
@@ -176,7 +176,7 @@ def _results(
 
 
 def _input(given: Any, tensor_id: Value) -> Any:
-    """The tensor of that id among an op's arguments, which may be lists."""
+    """Tensor with that id among an op's arguments, which may be lists; None if there is none."""
     for value in given:
         if isinstance(value, Handle):
             if value._id == tensor_id:
@@ -199,7 +199,7 @@ def _first_call(
     edges: list[Any],
     place: tuple[CodeType, int],
 ) -> Any:
-    """Apply an op and wait; remember the answer."""
+    """Apply an op, wait for the answer, and store it in the memo."""
     enabled = GRAD_ENABLED.get()
     default = get_default_dtype()
     in_place = op.endswith("_") and not op.endswith("__")
@@ -221,7 +221,7 @@ def _first_call(
         for place, value in enumerate(sent_args):
             argument = request.args.add()
             if type(value) in (list, tuple) and not value and names[place : place + 1] in (("tensors",), ("operands",)):
-                argument.tensors.SetInParent()  # an empty list does not show what it is a list of
+                argument.tensors.SetInParent()  # an empty list does not show its element type
             else:
                 write_argument(argument, value, remaining)
         for name, value in sent_kwargs:
@@ -229,7 +229,7 @@ def _first_call(
         request.outputs.extend([int(one) for one in remaining])
         return command
 
-    # How many results there are is the server's to say, and their ids too then.
+    # If the number of results is unknown, the server chooses their ids too.
     ids = (next(session.ids),) if not in_place and (result is None or result == "bool") else ()
     outputs = session.wait(build([*values, *ids]), ids).op.outputs
     specs = tuple([read_spec(output) for output in outputs])
@@ -251,7 +251,7 @@ def _first_call(
 
 
 def _same(args: tuple[Any, ...], values: list[Value], outputs: Sequence[types_pb2.TensorSpec]) -> tuple[int, ...]:
-    """Per result the place among the values of the input that it is, or -1; empty if none is one."""
+    """Per result: the place in `values` of the input that it is, or -1; empty if no result is an input."""
     if not any(output.same_as for output in outputs):
         return ()
     places = [
@@ -263,15 +263,15 @@ def _same(args: tuple[Any, ...], values: list[Value], outputs: Sequence[types_pb
 
 @cache
 def _number_places(op: str) -> frozenset[int]:
-    """Which of an op's positional arguments are numbers to compute with."""
+    """Places of an op's positional arguments that are numeric operands."""
     names, _, numbers = _parameters(op)
     return frozenset(place for place, name in enumerate(names) if name in numbers)
 
 
 def _is_weak(op: str, place: int, key: list[Any], value: int) -> bool:
-    """Whether a whole number may travel as a float: beside a floating tensor it has that one's dtype anyway.
+    """Whether an integer may be sent as a float: with a floating tensor it gets the tensor's dtype anyway.
 
-    So a loop's counter can vary without waiting. Beside whole tensors it cannot: x // 0 is refused there.
+    Thus a loop's counter can vary without waiting. With an integer tensor it may not: x // 0 is refused there.
     """
     if place not in _number_places(op) or not -_MOST_EXACT <= value <= _MOST_EXACT:
         return False
@@ -281,7 +281,7 @@ def _is_weak(op: str, place: int, key: list[Any], value: int) -> bool:
 
 @cache
 def _parameters(op: str) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str]]:
-    """An op's parameter names in order, their defaults, and which of them take numbers to compute with."""
+    """An op's parameter names in order, their defaults, and the names of numeric operands."""
     ops: Any = OPS[0]
     name = op[:-1] if op.endswith("_") and not hasattr(ops, op) else op
     function = getattr(ops, name.replace(".", "_"), None)
@@ -290,7 +290,7 @@ def _parameters(op: str) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str
 
 
 def _without_defaults(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> tuple[tuple[Any, ...], _NamedValues]:
-    """The arguments that say something. Floats stay: they are among the values that a template expects."""
+    """Arguments without those equal to defaults. Floats stay: a template expects them among its values."""
     names, defaults, _ = _parameters(op)
 
     def says_nothing(name: str, value: Any) -> bool:
@@ -308,7 +308,7 @@ _MISSING = object()
 
 
 def _fixed_floats(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> tuple[tuple[int, float], ...]:
-    """The places and values of floats that are attributes: for another value, what succeeded might be refused."""
+    """Places and values of floats that are no operands. With another value, the same call might be refused."""
     names, _, numbers = _parameters(op)
     named = [*zip([*names, *[""] * len(args)], args, strict=False), *kwargs]
     fixed: list[tuple[int, float]] = []
@@ -323,12 +323,12 @@ def _fixed_floats(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> tuple
 
 
 def _tensors(tensors: tuple[Any, ...]) -> Any:
-    """Tensors given one by one or as one list: meshgrid(a, b), meshgrid([a, b])."""
+    """Tensors given as separate arguments or as one list: meshgrid(a, b), meshgrid([a, b])."""
     return tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
 
 
 def _renamed(name: str, given: Any, unset: Any, second: str, value: Any) -> Any:
-    """The value of a parameter that came by its second name. Raises TypeError where it came by both."""
+    """Value of a parameter given by its second name. Raises TypeError if it was given by both names."""
     if given != unset:
         raise TypeError(
             f"{second} is another name of {name}: give one of them, not {name}={given} and {second}={value}"
@@ -337,7 +337,7 @@ def _renamed(name: str, given: Any, unset: Any, second: str, value: Any) -> Any:
 
 
 def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
-    """Sizes given one by one or as one tuple: zeros(2, 3), zeros((2, 3))."""
+    """Sizes given as separate arguments or as one tuple: zeros(2, 3), zeros((2, 3))."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         return tuple(sizes[0])
     return sizes

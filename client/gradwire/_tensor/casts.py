@@ -1,4 +1,4 @@
-"""Moving and casting: differentiable copies, or the very tensor where nothing changes."""
+"""Casts: moves and casts tensors by differentiable copies; returns the same tensor if nothing changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from gradwire._tensor.call import _call
 
 
 class Casts:
-    """The methods of Tensor that change dtype or device. A mixin, for they are named as Python's types are."""
+    """Mixin with the methods of Tensor that change dtype or device.
+
+    The methods have the names of Python types, which they would shadow in the class body of Tensor.
+    """
 
     __slots__ = ()
     _spec: Spec
@@ -29,7 +32,7 @@ class Casts:
         same_dtype = wanted_dtype is None or wanted_dtype is spec.dtype
         same_device = wanted_device is None or wanted_device == spec.device_name
         if wanted_device == "cuda" and spec.device.type == "cuda":
-            same_device = True  # no index means the present one
+            same_device = True  # "cuda" without an index is the tensor's own GPU
         if same_dtype and same_device:
             return _call("to", (self,), (("copy", True),)) if copied else self
         named: list[tuple[str, Any]] = []
@@ -40,7 +43,7 @@ class Casts:
         return _call("to", (self,), named)
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """The name of its type ("torch.FloatTensor"), or with `dtype` the tensor cast to it."""
+        """Name of the tensor's type ("torch.FloatTensor"), or with `dtype` the tensor cast to it."""
         if dtype is None:
             prefix = "torch.cuda." if self._spec.device.type == "cuda" else "torch."
             return f"{prefix}{self._spec.dtype.title}Tensor"
@@ -113,7 +116,7 @@ class Casts:
 
 
 def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dtypes.dtype | None, str | None, bool]:
-    """The dtype, device and copy flag that Tensor.to was given, in any of its forms."""
+    """Parse the arguments of Tensor.to, in any of its forms, to dtype, device and copy flag."""
     wanted_dtype, wanted_device = kwargs.get("dtype"), kwargs.get("device")
     flags = [arg for arg in args if isinstance(arg, bool)]
     copied = bool(kwargs.get("copy", flags[1] if len(flags) > 1 else False))

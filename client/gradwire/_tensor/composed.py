@@ -1,4 +1,4 @@
-"""Methods of PyTorch's that are a few of the other ops, and flags that no tensor here has."""
+"""Composed: PyTorch's methods made of a few other ops, and flags that are never set here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _T = TypeVar("_T", bound="Composed")
 
 
 class Composed(Handle):
-    """The methods of Tensor that are a few of the other ops, and flags that are the same for all tensors here."""
+    """Methods of Tensor made of a few other ops, and flags that are the same for all tensors."""
 
     __slots__ = ()
 
@@ -23,9 +23,9 @@ class Composed(Handle):
     is_nested = False
 
     def fill_diagonal_(self: _T, fill_value: float, wrap: bool = False) -> _T:
-        """Write a number on the main diagonal, with `wrap` again after each block of a matrix that is higher than wide.
+        """Write a number on the main diagonal. With `wrap`, a tall matrix gets a diagonal in each square block.
 
-        Raises RuntimeError for fewer than 2 dimensions, and for more where they differ.
+        Raises RuntimeError for fewer than 2 dimensions, or for more than 2 dimensions of unequal size.
         """
         target: Any = self
         sizes = tuple(target.shape)
@@ -35,7 +35,7 @@ class Composed(Handle):
             raise refuse("all dimensions of input must be of equal length")
         if len(sizes) == 2:
             rows, columns = sizes
-            # A wrapped diagonal begins again one row below the block that it went through.
+            # Each wrapped diagonal starts columns + 1 rows below the previous one, as in PyTorch.
             for start in range(0, rows, columns + 1) if wrap and columns else [0]:
                 target[start:].diagonal().fill_(fill_value)
         else:
@@ -68,7 +68,7 @@ class Composed(Handle):
         return wired("qr")(self, some)
 
     def pin_memory(self: _T, device: Any = None) -> _T:
-        """This tensor: where its bytes lie is the server's business."""
+        """This tensor; the server decides on the placement of its bytes."""
         return self
 
     def is_pinned(self, device: Any = None) -> bool:

@@ -1,4 +1,4 @@
-"""Random numbers in place: the methods of Tensor that fill it, from the session's generator or one of one's own."""
+"""Draws: methods of Tensor that fill it with random numbers, from the session's generator or a given one."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ _T = TypeVar("_T", bound="Draws")
 
 
 class Draws(Handle):
-    """uniform_ and its kin. No gradient flows through what they overwrite."""
+    """uniform_ and similar methods. No gradient flows to the overwritten values."""
 
     __slots__ = ()
 
     def uniform_(self: _T, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **named: float) -> _T:
-        """Numbers evenly from `from` to before `to`."""
+        """Fill with numbers uniform in [`from`, `to`)."""
         return _drawn(self, "uniform_", generator, _first(named, "uniform_", from_), to)
 
     def normal_(self: _T, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> _T:
-        """Numbers of a normal distribution."""
+        """Fill with numbers of a normal distribution."""
         return _drawn(self, "normal_", generator, mean, std)
 
     def exponential_(self: _T, lambd: float = 1.0, *, generator: Any = None) -> _T:
-        """Numbers of an exponential distribution."""
+        """Fill with numbers of an exponential distribution."""
         return _drawn(self, "exponential_", generator, lambd)
 
     def cauchy_(self: _T, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> _T:
-        """Numbers of a Cauchy distribution."""
+        """Fill with numbers of a Cauchy distribution."""
         return _drawn(self, "cauchy_", generator, median, sigma)
 
     def log_normal_(self: _T, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> _T:
-        """Numbers whose logarithms are normal."""
+        """Fill with numbers of a log-normal distribution; mean and std are the logarithm's."""
         return _drawn(self, "log_normal_", generator, mean, std)
 
     def geometric_(self: _T, p: float, *, generator: Any = None) -> _T:
-        """How many trials until the first success of probability p."""
+        """Fill with numbers of trials until the first success, each with probability p."""
         return _drawn(self, "geometric_", generator, p)
 
     def random_(self: _T, *bounds: int, to: int | None = None, generator: Any = None, **named: int) -> _T:
-        """Whole numbers: random_() up to what the dtype holds exactly, random_(to), random_(from, to)."""
+        """Fill with integers: random_() up to the dtype's largest exact integer, random_(to), random_(from, to)."""
         low, high = _first(named, "random_", 0), to
         if len(bounds) == 2:
             low, high = bounds
@@ -50,7 +50,7 @@ class Draws(Handle):
         return _drawn(self, "random_", generator, low, high)
 
     def bernoulli_(self: _T, p: Any = 0.5, *, generator: Any = None) -> _T:
-        """Ones and zeros, one with probability p: a number, or a tensor that broadcasts to this one."""
+        """Fill with ones and zeros. The probability p of a one is a number or a tensor that broadcasts to this one."""
         if not isinstance(p, Handle):
             return _drawn(self, "bernoulli_", generator, float(p))
         target: Any = self
@@ -61,7 +61,7 @@ class Draws(Handle):
 
 
 def _first(named: dict[str, Any], name: str, default: Any) -> Any:
-    """The argument that is called `from`, which Python lets be given by `**{"from": 1}` only."""
+    """Value of the argument `from`, a keyword of Python that can only be passed as `**{"from": 1}`."""
     value = named.pop("from", default)
     if named:
         raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")

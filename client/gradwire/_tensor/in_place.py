@@ -1,4 +1,4 @@
-"""In-place changes that flags alone forbid: refused here, in PyTorch's words, before anything is sent."""
+"""In-place checks: refuses in-place changes that flags alone forbid, in PyTorch's words, before a command is sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradwire.v1 import errors_pb2, types_pb2
 
 
 def check_in_place(op: str, args: tuple[Any, ...], mode: Any, edges: Sequence[Any]) -> None:
-    """Whether the first argument may be changed in place in this grad mode. Raises RuntimeError."""
+    """Raise RuntimeError unless the first argument may be changed in place in this grad mode."""
     target = args[0]
     if not isinstance(target, Handle):
         raise TypeError("an in-place op needs a tensor as its first argument")
@@ -34,7 +34,7 @@ def check_in_place(op: str, args: tuple[Any, ...], mode: Any, edges: Sequence[An
         if spec.requires_grad and view.base._spec.is_leaf:
             raise _protected("a view of a leaf Variable")
     if spec.requires_grad and spec.is_leaf:
-        # x[0] = v writes through a view; an index that holds tensors writes to x itself.
+        # x[0] = v writes through a view; an index with tensors writes to x itself.
         through_view = op == "setitem_" and not any(isinstance(item, Handle) for item in args[1].items)
         raise _protected("a view of a leaf Variable" if through_view else "a leaf Variable")
 
@@ -48,7 +48,10 @@ def _protected(what: str) -> GradwireError:
 
 
 def refuse_origin(spec: Spec, what: str) -> GradwireError:
-    """The refusal to record an in-place change of a view made in this way, or of what it shares its bytes with."""
+    """Error for an in-place change of a view, or of its relatives, that cannot be recorded for how the view was made.
+
+    `what` is the verb form in the message: "is being", or a clause about the base.
+    """
     inference = spec.origin == types_pb2.VIEW_ORIGIN_INFERENCE
     mode, where = ("inference", "in normal mode") if inference else ("no_grad", "with grad mode enabled")
     who = f"A view was created in {mode} mode and {what} modified inplace {where}."

@@ -1,4 +1,4 @@
-"""Views in place: unsqueeze_, t_, ... The tensor stays what it is and takes the sizes and strides of a view of it."""
+"""In-place views: gives a tensor the sizes and strides of a view of it (unsqueeze_, t_, …)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T", bound="InPlaceViews")
 
 
 class InPlaceViews(Handle):
-    """The methods of Tensor that change its sizes and strides."""
+    """Methods of Tensor that change its sizes and strides."""
 
     __slots__ = ()
 
@@ -48,7 +48,7 @@ class InPlaceViews(Handle):
 
 
 def _become(self: _T, op: str, *args: Any) -> _T:
-    """Let the tensor have the sizes and strides of a view of it, and where that is recorded its node."""
+    """Give the tensor the sizes and strides of a view of it, and the view's node if that is recorded."""
     target: Any = self
     target._fresh()
     check_in_place(op, (target,), GRAD_ENABLED.get(), ())

@@ -1,7 +1,7 @@
-"""Index expressions: what stands between the brackets of x[...], as the items that travel.
+"""Indexing: converts the index of x[...] to the items that are sent.
 
-Integers, slices, None, Ellipsis, bools, integer and mask tensors pass as they are; lists and NumPy arrays become
-tensors.
+Integers, slices, None, Ellipsis, bools, integer tensors and mask tensors are sent unchanged. Lists and NumPy arrays
+become tensors.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Index:
 
 
 def make_index(tensor: Handle, key: object) -> Index:
-    """The Index of tensor[key]. Raises IndexError, TypeError or ValueError for what PyTorch does not take either."""
+    """Make the Index of tensor[key]. Raises IndexError, TypeError or ValueError for keys that PyTorch refuses too."""
     if type(key) is list and _stands_for_a_tuple(key):
         warnings.warn(_SEQUENCE, UserWarning, stacklevel=3)
         key = tuple(key)
@@ -44,7 +44,7 @@ def make_index(tensor: Handle, key: object) -> Index:
 
 
 def _stands_for_a_tuple(key: list[Any]) -> bool:
-    """Whether PyTorch takes a list for several indices: one of less than 32 items that are not all numbers."""
+    """Whether PyTorch treats a list as a tuple of indices: it has fewer than 32 items, and not only numbers."""
     return len(key) < 32 and any(
         item is None or item is Ellipsis or isinstance(item, (Handle, list, tuple, range, slice, np.ndarray, str))
         for item in key
@@ -104,7 +104,7 @@ def _as_tensor(tensor: Handle, item: Any) -> Handle:
 
 
 def as_operand(value: Any, like: Any) -> Any:
-    """The right-hand side of x[i] = value: a tensor or a number. Raises TypeError for anything else."""
+    """Check the right-hand side of x[i] = value, a tensor or number. Raises TypeError for anything else."""
     if isinstance(value, (Handle, bool, int, float, complex)):
         return value
     if isinstance(value, (np.number, np.bool_)):

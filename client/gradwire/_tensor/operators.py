@@ -1,4 +1,4 @@
-"""Python's operators on tensors. Each is one op; what no op takes is left to the other operand, as in PyTorch."""
+"""Operators: maps each of Python's operators to one op; other operand types get NotImplemented, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Operators:
 
     __slots__ = ()
     _spec: Spec
-    # NumPy's arrays leave mixed arithmetic to us.
+    # Makes NumPy arrays defer mixed arithmetic to Tensor.
     __array_priority__ = 1000
 
     def __add__(self, other: Any) -> Any:
@@ -170,5 +170,5 @@ class Operators:
     def __ge__(self, other: Any) -> Any:
         return _call("ge", (self, other)) if _taken(other) else NotImplemented
 
-    # A tensor is what it is, not what it holds: as a key it stands for itself.
+    # A tensor hashes by identity, not by its values.
     __hash__ = object.__hash__

@@ -1,4 +1,4 @@
-"""`out=`: a result that is written into a tensor that is there already."""
+"""`out=`: writes an op's result into an existing tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradwire._base.modes import GRAD_ENABLED, no_grad
 from gradwire._proxy.handle import Handle
 from gradwire.v1 import errors_pb2
 
-# The ops whose `out` must have the result's dtype; of the others the result is cast, as by copy_.
+# Ops whose `out` must have the result's dtype; other ops cast the result, as copy_ does.
 _EXACT = frozenset(
     [
         "abs",
@@ -87,11 +87,11 @@ _EXACT = frozenset(
 
 
 def _into(op: str, out: Any, made: Any, given: tuple[Any, ...] = ()) -> Any:
-    """Give `out` the values of what an op has made of what it was `given`; the answer is `out`.
+    """Copy the values of an op's result `made` to `out`; return `out`. `given` are the op's operands.
 
-    One of another shape is resized, with a warning unless it was empty. Raises RuntimeError where gradients would have
-    to pass, where the result's dtype does not fit, and where what is to be resized shares its memory; TypeError for
-    what is no tensor.
+    An `out` of another shape is resized, with a warning unless it was empty. Raises RuntimeError if gradients would
+    have to flow, if the result's dtype does not fit, or if a tensor to resize shares its memory or is an operand.
+    Raises TypeError if `out` is not a tensor.
     """
     if not isinstance(out, Handle):
         raise GradwireTypeError(f"{op}(): argument 'out' must be Tensor, not {type(out).__name__}")
@@ -124,14 +124,14 @@ def _check_dtype(op: str, target: Any, made: Any) -> None:
 
 
 def _resize(op: str, target: Any, made: Any, given: tuple[Any, ...]) -> None:
-    """Give a tensor another shape and new memory. Raises RuntimeError where others would have to see it."""
+    """Give a tensor the shape and memory of `made`. Raises RuntimeError if it is an operand or shares its memory."""
     if any(each is target for value in given for each in (value if type(value) in (list, tuple) else (value,))):
         raise refuse(
             f"{op}(): output with shape {list(target.shape)} doesn't match the broadcast shape {list(made.shape)}, and "
             "it is an operand, too",
             errors_pb2.REASON_SHAPE,
         )
-    # The family's other holders are the tensors on the same bytes; this call's own reference makes the second.
+    # Tensors on the same bytes hold further references to the family.
     if target._family is not None and sys.getrefcount(target._family) > _ALONE:
         raise refuse(
             f"{op}(): an output of shape {list(target.shape)} cannot be resized to {list(made.shape)}: it shares its "
@@ -146,11 +146,11 @@ def _resize(op: str, target: Any, made: Any, given: tuple[Any, ...]) -> None:
             stacklevel=4,
         )
     with no_grad():
-        target.zero_()  # counts as a change, so that what was saved of it is not used
-        # What inference mode has made would make the target an inference tensor, too.
+        target.zero_()  # counts as an in-place change, so values saved from the target are not used
+        # An inference tensor as data would make the target an inference tensor too.
         same = made.is_inference() == target.is_inference()
         target.data = made.to(target.dtype) if same else made.clone().to(target.dtype)
 
 
-# References to the family of a tensor that shares its bytes with none: its own, and that of the count.
+# Reference count of the family of a tensor that shares no bytes: the tensor's reference and getrefcount's argument.
 _ALONE = 2

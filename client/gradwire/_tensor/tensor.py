@@ -1,7 +1,7 @@
-"""Tensor: a proxy of a tensor that lives on a server, with PyTorch's surface.
+"""Tensor: the proxy of a tensor on a server, with PyTorch's interface.
 
-Everything that follows from the description (shape, dtype, flags) is answered here; everything else is a command. The
-ops come from `_ops`, generated from the server's registry; Python's operators from `_operators`.
+Properties that follow from the description (shape, dtype, flags) are answered here; everything else is a command. The
+op methods come from `ops.py`, generated from the server's registry; Python's operators come from `operators.py`.
 """
 
 from __future__ import annotations
@@ -68,19 +68,19 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     __slots__ = ()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """A tensor of the default dtype: Tensor([1, 2]) of values, Tensor(2, 3) of sizes."""
+        """Make a tensor of the default dtype: Tensor([1, 2]) of values, Tensor(2, 3) of sizes."""
         made = wired("legacy_tensor")(args, **kwargs)
         return made if cls is Tensor else made._as_subclass(cls)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Only for what is not there: says what is nearest."""
+            """Raise AttributeError for a missing attribute, with the nearest names."""
             if name.startswith("_"):
                 raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name)
             raise absent("Tensor", name, (one for one in dir(Tensor) if not one.startswith("_")))
 
-    # What it is.
+    # Description.
 
     @property
     def shape(self) -> Size:
@@ -88,7 +88,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return self._spec.shape
 
     def size(self, dim: int | None = None) -> Any:
-        """The sizes, or one of them. Raises IndexError for a dimension it does not have."""
+        """Sizes of all dimensions, or of one. Raises IndexError if the dimension does not exist."""
         return self._spec.shape if dim is None else self._spec.shape[self._dim(dim)]
 
     def _dim(self, dim: int) -> int:
@@ -106,7 +106,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     @property
     def device(self) -> dtypes.device:
-        """Where it lives."""
+        """Device that holds the values."""
         return self._spec.device
 
     @property
@@ -146,7 +146,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return self.numel() * self.itemsize
 
     def stride(self, dim: int | None = None) -> Any:
-        """Distance in elements between neighbours in each dimension, or in one."""
+        """Strides in elements: the distance between neighbours in each dimension, or in one."""
         strides = self._spec.strides or _dense_strides(self._spec.shape)
         return strides if dim is None else strides[self._dim(dim)]
 
@@ -178,21 +178,21 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     # The graph.
 
     def _fresh(self) -> Any:
-        """The spec as it is now, if an in-place op on a relative may have changed it."""
+        """Current spec; refreshed if an in-place op on a relative may have changed it."""
         if self._family is not None and self._family.epoch != self._epoch:
             refresh(self)
         return self._spec
 
     @property
     def is_leaf(self) -> bool:
-        """Whether backward ends here. Raises RuntimeError for a view that may not follow its base."""
+        """Whether it is a leaf, where backward ends. Raises RuntimeError for a view that may not follow its base."""
         if self._fresh().outdated:
             raise refuse_origin(self._spec, "its base or another view of its base has been")
         return bool(self._spec.is_leaf)
 
     @property
     def grad_fn(self) -> Node | None:
-        """The node that made it; None for a leaf. Raises RuntimeError for a view that may not follow its base."""
+        """Node that made the tensor; None for a leaf. Raises RuntimeError for a view that may not follow its base."""
         if self._fresh().outdated:
             raise refuse_origin(self._spec, "its base or another view of its base has been")
         view = self.__dict__.get("_view")
@@ -203,19 +203,19 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     @property
     def output_nr(self) -> int:
-        """Which of its node's results it is; 0 for a leaf (torch.Tensor.output_nr)."""
+        """Index among its node's results; 0 for a leaf (torch.Tensor.output_nr)."""
         return int(self._fresh().output_nr)
 
     @property
     def _version(self) -> int:
-        """How often its bytes were changed in place; views and detached tensors share the count."""
+        """Number of in-place changes of its bytes; views and detached tensors share the count."""
         if self._spec.inference:
             raise refuse("Inference tensors do not track version counter.")
         return int(self._described().version)
 
     @property
     def _base(self) -> Tensor | None:
-        """What it is a view of; None if it is none."""
+        """Tensor that this one is a view of; None if it is no view."""
         view = self.__dict__.get("_view")
         return None if view is None else view.base
 
@@ -249,9 +249,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         self._set_requires_grad(bool(flag), "only Tensors of floating point and complex dtype can require gradients")
 
     def requires_grad_(self: _T, requires_grad: bool = True) -> _T:
-        """Set the flag of a leaf; the answer is the same tensor.
+        """Set requires_grad of a leaf and return this tensor.
 
-        Raises RuntimeError for a non-leaf that is to require none, and for integer and bool tensors.
+        Raises RuntimeError for clearing the flag of a non-leaf, and for setting it on an integer or bool tensor.
         """
         if not self._fresh().is_leaf:
             if requires_grad:
@@ -288,7 +288,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return self._retained is not None and not self._fresh().is_leaf
 
     def retain_grad(self) -> None:
-        """Keep this non-leaf's gradient in the next backward; nothing for a leaf. Raises RuntimeError without grad."""
+        """Keep this non-leaf's gradient in backward; no effect on a leaf. Raises RuntimeError without requires_grad."""
         spec = self._fresh()
         if not spec.requires_grad:
             raise refuse("can't retain_grad on Tensor that has requires_grad=False", errors_pb2.REASON_REQUIRES_GRAD)
@@ -298,10 +298,10 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         watch_retained(self)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
-        """Call `hook(gradient)` when backward has this tensor's gradient; what it returns, unless None, replaces it.
+        """Call `hook(gradient)` when backward has computed this tensor's gradient (torch.Tensor.register_hook).
 
-        It stays with the values the tensor has now, if they are changed in place later. Raises RuntimeError without
-        requires_grad. (torch.Tensor.register_hook)
+        If the hook returns a tensor, it replaces the gradient. The hook stays with the tensor's current values if the
+        tensor is changed in place later. Raises RuntimeError without requires_grad.
         """
         self._fresh()
         return hook_tensor(self, hook)
@@ -316,9 +316,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     @property
     def grad(self) -> Any:
-        """The gradient that backward has added up; None before. The same object until another takes its place.
+        """Gradient accumulated by backward; None before. It stays the same object until it is replaced.
 
-        Warns for a non-leaf that does not retain it.
+        Warns for a non-leaf that does not retain its gradient.
         """
         state = self._grad
         if state is None:
@@ -355,8 +355,8 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     ) -> None:
         """Add the gradient of this tensor to the leaves it depends on (torch.Tensor.backward).
 
-        `gradient` has its shape; only a tensor of one element needs none. Raises RuntimeError if it has no history, or
-        the history's saved values were freed by an earlier backward without `retain_graph`.
+        `gradient` has the tensor's shape; a tensor of one element needs none. Raises RuntimeError without history, or
+        if an earlier backward without `retain_graph` freed the history's saved values.
         """
         wired("backward")(self, gradient, retain_graph, create_graph, inputs=inputs)
 
@@ -369,14 +369,14 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             with no_grad():
                 _call("detach_", (self,))
             if self._family is not None:
-                self._family.version -= 1  # no values were changed, unlike by any other in-place op
+                self._family.version -= 1  # unlike other in-place ops, detach_ changes no values
                 self._family.left = True
             self._edge = self._retained = None
         return self
 
     @property
     def data(self) -> Tensor:
-        """A leaf on the same values that no graph knows of, with a version counter of its own."""
+        """A leaf on the same values, outside any graph and with its own version counter."""
         bare: Tensor = _call("detach", (self,))
         bare._spec = commands.set_data(bare, self)
         return bare
@@ -390,7 +390,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         self._spec = commands.set_data(self, value)
 
     def _as_subclass(self: Tensor, cls: type[_T]) -> _T:
-        """This proxy as one of a subclass. For a proxy that nobody else holds: it is not copied."""
+        """Change this proxy's class to a subclass. The proxy is not copied, so it must have no other holders."""
         self.__class__ = cls
         assert isinstance(self, cls)
         return self
@@ -406,9 +406,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return values.read_array(self).tolist()
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
-        """The values as an array; a copy, for they live on the server.
+        """Copy the values from the server to an array.
 
-        Raises RuntimeError if it requires grad (use detach() first, or `force`), TypeError for bfloat16.
+        Raises RuntimeError if it requires grad (use detach() first, or `force`), TypeError for bfloat16 and GPUs.
         """
         if force and self._spec.dtype.numpy is not None:
             return values.read_array(self)
@@ -425,13 +425,13 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
-        """The namespace of the array API standard's functions on tensors. Raises ValueError for an unknown version."""
+        """Namespace of the array API standard's functions on tensors. Raises ValueError for an unknown version."""
         return wired("namespace")(api_version)
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
-        """The values for another library in this process; a copy, in memory of the CPU. Raises BufferError."""
+        """Copy the values to CPU memory for another library in this process. Raises BufferError if it cannot."""
         return values.export(self, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -500,19 +500,19 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if key is False:
-            return  # as PyTorch has it: nothing is written, looked at or refused
+            return  # as in PyTorch: nothing is written or checked
         key = None if key is True else key
         index = make_index(self, key)
         try:
             _call("setitem_", (self, index, as_operand(value, self)))
         except GradwireRuntimeError:
-            _refuse_key(self, index)  # PyTorch finds that before whatever it was
+            _refuse_key(self, index)  # PyTorch reports an invalid key before any other error
             raise
         view = self.__dict__.get("_view")
         if view is not None:
             view.written = True
 
-    # Looks.
+    # Text.
 
     def __repr__(self) -> str:
         self._fresh()
@@ -533,7 +533,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     # Copies.
 
     def __copy__(self: _T) -> _T:
-        """A leaf on the same values with the same flag, as PyTorch's shallow copy is."""
+        """A leaf on the same values with the same requires_grad, like PyTorch's shallow copy."""
         return self.detach()._as_subclass(type(self)).requires_grad_(self.requires_grad)
 
     def __reduce_ex__(self, protocol: object) -> Any:
@@ -562,7 +562,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return made
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
-        """Where it is not zero: a row of indices per element, or a tuple of one vector per dimension."""
+        """Indices of nonzero elements: a row per element, or a tuple of one vector per dimension."""
         return _call("nonzero", (self,), (("as_tuple", as_tuple),), "tuple" if as_tuple else None)
 
     def where(self, condition: Tensor, other: Any) -> Tensor:  # type: ignore[override]
@@ -578,35 +578,35 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return self.copy_(_call("polygamma", (n, self.clone())))
 
     def tensor_split(self, indices_or_sections: Any = None, dim: int = 0, **named: Any) -> Any:
-        """Parts: so many, or between the places given (torch.Tensor.tensor_split)."""
+        """Split into a number of parts, or at the given indices (torch.Tensor.tensor_split)."""
         return wired("tensor_split")(self, indices_or_sections, dim, **named)
 
     def hsplit(self, indices_or_sections: Any) -> Any:
-        """Parts along the second dimension, of a vector along its only one (torch.Tensor.hsplit)."""
+        """Split along the second dimension, or a vector along its only dimension (torch.Tensor.hsplit)."""
         return wired("hsplit")(self, indices_or_sections)
 
     def vsplit(self, indices_or_sections: Any) -> Any:
-        """Parts along the first dimension (torch.Tensor.vsplit)."""
+        """Split along the first dimension (torch.Tensor.vsplit)."""
         return wired("vsplit")(self, indices_or_sections)
 
     def dsplit(self, indices_or_sections: Any) -> Any:
-        """Parts along the third dimension (torch.Tensor.dsplit)."""
+        """Split along the third dimension (torch.Tensor.dsplit)."""
         return wired("dsplit")(self, indices_or_sections)
 
     def view(self, *size: Any, dtype: Any = None) -> Tensor:
-        """The elements under other sizes, or their bytes as another dtype; never copied (torch.Tensor.view)."""
+        """View the elements with other sizes, or the bytes as another dtype, without a copy (torch.Tensor.view)."""
         wanted = size[0] if len(size) == 1 and dtype is None else dtype
         if isinstance(wanted, (dtypes.dtype, type)):
             return _call("view_dtype", (self, dtypes.as_dtype(wanted)))
         return _call("view", (self, _sizes(size)))
 
     def contiguous(self) -> Tensor:
-        """This tensor if its elements lie row-major without gaps; else such a copy."""
+        """This tensor if its elements are row-major without gaps; else a copy with that layout."""
         return self if self.is_contiguous() else _call("contiguous", (self,))
 
     @property
     def T(self) -> Tensor:  # type: ignore[override]
-        """The dimensions in reverse order. Warns, once a process, unless there are two."""
+        """View with the dimensions in reverse order. Warns once per process unless there are two dimensions."""
         if not self._spec.shape:
             warn_once("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")
         elif len(self._spec.shape) != 2:
@@ -615,7 +615,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
     @property
     def mT(self) -> Tensor:  # type: ignore[override]
-        """The last two dimensions exchanged."""
+        """View with the last two dimensions swapped."""
         if not self._spec.shape:
             warn_once("Tensor.mT is deprecated on 0-D tensors. This function is the identity in these cases.")
         return _call("mT", (self,))
@@ -645,7 +645,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return _call("imag", (self,))
 
     def sum_to_size(self, *size: Any) -> Tensor:
-        """Summed over what broadcasting to this shape would stretch; this tensor itself if that is its shape."""
+        """Sum over the dimensions that broadcasting from `size` would expand; this tensor if the shapes are equal."""
         sizes = _sizes(size)
         return self if sizes and sizes == self._spec.shape else _call("sum_to_size", (self, sizes))
 
@@ -656,7 +656,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return _call("mH", (self,))
 
     def is_nonzero(self) -> bool:
-        """Whether the one element is not zero. Raises RuntimeError if there is not exactly one."""
+        """Whether the only element is not zero. Raises RuntimeError if there is not exactly one."""
         return bool(self)
 
     def is_same_size(self, other: Tensor) -> bool:
@@ -694,7 +694,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return self.new_tensor(args[0])
 
     def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-        """A leaf of values, with this tensor's dtype and device unless told otherwise."""
+        """Make a leaf of values, by default with this tensor's dtype and device."""
         wanted = self._spec.dtype if dtype is None else dtypes.as_dtype(dtype)
         place = self._spec.device_name if device is None else dtypes.device_name(device)
         made: Tensor = wired("make_tensor")(data, wanted, place, requires_grad, self._session)
@@ -702,7 +702,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
 
 
 def _refuse_key(tensor: Tensor, index: Any) -> None:
-    """Raises IndexError for a key whose numbers and slices do not fit a tensor; index tensors' values may be any."""
+    """Raise IndexError for a key whose numbers and slices do not fit a tensor; ignore the values of index tensors."""
     try:
         with no_grad():
             _call("getitem", (tensor, index))
@@ -712,7 +712,7 @@ def _refuse_key(tensor: Tensor, index: Any) -> None:
 
 
 def _warn_of_scalar(tensor: Tensor) -> None:
-    """Warn, once a process, that a Python number no longer belongs to the graph."""
+    """Warn once per process that a Python number no longer belongs to the graph."""
     global _scalar_warned
     if tensor._spec.requires_grad and not _scalar_warned and tensor.numel() == 1:
         _scalar_warned = True

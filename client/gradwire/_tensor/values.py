@@ -1,4 +1,4 @@
-"""Values out of tensors: whole, as Python numbers, or the corner that is printed."""
+"""Values: reads tensors as arrays, as Python numbers, or as printed text."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gradwire._tensor.call import _call
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
 
 Array = npt.NDArray[Any]
-#: DLPack's number for memory of the CPU.
+#: DLPack's device type for CPU memory.
 CPU = 1
 
 
 def read_array(source: Handle) -> Array:
-    """A tensor's values as an array of one's own; those of a bfloat16 tensor as float32."""
+    """Copy a tensor's values to a new array; bfloat16 becomes float32."""
     session = source._session
     answer = session.wait(service_pb2.Command(read=commands_pb2.ReadRequest(tensor=source._id))).read
     if answer.HasField("payload"):
@@ -40,7 +40,7 @@ def read_array(source: Handle) -> Array:
 
 
 def read_item(source: Handle) -> Any:
-    """The one value as a Python number. Raises RuntimeError if there is not exactly one."""
+    """The only element as a Python number. Raises RuntimeError if there is not exactly one."""
     count = math.prod(source._spec.shape)
     if count != 1:
         raise refuse(f"a Tensor with {count} elements cannot be converted to Scalar", errors_pb2.REASON_RUNTIME)
@@ -48,7 +48,7 @@ def read_item(source: Handle) -> Any:
 
 
 def check_numpy(source: Handle) -> None:
-    """Refuse what numpy() refuses: a tensor that requires grad, and bfloat16, which NumPy lacks."""
+    """Raise RuntimeError for a tensor that requires grad, TypeError for bfloat16, which NumPy lacks."""
     if source._spec.requires_grad and GRAD_ENABLED.get():
         raise refuse("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if source._spec.dtype.numpy is None:
@@ -56,7 +56,7 @@ def check_numpy(source: Handle) -> None:
 
 
 def export(tensor: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
-    """The capsule of Tensor.__dlpack__. Raises BufferError for what cannot be exported."""
+    """Capsule of Tensor.__dlpack__. Raises BufferError if the tensor cannot be exported."""
     if tensor.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     if dl_device is not None and dl_device[0] != CPU:
@@ -68,12 +68,12 @@ def export(tensor: Any, max_version: Any, dl_device: Any, copy: bool | None) -> 
     array: Any = read_array(tensor)
     try:
         return array.__dlpack__(max_version=max_version)
-    except TypeError:  # NumPy before 2.1 takes no version
+    except TypeError:  # NumPy before 2.1 has no max_version
         return array.__dlpack__()
 
 
 def _shown(source: Any) -> tuple[Array, bool]:
-    """The values that are printed and whether they are a corner only, which alone is fetched then."""
+    """Values to print, and whether they are summarized. Of a large tensor only the edge items are fetched."""
     spec = source._spec
     if not needs_summary(math.prod(spec.shape)):
         return read_array(source), False
@@ -89,7 +89,7 @@ def _shown(source: Any) -> tuple[Array, bool]:
 
 
 def show(source: Any, is_parameter: bool = False) -> str:
-    """The text that PyTorch prints."""
+    """Text in PyTorch's format."""
     spec = source._spec
     values, summarized = _shown(source)
     return format_tensor(
@@ -106,7 +106,7 @@ def show(source: Any, is_parameter: bool = False) -> str:
 
 
 def show_html(source: Any, is_parameter: bool = False) -> str:
-    """The table that a notebook shows."""
+    """HTML table for a notebook."""
     spec = source._spec
     values, summarized = _shown(source)
     return format_html(

@@ -1,6 +1,6 @@
-"""What PyTorch warns of when an op is called: told from shapes, dtypes and arguments, where the op is first called.
+"""Warnings: gives PyTorch's warnings for op calls, derived from shapes, dtypes and arguments at the first call.
 
-What each call warns of is kept with the op's entry in the memo, so that those that never warn pay nothing.
+A warning for every call is stored in the op's memo entry, so calls that never warn cost nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gradwire._proxy.handle import Handle
 if TYPE_CHECKING:
     from gradwire._proxy.memo import Spec
 
-#: What was warned of that is warned of once a process.
+#: Texts of the once-per-process warnings already given.
 TOLD: set[str] = set()
 
 _FREEDOM = (
@@ -29,12 +29,12 @@ _IMAGINARY = "Casting complex values to real discards the imaginary part"
 _BETA = "index_reduce() is in beta and the API may change at any time."
 _SPREADS = ("var", "std", "var_mean", "std_mean")
 _CASTS = ("to", "copy_", "setitem_", "fill_")
-#: The ops of which any warns.
+#: Ops that may warn.
 WARNING_OPS = frozenset((*_SPREADS, *_CASTS, "cov", "index_reduce"))
 
 
 def warn(text: str) -> None:
-    """Warn, at the line of the user's program that is being executed."""
+    """Warn at the current line of the user's program."""
     frame, level = sys._getframe(1), 2
     while INTERNAL[frame.f_code.co_filename] and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
@@ -42,14 +42,14 @@ def warn(text: str) -> None:
 
 
 def warn_once(text: str) -> None:
-    """Warn, unless this was warned of in this process."""
+    """Warn unless this text was given before in this process."""
     if text not in TOLD:
         TOLD.add(text)
         warn(text)
 
 
 def warning_of(op: str, named: dict[str, Any], specs: Sequence[Spec]) -> str:
-    """What each such call warns of; "" if nothing. What is warned of once is done here."""
+    """Text of the warning for each such call, or "". Once-per-process warnings are given here."""
     if op in _SPREADS or op == "cov":
         return _of_freedom(op, named, specs)
     if op == "index_reduce":
