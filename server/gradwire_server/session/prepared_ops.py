@@ -25,7 +25,7 @@ class Prepared:
     __slots__ = ("call", "context", "indices", "lists", "numbers", "outputs", "raw", "tensors", "values", "width")
 
     def __init__(self, request: commands_pb2.OpRequest, session: Scope) -> None:
-        """Decode an op. Raises Refusal: ARGUMENT_TYPE, MALFORMED, ARGUMENT_VALUE; EngineError or Refusal: OP_UNKNOWN."""
+        """Decode an op. Raises Refusal: ARGUMENT_TYPE, MALFORMED, ARGUMENT_VALUE; OP_UNKNOWN."""
         self.call = call = call_of(request.op)
         self.raw = request.SerializeToString()
         self.context = session.context(request.grad_mode, request.default_dtype)
