@@ -523,3 +523,18 @@ def test_more_transfers_at_once_than_slots_all_arrive(server: Running) -> None:
         for sent, came in zip(values, pool.map(there_and_back, values), strict=True):
             np.testing.assert_array_equal(sent, came)
     session.close()
+
+
+def test_a_session_that_is_about_to_be_opened_is_not_told_to_be_closed() -> None:
+    playing = Playing()
+    runtime, new = playing.runtime, 3
+    with pytest.raises(Refusal, match="no transfer yet") as early, runtime.chunk(new, "x", 0):
+        pass
+    assert early.value.reason == "TRANSFER_NOT_FOUND"
+    runtime.return_ring(new, runtime.lend_ring(new, "nonce123"), clean=False)
+    playing.open(new, 0)
+    playing.add("Drop", new, b"", 0)
+    playing.play()
+    with pytest.raises(Refusal, match="was closed") as late, runtime.chunk(new, "x", 0):
+        pass
+    assert late.value.reason == "SESSION_NOT_FOUND"

@@ -174,7 +174,8 @@ class Runtime:
 
     def lend_ring(self, number: int, nonce: str) -> Ring:
         """Lend a ring to one call. Raises Refusal: NOT_SUPPORTED, ARGUMENT_VALUE, SESSION_NOT_FOUND."""
-        self._found(number)
+        if number <= self._newest:  # else the session is about to be opened
+            self._found(number)
         return self.rings.take(number, nonce)
 
     def return_ring(self, number: int, ring: Ring, clean: bool) -> None:
@@ -388,9 +389,11 @@ class Runtime:
 
     def _found(self, number: int) -> Session:
         session = self.sessions.get(number)
-        if session is None:
-            raise Refusal("SESSION_NOT_FOUND", "the session was closed")
-        return session
+        if session is not None:
+            return session
+        if number > self._newest:  # the compute thread has yet to open it, so none of its commands has run
+            raise Refusal("TRANSFER_NOT_FOUND", "the session has no transfer yet")
+        raise Refusal("SESSION_NOT_FOUND", "the session was closed")
 
     def _open(self, session: Session, raw: bytes) -> bytes:
         """Open a session with one writer and its principal's place in the shared counters.

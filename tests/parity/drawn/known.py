@@ -46,6 +46,7 @@ EXCUSED = (
     ("flag", "inference True", "made:copy.copy", "a copy of the proxy on the same bytes"),
     ("flag", "inference False", "made:autograd.grad(", "gradients are ordinary tensors, whatever the mode"),
     ("version", "PyTorch has refused", "made:autograd.grad(", "as above"),
+    ("silent", "has no attribute 'next_functions'", "inference_mode", "PyTorch finds no node for a leaf's edge there"),
     ("silent", "invalid gradient", "", "a leaf's gradient has the sizes that the leaf has"),
     ("silent", "operator, with a bool tensor", "", "the derivative of a power with a bool exponent is computed"),
     ("kind", "index is out of bounds for dimension with size 0", "", "of several faults another is told first"),
