@@ -259,7 +259,7 @@ class Op(Declaration):
         if dtype.kind == "c" and not self.complex_grad:
             raise EngineError(
                 Reason.RUNTIME,
-                f"{self.name} does not support automatic differentiation for outputs with complex dtype.",
+                f"{self.name.lstrip('_')} does not support automatic differentiation for outputs with complex dtype.",
                 op=self.name,
             )
         if not dtypes.is_differentiable(dtype) and not self.drops_grad:

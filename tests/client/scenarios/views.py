@@ -507,6 +507,17 @@ def an_expanded_plain_view_refuses(torch):
     torch.zeros(3).expand(2, 3).add_(leaf(torch))
 
 
+@refused(RuntimeError, "more than one element of the written-to tensor refers to a single memory location")
+def an_expanded_view_refuses_to_be_filled_with_a_tensor(torch):
+    torch.zeros(3).expand(2, 3).fill_(torch.tensor(1.0))
+
+
+def an_expanded_view_is_filled_with_a_number(torch):
+    x = torch.zeros(3)
+    x.expand(2, 3).fill_(2)
+    return x
+
+
 def a_view_of_complex_numbers_as_reals(torch):
     x = torch.tensor([1 + 2j, 3 - 1j], requires_grad=True)
     y = x * 1

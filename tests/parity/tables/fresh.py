@@ -80,6 +80,10 @@ REFUSALS = [
         refuses(name, RuntimeError, "does not support automatic differentiation", t(2, dtype="complex64"), torch=where)
         for name, where in (("silu", F + "silu"), ("nan_to_num", None))
     ],
+    *[
+        refuses(name, RuntimeError, f"{name} does not support automatic differentiation", t(0, dtype="complex64"))
+        for name in ("median", "nanmedian")
+    ],
     refuses("linalg.cross", RuntimeError, "expected scalar type", t(3), t(3, dtype="float16")),
     refuses("addr", RuntimeError, "argument alpha must not be", ints([1, 2]), ints(1, 2), ints(1, 2), alpha=1.5),
     refuses("addmm", RuntimeError, "without overflow", *_BYTES, alpha=300),

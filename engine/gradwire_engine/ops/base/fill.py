@@ -107,6 +107,8 @@ def _refuse_wide(value: Any) -> None:
 
 def _write_fill(xp: Any, input: Array, value: Any) -> None:
     _refuse_wide(value)
+    if hasattr(value, "dtype"):  # a number may be written to elements that share memory, a tensor may not
+        check_writable(input)
     input[...] = cast_array(value if hasattr(value, "dtype") else fit_number(value, input.dtype), input.dtype)
 
 

@@ -80,7 +80,7 @@ def _nanmedian_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
 
-@op(name="_nanmedian", node="NanmedianBackward0", cost=by_sorting(3))
+@op(name="_nanmedian", node="NanmedianBackward0", complex_grad=False, cost=by_sorting(3))
 def _nanmedian_all(xp: Any, input: Array) -> Array:
     if not input.size:
         return nothing_in_the_middle(xp, input.dtype)

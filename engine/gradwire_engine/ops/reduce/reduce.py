@@ -544,7 +544,7 @@ def _norm_x(g: Any, x: Any, out: Any, ord: Any, dim: Any, keepdim: bool) -> Any:
 vector_norm.grad(x=_norm_x)
 
 
-@op(name="_median", node="MedianBackward0", cost=by_sorting(3))
+@op(name="_median", node="MedianBackward0", complex_grad=False, cost=by_sorting(3))
 def _median_all(xp: Any, input: Array) -> Array:
     if not input.size:
         return nothing_in_the_middle(xp, input.dtype)
