@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradwire_engine as engine
-from gradwire_engine.autograd.backward import _Passage
+from gradwire_engine.autograd.backward_pass import _Passage
 from gradwire_engine.graph.graph import Node, Saved
 
 UNARY = ("exp", "tanh", "neg", "sigmoid", "square", "clone", "relu", "abs", "softmax", "cumsum", "sort", "_detach")

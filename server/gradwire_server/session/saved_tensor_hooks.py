@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire.v1 import hooks_pb2
 from gradwire_engine import Tensor
-from gradwire_engine.autograd.backward import refuse_freed
+from gradwire_engine.autograd.backward_pass import refuse_freed
 from gradwire_engine.autograd.checkpoints import Moment
 from gradwire_engine.autograd.saved_tensor_hooks import Packed, pack, packable
 from gradwire_engine.graph.graph import AccumulateGrad, Saved
