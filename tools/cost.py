@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import gradwire_engine as engine
-from gradwire_engine.autograd.backward_pass import Backward
+from gradwire_engine.autograd.backward import Backward
 from gradwire_engine.op import workload
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.op.op import Op

@@ -1,4 +1,4 @@
-"""Autograd on NumPy and CuPy. Start with graph/tensor.py, op/op.py, graph/graph.py, autograd/backward.py.
+"""Autograd on NumPy and CuPy. Start with graph/tensor.py, op/op.py, graph/graph.py, autograd/backward_pass.py.
 
 `call` applies an op by name; `lookup` finds its declaration; the modules of `gradwire_engine.ops` declare them.
 """
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from gradwire_engine import ops
-from gradwire_engine.autograd.backward_pass import Backward, Gradients, backward, gradients
+from gradwire_engine.autograd.backward import Backward, Gradients, backward, gradients
 from gradwire_engine.core.context import PAUSE, Account, Command, Context, Interrupt, activate, grad_mode
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.core.random import Generator

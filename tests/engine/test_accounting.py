@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradwire_engine as engine
-from gradwire_engine.autograd.backward_pass import _Passage
+from gradwire_engine.autograd.backward_pass import BackwardPass
 from gradwire_engine.graph.graph import Node, Saved
 
 UNARY = ("exp", "tanh", "neg", "sigmoid", "square", "clone", "relu", "abs", "softmax", "cumsum", "sort", "_detach")
@@ -111,15 +111,15 @@ class Failing:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left = -1
-        propagate = _Passage._propagate
+        propagate = BackwardPass._propagate
 
-        def failing(passage: _Passage, node: Node, gradients: list[Any]) -> None:
+        def failing(passage: BackwardPass, node: Node, gradients: list[Any]) -> None:
             self.left -= 1
             if self.left == 0:
                 raise MemoryError("injected")
             propagate(passage, node, gradients)
 
-        monkeypatch.setattr(_Passage, "_propagate", failing)
+        monkeypatch.setattr(BackwardPass, "_propagate", failing)
 
 
 def test_no_memory_in_the_middle_of_a_backward_changes_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
