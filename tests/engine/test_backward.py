@@ -2,7 +2,7 @@
 
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from gradwire_engine import (
     tensor,
 )
 from gradwire_engine.autograd.buffer_reuse import own
-from gradwire_engine.graph.graph import in_pauses
+from gradwire_engine.graph.graph import Node
 from tests.steps import Polled
 
 
@@ -317,22 +317,48 @@ def test_a_backward_that_pauses_gives_what_one_without_pauses_gives() -> None:
     assert pauses > 200  # one before each node
 
 
-def test_nodes_made_between_pauses_are_numbered_as_if_there_were_none() -> None:
-    made: list[int] = []
+def test_sessions_number_their_nodes_apart() -> None:
+    """A backward that pauses before each node makes the same numbers, whatever another context makes meanwhile."""
 
-    def steps() -> Iterator[None]:
-        for _ in range(3):
-            made.append((leaf(1.0) * 2.0).grad_fn.seq)
-            yield
-        made.append((leaf(1.0) * 2.0).grad_fn.seq)
+    def numbers(between: Callable[[], None]) -> list[int]:
+        with activate(Context(interrupt=Polled([False] * 100_000))):
+            x = leaf(0.5)
+            y = x
+            for _ in range(20):
+                y = y * x
+            run = Gradients([y], [x], create_graph=True)
+            steps = run.to_end()
+            while next(steps, 0) is None:
+                with activate(other):
+                    between()
+            (slope,) = run.results(False, False)
+        found, waiting = set(), [slope.grad_fn]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, Node) and node.seq not in found:
+                found.add(node.seq)
+                waiting.extend(edge[0] for edge in node.edges if edge is not None)
+        return sorted(found)
 
-    others = [(leaf(1.0) * 2.0).grad_fn.seq]
-    for _ in in_pauses(steps()):
-        others.extend((leaf(1.0) * 2.0).grad_fn.seq for _ in range(5))
-    others.append((leaf(1.0) * 2.0).grad_fn.seq)
-    assert made == list(range(made[0], made[0] + 4))
-    assert sorted(set(others)) == others  # each is above those before it
-    assert others[-1] > made[-1]
+    other = Context()
+    alone = numbers(lambda: None)
+    beside = numbers(lambda: leaf(1.0) * 2.0)
+    assert len(alone) > 60
+    assert beside == alone
+    assert other.nodes.next > 20
+
+
+def test_a_graph_of_two_contexts_has_its_gradients() -> None:
+    """The second context numbers its nodes from 0 too, so a newer node may have a smaller number than an older one."""
+    x = leaf(3.0)
+    y = x
+    for _ in range(5):
+        y = y * 2.0
+    with activate(Context()):
+        z = y * y
+        assert z.grad_fn.seq < y.grad_fn.seq
+        (slope,), _ = gradients([z], [x])
+    assert slope.array == 2 * 96.0 * 32.0
 
 
 def test_gradients_never_share_memory_with_each_other_or_with_the_users() -> None:

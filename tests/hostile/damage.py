@@ -22,7 +22,6 @@ import numpy as np
 
 from gradwire.v1 import commands_pb2, service_pb2
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_engine.graph.graph import next_seq
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import MIB, Limits
 from gradwire_server.common.shared_counters import SharedCounters
@@ -65,7 +64,6 @@ class Bench:
         try:
             while True:
                 next(steps)
-                next_seq()  # as if another session made a node meanwhile
         except StopIteration as done:
             answer: bytes = done.value
         self.runtime.let_go(call.session)
@@ -156,7 +154,6 @@ def shown(session: Session) -> tuple[bytes, list[bytes]]:
     encoder = SnapshotEncoder(session)
     for _ in encoder.steps():
         pass
-    encoder.state.ClearField("next_node_seq")  # counts on with every session
     return encoder.state.SerializeToString(deterministic=True), [flat(each).tobytes() for each in encoder.memories]
 
 

@@ -81,7 +81,7 @@ class Shown:
         self.bytes: dict[int, int] = {}
         self.lines: list[str] = []
         for field, value in self.state.ListFields():
-            if field.name not in ("memories", "arrays", "next_node_seq"):
+            if field.name not in ("memories", "arrays"):
                 self._walk(field.name, value)
 
     def _walk(self, path: str, value: Any) -> None:

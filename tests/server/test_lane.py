@@ -33,7 +33,7 @@ class Session:
 
     def __init__(self, owner: int = 1) -> None:
         self.cancel_token = CancelToken()
-        self.owner, self.key, self.place, self.reached, self.waited = owner, 1, 0, 0, 0.0
+        self.owner, self.key, self.place, self.waited = owner, 1, 0, 0.0
         self.turn_ends = 0.0
 
 

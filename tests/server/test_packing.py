@@ -7,7 +7,7 @@ import pytest
 import gradwire_engine as engine
 from gradwire.v1 import commands_pb2, hooks_pb2, types_pb2
 from gradwire_engine.autograd.saved_tensor_hooks import holds_packed, pack
-from gradwire_engine.graph.graph import next_seq
+from gradwire_engine.core.context import CURRENT
 from gradwire_engine.graph.hooks import Ask, When
 from tests.parity.test_stored import session, through_storage
 from tests.server.harness import Id, running
@@ -77,7 +77,7 @@ def test_what_makes_no_sense_is_refused():
 def test_packed_values_are_stored_as_such():
     with session() as old, session() as new:
         leaf = engine.tensor(np.array([1.0, 2.0]), requires_grad=True)
-        first = next_seq()
+        first = CURRENT.get().nodes.take()
         made = engine.REGISTRY["exp"](engine.REGISTRY["mul"](leaf, leaf))
         asks = [Ask(number, []) for number in (1, 2, 3)]
         pack(first, [made], asks)

@@ -540,11 +540,18 @@ def _discover(
 
 def _needed(nodes: list[AnyNode], wanted: set[Place]) -> set[AnyNode]:
     """Nodes whose formulas must run for gradients to reach the wanted edges."""
-    ends = {node for node, _ in wanted}
+    users: dict[AnyNode, list[AnyNode]] = {}
+    for node in nodes:
+        for edge in node.edges:
+            if edge is not None:
+                users.setdefault(edge[0], []).append(node)
     needed: set[AnyNode] = set()
-    for node in sorted(nodes, key=lambda node: node.seq):  # an edge leads to an older node
-        if any(edge is not None and (edge[0] in ends or edge[0] in needed) for edge in node.edges):
-            needed.add(node)
+    waiting: list[AnyNode] = [node for node, _ in wanted]
+    while waiting:
+        for user in users.pop(waiting.pop(), ()):
+            if user not in needed:
+                needed.add(user)
+                waiting.append(user)
     return needed
 
 

@@ -10,8 +10,8 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.graph import graph
 from gradwire_engine.graph.graph import Node, Saved
 from gradwire_engine.graph.hooks import Ask, hooks_of
 
@@ -25,7 +25,7 @@ class Moment:
 
     def __init__(self, generator: Generator, region: Region | None = None, keeps_random: bool = True) -> None:
         """Begin a region, or the recomputation of `region` with its original random numbers."""
-        self.first = graph.next_seq()
+        self.first = CURRENT.get().nodes.take()
         self.generator = generator
         self.outer = generator.get_state() if keeps_random else None
         self.random: bytes | None = self.outer if region is None else region.random

@@ -20,7 +20,7 @@ import numpy as np
 from gradwire_engine.compile.kernels import LARGE, Kernel, in_blocks
 from gradwire_engine.compile.schedule import Output, Schedule
 from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Reg, Tracer, is_entangled, leaves
-from gradwire_engine.core.context import CURRENT, PAUSE, Account, Context, Interrupt, Pause
+from gradwire_engine.core.context import CURRENT, PAUSE, Account, Context, Interrupt, NodeNumbers, Pause
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Storage, Tensor
 from gradwire_engine.op.op import Op
@@ -440,7 +440,7 @@ class Plan(Schedule):
                 if call() is PAUSE:
                     yield
                     self.look.check()
-            return self._finish(inputs)
+            return self._finish(inputs, context.nodes)
         except Exception as error:
             done = len(self.code) - operator.length_hint(remaining)
             self.failed_step = self.steps[done - 1] if done else None
@@ -480,14 +480,16 @@ class Plan(Schedule):
         elif number != self.entry.get(place):
             tensor.grad = Tensor(np.array(self.values[number], order="C"))
 
-    def _finish(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+    def _finish(self, inputs: Sequence[Tensor], numbers: NodeNumbers) -> list[Tensor]:
+        first = numbers.next
+        numbers.next = first + self.nodes_made  # as many as step by step, so that later nodes get the same numbers
         self._note_grad_changes(inputs)
         for place, number in self.finals.items():
             self._leave_gradient(inputs[place], place, number)
         made: list[Tensor] = []
         storages: dict[int, Tensor] = {}
         for output in self.outputs:
-            made.append(self._answer(inputs, output, made, storages))
+            made.append(self._answer(inputs, output, made, storages, first))
         for tensor, output in zip(made, self.outputs, strict=True):
             if output.grad is not None:
                 tensor.grad = made[output.grad]
@@ -496,7 +498,12 @@ class Plan(Schedule):
         return made[: self.answers]
 
     def _answer(
-        self, inputs: Sequence[Tensor], output: Output, made: Sequence[Tensor], storages: dict[int, Tensor]
+        self,
+        inputs: Sequence[Tensor],
+        output: Output,
+        made: Sequence[Tensor],
+        storages: dict[int, Tensor],
+        first_node: int,
     ) -> Tensor:
         number = output.number
         if output.kind == "input":
@@ -514,7 +521,7 @@ class Plan(Schedule):
         else:  # a detached tensor on the same memory
             tensor = Tensor(first.array, output.requires_grad, first.storage)
         if output.spent is not None:
-            tensor.node = output.spent.node()
+            tensor.node = output.spent.node(first_node)
         return tensor
 
 

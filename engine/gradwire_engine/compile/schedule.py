@@ -16,7 +16,7 @@ import numpy as np
 from gradwire_engine.compile import kernels
 from gradwire_engine.compile.kernels import CrossEntropy, Kernel
 from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Tracer
-from gradwire_engine.graph.graph import Node
+from gradwire_engine.graph.graph import Node, new_node
 from gradwire_engine.graph.tensor import Tensor
 
 #: Last use of memory that outlives the run.
@@ -56,6 +56,7 @@ class Schedule:
         self.regs = tracer.regs
         self.input_regs = tracer.input_regs
         self.entry = tracer.entry
+        self.nodes_made = tracer.nodes_made
         self.instrs = tracer.instrs
         self.changes = {
             place: tracer.changes[number] for place, number in enumerate(self.input_regs) if number in tracer.changes
@@ -129,7 +130,7 @@ class Schedule:
         held = None if grad is None else next((place for place, other in enumerate(all) if other is grad), None)
         if grad is not None and held is None:
             raise NotPlannable("a gradient of an output has a gradient")
-        spent = None if tensor.node is None else Spent(tensor.node)
+        spent = None if tensor.node is None else Spent(tensor.node, tensor.node.seq - tracer.first_node)
         version = tensor.storage.version
         return Output("array", number, which, tensor.requires_grad, spent, held, tensor.retains_grad, version)
 
@@ -298,14 +299,18 @@ class Schedule:
 
 
 class Spent:
-    """A node that backward has freed, as a template for the outputs of later runs."""
+    """A node that backward has freed, as a template for the outputs of later runs.
 
-    def __init__(self, node: Node) -> None:
-        self.op, self.name, self.plan = node.op, node.name, node.plan
+    place: its number, counted from the run's first node.
+    """
 
-    def node(self) -> Node:
-        """A node of the same name whose saved values are freed."""
-        made = Node(self.op, self.name, self.plan, (), (), ())
+    def __init__(self, node: Node, place: int) -> None:
+        self.op, self.name, self.plan, self.place = node.op, node.name, node.plan, place
+
+    def node(self, first: int) -> Node:
+        """A node of the same name whose saved values are freed. first: number of the run's first node."""
+        made = new_node(self.op, self.name, self.plan, (), (), ())
+        made.seq = first + self.place
         made.freed = True
         return made
 

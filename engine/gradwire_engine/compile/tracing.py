@@ -102,6 +102,8 @@ class Tracer:
         self.inputs = list(inputs)
         self.failed: str | None = None
         self.step = 0
+        self._numbers = CURRENT.get().nodes
+        self.first_node = self._numbers.next  # number of the run's first node
         self.regs: list[Reg] = []
         self.instrs: list[Instr] = []
         self.arrays: list[Any] = []  # by register, None if unknown; kept, so that ids stay unique
@@ -134,6 +136,11 @@ class Tracer:
 
     def _overlapping(self, array: Any, registers: Iterable[int]) -> list[int]:
         return [number for number in registers if np.may_share_memory(array, self.arrays[number])]
+
+    @property
+    def nodes_made(self) -> int:
+        """Node numbers that the run has taken."""
+        return self._numbers.next - self.first_node
 
     def fail(self, why: str) -> None:
         """End the trace; the first reason is kept."""

@@ -1,4 +1,4 @@
-"""Context of a computation: grad mode, memory account, random generator and interrupt.
+"""Context of a computation: grad mode, memory account, random generator, node numbers and interrupt.
 
 One ContextVar holds it, so each thread or async task has its own and an op reads it once.
 """
@@ -82,6 +82,24 @@ class Command:
     number: int = 0
 
 
+class NodeNumbers:
+    """Numbers the nodes of one session in order of creation. Backward visits newer nodes first.
+
+    next: the next node's number. One thread at a time makes a session's nodes.
+    """
+
+    __slots__ = ("next",)
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def take(self) -> int:
+        """Return a number and advance to the next."""
+        number = self.next
+        self.next = number + 1
+        return number
+
+
 @dataclass(slots=True, frozen=True)
 class Context:
     """Settings and services of a computation."""
@@ -92,6 +110,7 @@ class Context:
     interrupt: Interrupt | None = None
     inference: bool = False  # tensors made inside can never be part of a graph
     command: Command = field(default_factory=Command)
+    nodes: NodeNumbers = field(default_factory=NodeNumbers)
     tracer: Any = None  # receives each op: tracing.Tracer
     default_dtype: Any = _FLOAT32  # for integers where a float is needed
 

@@ -6,51 +6,21 @@ and moved.
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import TITLES, DType
 from gradwire_engine.core.errors import EngineError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gradwire_engine.core.device import Array
     from gradwire_engine.graph.hooks import Hooks
     from gradwire_engine.graph.protocols import GraphOp, SavingPlan
     from gradwire_engine.graph.tensor import Storage, Tensor
 
-SEQUENCE = itertools.count()
 _new = object.__new__
 LAST = 1 << 62  # sequence number of leaves: their gradients are delivered as soon as they are complete
-
-
-def next_seq() -> int:
-    """Reserve a sequence number between earlier and later nodes; no node gets it."""
-    return next(SEQUENCE)
-
-
-def in_pauses(steps: Iterator[None]) -> Iterator[None]:
-    """Run a computation's steps; number its nodes as if no other nodes were made during its pauses."""
-    highest = 0
-    try:
-        for _ in steps:
-            reached = next_seq()
-            highest = max(highest, reached)
-            go_on_from(highest)
-            yield
-            highest = next_seq()
-            go_on_from(reached)
-    finally:
-        if highest:
-            go_on_from(max(highest, next_seq()))
-
-
-def go_on_from(seq: int) -> None:
-    """Set the next node's number; a rebuilt graph keeps its original numbers."""
-    global SEQUENCE
-    SEQUENCE = itertools.count(seq)
 
 
 class Meta:
@@ -188,7 +158,7 @@ class Node:
         self.saved = saved
         self.edges = edges
         self.metas = metas
-        self.seq = next(SEQUENCE)
+        self.seq = CURRENT.get().nodes.take()
         self.freed = False
         self.command = 0  # number of the command that made it (core.context.Command)
         self.work = 0.0  # estimated operations of its formulas; 0 if not estimated
@@ -237,7 +207,7 @@ def new_node(
     edges: tuple[Edge | None, ...],
     metas: tuple[Fit | None, ...],
 ) -> Node:
-    """Fast path of Node(...), used for every recorded op."""
+    """Fast path of Node(...), used for every recorded op. The caller sets `seq`, since it has the context at hand."""
     node = _new(Node)
     node.op = op
     node.name = name
@@ -245,7 +215,6 @@ def new_node(
     node.saved = saved
     node.edges = edges
     node.metas = metas
-    node.seq = next(SEQUENCE)
     node.freed = False
     node.command = 0
     node.work = 0.0

@@ -245,6 +245,9 @@ class Op(Declaration):
         if track and ((result.dtype is _FLOAT32 and self.flows_plainly) or self._flows(result.dtype)):
             node = made.node = self.record(args, (made,))
             node.command = context.command.number
+            numbers = context.nodes
+            node.seq = seq = numbers.next  # NodeNumbers.take() without its call
+            numbers.next = seq + 1
             made.requires_grad = True
             if work:
                 node.work = foretell_backward(self, arrays)
@@ -313,6 +316,7 @@ class Op(Declaration):
             if any(flows):
                 node = self.record(args, tuple(made))
                 node.command = context.command.number
+                node.seq = context.nodes.take()
                 node.outputs = tuple(meta_of(item) if flow else None for item, flow in zip(made, flows, strict=True))
                 for output, (item, flow) in enumerate(zip(made, flows, strict=True)):
                     if flow:
@@ -324,7 +328,10 @@ class Op(Declaration):
     def record(
         self, args: tuple[Any, ...], outputs: tuple[Tensor, ...], override: dict[str, Saved] | None = None
     ) -> Node:
-        """Make the node of this call: edges to the inputs' nodes, and the values that the needed formulas name."""
+        """Make the node of this call: edges to the inputs' nodes, and the values that the needed formulas name.
+
+        The caller sets its number.
+        """
         if self.two is not None:
             return self._record_two(args, outputs, override, *self.two)
         edges: list[Edge | None] = []
@@ -436,6 +443,7 @@ class Op(Declaration):
         target.storage.changed()
         if node is not None:
             node.command = context.command.number
+            node.seq = context.nodes.take()
             if max(getattr(value, "size", 1) for value in arrays) > max(self.few, _FEW):
                 node.work = foretell_backward(self, list(arrays))
             if self.name in _NAMED_APART or (self.name in _COMPARING and type(args[1]) is Tensor):

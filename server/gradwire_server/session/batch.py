@@ -14,7 +14,6 @@ from google.protobuf.message import EncodeError
 
 from gradwire.v1 import service_pb2
 from gradwire_engine import activate
-from gradwire_engine.graph.graph import in_pauses
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import RESPONSE_BYTES
 from gradwire_server.common.timings import with_timings
@@ -30,7 +29,7 @@ _NO_MEMORY = (MemoryError, EncodeError)
 # Commands that change no values, so downloads may continue to send a tensor's own bytes.
 _LOOKING = ("read", "describe")
 _LEAST_SHOWN = 100  # characters of a refusal's message
-_OVER, _INSIDE = object(), object()  # pauses of a batch: all commands are applied; inside a command
+_OVER = object()  # all commands of a batch are applied
 
 
 class OutOfOrder(Exception):
@@ -203,18 +202,15 @@ def _run_commands(
     session.inline_left = min(RESPONSE_BYTES, session.limits.max_message_bytes) * 3 // 4
     session.cancel_token.begin(call.ticket, writer=writer.number)
     steps = _steps(session, writer, commands, repeated, response.results)
-    pause: object = None
     while True:
-        if session.notes is not None and pause is not _INSIDE:
-            session.notes.resumed(writer.applied)
         with _surroundings(session):
-            pause = next(steps, _OVER)
-        if pause is _OVER:
+            over = next(steps, _OVER) is _OVER
+        if over:
             return
         yield
 
 
-def _steps(session: Session, writer: Writer, commands: Any, repeated: int, results: Any) -> Iterator[object]:
+def _steps(session: Session, writer: Writer, commands: Any, repeated: int, results: Any) -> Iterator[None]:
     cancel_token, clock = session.cancel_token, time.monotonic
     final = len(commands) - 1
     for number, command in enumerate(commands):
@@ -238,8 +234,7 @@ def _steps(session: Session, writer: Writer, commands: Any, repeated: int, resul
         else:
             steps = _run_command(session, writer, command, results)
             if steps is not None:
-                for _ in steps:
-                    yield _INSIDE
+                yield from steps
         if timeout:
             cancel_token.limit(0)
 
@@ -308,8 +303,6 @@ def _take_steps(
     if refusal is not None:
         _refused(session, writer, command, results, result, refusal)
     writer.applied += 1
-    if session.notes is not None:
-        session.notes.resumed(writer.applied)  # other sessions' nodes advanced the numbers during the pauses
     if session.meter is not None:
         session.meter.applied(which, getattr(command, which), refusal)
 
@@ -319,9 +312,9 @@ def _through(
 ) -> Generator[None, None, Refusal | None]:
     """Take a command's steps; return its refusal if any step fails, else None."""
     try:
-        yield from in_pauses(steps)
+        yield from steps
     except Exception as error:  # noqa: BLE001 - becomes the command's refusal; the unforeseen is logged
-        return (yield from settling(session, method_of(which), error, lambda: in_pauses(again() or iter(()))))
+        return (yield from settling(session, method_of(which), error, again))
     return None
 
 

@@ -32,7 +32,7 @@ def settling(
         _forget(error)  # frees intermediate results that its frames hold
     if _scarce(error) and _make_room(session):
         if session.notes is not None:
-            session.notes.resumed(session.cancel_token.seq - 1, session.recording.generator.get_state())
+            session.notes.retried(session)
         try:
             yield from again() or ()
             failed = None

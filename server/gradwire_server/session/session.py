@@ -211,8 +211,8 @@ class Stored(Protocol):
 class Noted(Protocol):
     """What a session's log records besides commands (storage/write_ahead_log.py)."""
 
-    def resumed(self, applied: int, generator: bytes = b"") -> None:
-        """Note that the session resumes, perhaps after other sessions; `generator` is its state before a retry."""
+    def retried(self, session: "Session") -> None:
+        """Note that the running command is tried a second time."""
 
     def refused(self, session: "Session", seq: int, refusal: Refusal) -> None:
         """Note a refused command."""
@@ -235,7 +235,6 @@ class Session:
         self.rests = False  # whether it waits for its compute quota
         self.left = False  # whether it computed aside in the current slice
         self.waited = 0.0  # seconds of the slice in which it did not compute
-        self.reached = 0  # highest node number of other sessions while it computed aside
         self.writers: dict[int, Writer] = {}
         self.recalled = Recalled()
         self.memory = Memory(limits.remembered_bytes // 2, limits.remembered_responses)
@@ -256,7 +255,7 @@ class Session:
         self.broken: Refusal | None = None  # why it could not be restored, or cannot continue
         self.torn = False  # part of a call was applied that is neither answered nor logged
         self.kept: Stored | None = None  # its stored files; None if it is not stored
-        self.notes: Noted | None = None  # refusals and node numbers for its log; None without a log
+        self.notes: Noted | None = None  # refusals and retries for its log; None without a log
         self.place = 0  # of its principal in the shared counters; 0 without a quota
         self.told = PrincipalTotals()  # its usage as last published in the shared counters
         self.owner = 0  # its principal's number; 0 without a principal

@@ -46,19 +46,18 @@ class LogWriter:
     def unary(self, call: Pending) -> Generator[None, None, bytes]:
         """Apply a unary call's command and hold its answer until it is logged. Yields in pauses.
 
-        A refused command is logged if it changed the random generator or the next id, or if it was applied but cannot
-        be answered. Raises Refusal.
+        A refused command is logged if it changed the random generator, the next id or the next node number, or if it
+        was applied but cannot be answered. Raises Refusal.
         """
         session, kept = call.session, kept_of(call.session)
         assert kept is not None
         notes = kept.notes
-        before = session.recording.generator.get_state(), session.next_id
-        notes.resumed(0)
+        before = _counters(session)
         try:
             answer = yield from run_unary(call)
         except Refusal as refusal:
             session.torn = True
-            if refusal.applied or before != (session.recording.generator.get_state(), session.next_id):
+            if refusal.applied or before != _counters(session):
                 notes.refused(session, 0, refusal)
                 self._record_refused(session, call)
             session.torn = False
@@ -233,3 +232,9 @@ class LogWriter:
             yield
         if failed:
             raise failed[0]
+
+
+def _counters(session: Session) -> tuple[bytes, int, int]:
+    """What also a refused command may change: the random generator, the next id and the next node number."""
+    recording = session.recording
+    return recording.generator.get_state(), session.next_id, recording.nodes.next

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from gradwire.v1 import commands_pb2
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_engine.graph.graph import go_on_from, next_seq
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.batch import OutOfOrder, run_batch, run_unary
 from gradwire_server.session.session import CancelToken, Pending
@@ -61,9 +60,14 @@ class ReplayCancelToken(CancelToken):
 
     def resume(self, told: pb.LogResumption) -> None:
         """Restore the node number, and before a retry the random generator."""
-        go_on_from(told.node_seq)
+        self.number(told)
         if told.generator:
             self._session.recording.generator.set_state(told.generator)
+
+    def number(self, told: pb.LogResumption) -> None:
+        """Restore the next node's number. Logs of older servers also have one wherever other sessions had computed."""
+        nodes = self._session.recording.nodes
+        nodes.next = max(nodes.next, told.node_seq)
 
     def cancelled(self) -> bool:
         """Whether the command was refused originally."""
@@ -107,7 +111,6 @@ class Replay:
         end = START
         try:
             for record, ends in read(path, self.store):
-                floor = next_seq()
                 session.cancel_token, session.notes = self.cancel_token, self.notes
                 session.turn_ends = float("inf")
                 real.slice(session.turn_ends)
@@ -120,7 +123,6 @@ class Replay:
                 finally:
                     session.cancel_token, session.notes = real, None
                     self.notes.clear()
-                    go_on_from(max(floor, next_seq()) + 1)
                 end = ends
                 yield
             for transfer_id in [each for each in session.transfers.held if each.startswith(LOADED)]:
@@ -142,6 +144,8 @@ class Replay:
                     pass
             except (Refusal, OutOfOrder) as refused:
                 raise Refusal("SNAPSHOT_DAMAGED", f"the session's log cannot be followed: {refused}") from None
+            for told in record.resumptions:  # the last command may have been refused
+                self.cancel_token.number(told)
         elif which == "call":
             self._call(record)
         elif which == "writer":
@@ -154,7 +158,7 @@ class Replay:
             self._load(record.load)
 
     def _call(self, record: pb.LogRecord) -> None:
-        """Repeat a unary call; a refused call only changed the random generator and the next id."""
+        """Repeat a unary call. A refused call only changed the random generator, the next id and the node number."""
         session, refused = self.session, record.refusals[0] if record.refusals else None
         for told in record.resumptions:
             self.cancel_token.resume(told)

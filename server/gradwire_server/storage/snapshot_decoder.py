@@ -18,7 +18,7 @@ from gradwire_engine.autograd.checkpoints import Moment, Region
 from gradwire_engine.autograd.saved_tensor_hooks import Packed
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import CPU, canonical, cupy, device_of, selected
-from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved, go_on_from, next_seq
+from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved
 from gradwire_engine.graph.hooks import Ask, Hooks, When
 from gradwire_engine.graph.tensor import EdgeTensor, GradState, InferenceStorage, Origin, Step, Storage, Tensor
 from gradwire_engine.op.declaration import OPS, Declaration
@@ -82,7 +82,8 @@ class SnapshotDecoder:
             for kept in made.retained:
                 node.retain(kept.output, self.tensors[kept.tensor - 1])
         self._session()
-        go_on_from(max(next_seq() + 1, state.next_node_seq))
+        highest = max((made.seq for made in state.nodes), default=-1)
+        session.recording.nodes.next = max(state.next_node_seq, highest + 1)
         for number, ask in zip(state.asks, self.asks, strict=True):
             session.hooks.asks[number] = ask
         for region in self.regions:

@@ -18,7 +18,7 @@ from gradwire_engine.autograd.checkpoints import Region
 from gradwire_engine.autograd.saved_tensor_hooks import Packed, holds_packed
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import device_of
-from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved, next_seq
+from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved
 from gradwire_engine.graph.hooks import Ask, Hooks
 from gradwire_engine.graph.tensor import EdgeTensor, Step, Storage, Tensor, ViewOf
 from gradwire_engine.op.rebase import Route
@@ -106,7 +106,7 @@ class SnapshotEncoder:
             if known := self._nodes.known(node):
                 state.leaf_numbers.add(node=known, number=number)
         self._describe_regions()
-        state.next_node_seq = next_seq() + 1
+        state.next_node_seq = session.recording.nodes.next
 
     def _describe_waiting(self) -> Iterator[None]:
         done = 0

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from google.protobuf.message import DecodeError
 
 from gradwire.v1 import snapshots_pb2 as pb
-from gradwire_engine.graph.graph import next_seq
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.protobuf_peek import bytes_field
 from gradwire_server.storage.configured import LOGS
@@ -293,9 +292,9 @@ class Notes:
     refusals: list[pb.LogRefusal] = field(default_factory=list)
     resumptions: list[pb.LogResumption] = field(default_factory=list)
 
-    def resumed(self, applied: int, generator: bytes = b"") -> None:
-        """Note that the session resumes, perhaps after other sessions; `generator` is its state before a retry."""
-        self.resumptions.append(pb.LogResumption(after_seq=applied, node_seq=next_seq() + 1, generator=generator))
+    def retried(self, session: Session) -> None:
+        """Note that the running command is tried a second time: a replay begins where the second try did."""
+        self._resumed(session, session.cancel_token.seq - 1, session.recording.generator.get_state())
 
     def refused(self, session: Session, seq: int, refusal: Refusal) -> None:
         """Note a refused command."""
@@ -306,8 +305,12 @@ class Notes:
                 applied=refusal.applied,
             )
         )  # fmt: skip
-        if seq:  # in a batch: the next commands' nodes are numbered after this one's
-            self.resumed(seq)
+        if not refusal.applied:  # a replay does not try it, so it makes none of its nodes
+            self._resumed(session, seq)
+
+    def _resumed(self, session: Session, after_seq: int, generator: bytes = b"") -> None:
+        number = session.recording.nodes.next
+        self.resumptions.append(pb.LogResumption(after_seq=after_seq, node_seq=number, generator=generator))
 
     def take(self, session: Session, record: pb.LogRecord) -> None:
         """Add the notes and the session's outcome to a record, and clear the notes."""

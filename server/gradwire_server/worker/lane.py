@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.graph.graph import go_on_from, next_seq
 from gradwire_server.worker.apart import Child
 from gradwire_server.worker.places import ForkPlaces
 
@@ -191,16 +190,14 @@ class Lane:
 
     @contextmanager
     def _gone(self, session: "Session") -> Iterator[bool]:
-        """Take the session out of the turns inside the block, while others compute. False if no thread can be started.
+        """Take the session out of the turns inside the block, while others compute.
 
-        Node numbers that other sessions use meanwhile do not change this session's numbering.
+        Yields False if no thread can be started.
         """
         scheduler = self.scheduler
         if not self.baton.ready(self._run):
             yield False
             return
-        number = next_seq()
-        go_on_from(max(number, session.reached))
         scheduler.leave(session)
         self.away += 1
         self.baton.give()
@@ -211,8 +208,6 @@ class Lane:
                 self.baton.claim()
             self.away -= 1
             scheduler.come_back(session)
-            session.reached = max(session.reached, next_seq())
-            go_on_from(number)
 
     @contextmanager
     def _timed(self, session: "Session") -> Iterator[None]:

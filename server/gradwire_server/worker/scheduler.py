@@ -23,7 +23,6 @@ from typing import Protocol
 
 import numpy as np
 
-from gradwire_engine.graph.graph import go_on_from, next_seq
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.session.batch import OutOfOrder
 from gradwire_server.session.commands import MESSAGES
@@ -228,9 +227,6 @@ class Scheduler:
                 break
         self.running = None
         self.tells(0)
-        if session.reached:  # other sessions created nodes meanwhile
-            go_on_from(max(session.reached, next_seq()))
-            session.reached = 0
         took = max(0.0, self.clock() - began - session.waited)
         session.used = min(_MOST_USED, session.used + took)
         session.computed += took
