@@ -184,11 +184,11 @@ class Gradients(BackwardPass):
             elif gradient is None and materialize_grads:
                 admit(item.shape, item.dtype)
                 gradient = Tensor(module_for(item.device).zeros(item.shape, item.dtype), self.create_graph)
-                if self.watch is not None:
-                    self.watch.made_zeros(gradient)
+                if self.observer is not None:
+                    self.observer.made_zeros(gradient)
             elif gradient is None and not allow_unused:
                 raise unused_input(len(results))
             results.append(gradient)
-        if self.watch is not None:
-            self.watch.answered(self.targets, results)
+        if self.observer is not None:
+            self.observer.answered(self.targets, results)
         return results

@@ -1,17 +1,18 @@
 """Backward pass: walks the reverse graph once, newest node first, without recursion.
 
-Two modes share one loop. Without `create_graph` gradients are bare arrays; with it they are Tensors, so that the
-computation is recorded and can be differentiated again. Leaves receive their gradients at the end: all of them, or
+Without `create_graph` gradients are bare arrays. With it they are Tensors, so that the computation is recorded and can
+be differentiated again. A third kind are symbolic values, which trace a pass (compile/symbolic_backward.py). One
+traversal serves all three. Leaves receive their gradients at the end: all of them, or
 none if anything fails. The walk yields requests for external callbacks (hooks.py), and pauses between two nodes when
 the context's interrupt is due.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from time import monotonic
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -37,8 +38,24 @@ Place: TypeAlias = "tuple[AnyNode, int]"
 Answer: TypeAlias = "Sequence[Tensor | None] | None"
 Way: TypeAlias = "Generator[Due | Pause, Answer, None]"
 _P = TypeVar("_P", bound="BackwardPass")
-_NEVER = Interrupt()
+NEVER = Interrupt()
 _QUICK = 256  # nodes discovered between two checks of the clock
+
+
+class Observer(Protocol):
+    """Receives reports of a pass that is traced: compile/symbolic_backward.py."""
+
+    def arrives(self, tensor: Tensor, gradient: Any) -> None:
+        """Called before a tensor collects a gradient."""
+
+    def collected(self, tensor: Tensor) -> None:
+        """Called after a tensor collected a gradient."""
+
+    def answered(self, places: Sequence[Place], results: Sequence[Tensor | None]) -> None:
+        """Called with the results of torch.autograd.grad and their edges."""
+
+    def made_zeros(self, zeros: Any) -> None:
+        """Called when zeros replace a missing gradient."""
 
 
 class BackwardPass:
@@ -49,8 +66,11 @@ class BackwardPass:
     the `Due`, and its next call takes the answer.
     """
 
+    symbolic = False  # whether gradients are symbolic values; then `_call` computes all formulas
+
     def __init__(self, create_graph: bool, retain_graph: bool | None, to_leaves: bool, check_nan: bool) -> None:
         self.create_graph = create_graph
+        self._unpack: Callable[[Any, Node, str], Any] = _saved_tensor if create_graph else _saved_value
         self.retain_graph = create_graph if retain_graph is None else retain_graph
         self.to_leaves = to_leaves
         self.check_nan = check_nan
@@ -62,7 +82,7 @@ class BackwardPass:
         self.collecting: Sequence[Tensor] = ()  # tensors that retain their gradient from the start of the pass
         self.used: Sequence[AnyNode] = ()  # nodes that the pass must reach
         self.alone = False  # whether external callbacks cannot be answered
-        self.watch: Any = None  # receives reports of the pass: symbolic_backward.Watch
+        self.observer: Observer | None = None  # receives reports of the pass, for a tracer
         self.room = Room.of(CURRENT.get().account, create_graph)
         self.steps: Way
 
@@ -96,7 +116,7 @@ class BackwardPass:
     def _run(self, roots: list[tuple[Place, Any]], targets: Sequence[Place] | None) -> Way:
         """Propagate from the roots to the leaves, or as far as the targets need."""
         context = CURRENT.get()
-        interrupt = context.interrupt or _NEVER
+        interrupt = context.interrupt or NEVER
         wanted = None if targets is None else set(targets)
         nodes, counts = yield from _discover([place[0] for place, _ in roots], interrupt)
         needed = None if wanted is None else _needed(nodes, wanted)
@@ -119,9 +139,23 @@ class BackwardPass:
         if wanted is not None and needed is not None:
             self.goals = needed.union(node for node, _ in wanted)
         if context.tracer is not None:
-            self.watch = context.tracer.watch(self, roots, counts, wanted, needed)
+            self.observer = context.tracer.observe(self, roots, counts, wanted, needed)
         if self.room is not None:
             self.room.roots = roots
+        yield from self._traverse(roots, counts, wanted, needed, interrupt)
+
+    def _traverse(
+        self,
+        roots: list[tuple[Place, Any]],
+        counts: dict[AnyNode, int],
+        wanted: set[Place] | None,
+        needed: set[AnyNode] | None,
+        interrupt: Interrupt,
+    ) -> Way:
+        """Visit each node when all its gradients have arrived, newer nodes first; uses up `counts`.
+
+        This order, captures, deliveries and accumulation are the same for arrays, Tensors and symbolic values.
+        """
         for (node, index), gradient in roots:
             self._add(node, index, gradient)
         ready = [(-node.seq, number, node) for number, node in enumerate(self.pending) if not counts[node]]
@@ -337,11 +371,11 @@ class BackwardPass:
                 check_writable(tensor.grad.array)
         with grad_mode(self.create_graph):
             for tensor, gradient in ready:
-                if self.watch is not None:
-                    self.watch.arrives(tensor, gradient)
+                if self.observer is not None:
+                    self.observer.arrives(tensor, gradient)
                 self._accumulate(tensor, gradient)
-                if self.watch is not None:
-                    self.watch.collected(tensor)
+                if self.observer is not None:
+                    self.observer.collected(tensor)
                 received[id(tensor)] = tensor
         return list(received.values())
 
@@ -376,7 +410,7 @@ class BackwardPass:
         plan = node.plan
         values: list[Any] = []
         if plan.names:
-            unpack = _saved_tensor if self.create_graph else _saved_value
+            unpack = self._unpack
             kept = node.saved if saved is None else saved
             values = [
                 value if type(value) is float else unpack(value, node, name)
@@ -398,6 +432,7 @@ class BackwardPass:
         edges, goals, listed = node.edges, self.goals, op.list_place >= 0
         # Common case: each result is only passed on.
         plainly = not (listed or self.check_nan) and self.aside is None
+        by_call = self.symbolic or (node.work and not self.create_graph)
         for slot, formula, places, takes_all in plan.formulas:
             edge = None
             if not listed:
@@ -405,9 +440,9 @@ class BackwardPass:
                 if edge is None or (goals is not None and edge[0] not in goals):
                     continue
             try:
-                if node.work and not self.create_graph:
+                if by_call:
                     args = values if places is None else [values[place] for place in places]
-                    result = self._aside(node, formula, whole if takes_all else gradient, args)
+                    result = self._call(node, slot, formula, whole if takes_all else gradient, args)
                 elif places is None:
                     result = formula(whole if takes_all else gradient, *values)
                 else:
@@ -444,6 +479,10 @@ class BackwardPass:
             if type(gradient) is not Tensor:
                 yield gradient
 
+    def _call(self, node: Node, slot: int, formula: Any, gradient: Any, values: list[Any]) -> Any:
+        """Compute a formula that is not called directly. Overridden for symbolic values."""
+        return self._aside(node, formula, gradient, values)
+
     def _aside(self, node: Node, formula: Any, gradient: Any, values: list[Any]) -> Any:
         """Compute a formula that may be expensive; see formula_aside."""
         room = 0
@@ -453,13 +492,9 @@ class BackwardPass:
 
     def _spread(self, node: Node, slot: int, result: Any) -> None:
         """Pass on a formula's result, for an op with a list input: the list has one edge per item."""
-        op = node.op
-        length = len(node.edges) - len(op.tensor_places) + 1
-        if op.tensor_places[slot] == op.list_place:
-            first, parts = slot, result
-        else:
-            first, parts = (slot if op.tensor_places[slot] < op.list_place else slot - 1 + length), (result,)
-        for place, part in enumerate(parts, first):
+        edges = edges_of(node, slot)
+        parts = result if node.op.tensor_places[slot] == node.op.list_place else (result,)
+        for place, part in enumerate(parts, edges.start):
             self._pass_on(node, place, part)
 
     def _pass_on(self, node: Node, place: int, gradient: Any) -> None:
@@ -484,8 +519,8 @@ class BackwardPass:
         zeros = module_for(meta.device).zeros(meta.shape, meta.dtype)
         if self.create_graph:
             zeros = Tensor(zeros)
-        if self.watch is not None:
-            self.watch.made_zeros(zeros)
+        if self.observer is not None:
+            self.observer.made_zeros(zeros)
         return zeros
 
     def _add(self, node: AnyNode, index: int, gradient: Any) -> None:
@@ -512,6 +547,16 @@ class BackwardPass:
         else:
             held.array += gradient.array if type(gradient) is Tensor else gradient
             held.storage.changed()
+
+
+def edges_of(node: Node, slot: int) -> range:
+    """Indices of a formula's edges, for an op with a list input: the list has one edge per item."""
+    op = node.op
+    length = len(node.edges) - len(op.tensor_places) + 1
+    if op.tensor_places[slot] == op.list_place:
+        return range(slot, slot + length)
+    first = slot if op.tensor_places[slot] < op.list_place else slot - 1 + length
+    return range(first, first + 1)
 
 
 def _discover(

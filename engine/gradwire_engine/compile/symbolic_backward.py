@@ -1,20 +1,22 @@
 """Symbolic backward: traces the formulas of a backward pass, and the tensors that receive its gradients.
 
-A pass on arrays is derived from the graph before it runs, because it visits the same nodes with the same formulas in
-the same order each time. A pass on tensors (create_graph) needs no such derivation: its formulas consist of ops, which
-report to the tracer. Only the tensors that receive its gradients must be recorded.
+Before a pass on arrays runs, the same traversal (autograd/backward_pass.py) runs over symbolic values: registers of the
+trace. So the trace has the formulas and sums in the order of the pass. A pass on tensors (create_graph) needs no
+symbolic pass: its formulas consist of ops, which report to the tracer. Only the tensors that receive its gradients must
+be recorded.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradwire_engine.autograd.backward_pass import NEVER, BackwardPass, edges_of
 from gradwire_engine.compile.purity import peeks_function
-from gradwire_engine.graph.graph import AccumulateGrad, Node
+from gradwire_engine.graph.graph import AccumulateGrad, Meta, Node
 from gradwire_engine.graph.hooks import hooks_on
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.cost import LONG
@@ -23,12 +25,12 @@ if TYPE_CHECKING:
     from gradwire_engine.compile.tracing import Tracer
 
 
-class Watch:
+class BackwardTracer:
     """Tracing of a pass on tensors, whose ops report to the tracer themselves."""
 
-    def __init__(self, tracer: Tracer, passage: Any, nodes: Iterable[Any]) -> None:
+    def __init__(self, tracer: Tracer, traced: BackwardPass, nodes: Iterable[Any]) -> None:
         self.tracer = tracer
-        if passage.check_nan:
+        if traced.check_nan:
             tracer.fail("a backward that looks for nan")
         for node in nodes:
             if type(node) not in (Node, AccumulateGrad) or hooks_on(node):
@@ -65,127 +67,107 @@ class Watch:
             self.tracer.created(zeros)
 
 
-class Foresight(Watch):
+class Symbol:
+    """A gradient of a symbolic pass: a register of the trace."""
+
+    __slots__ = ("number", "tracer")
+
+    def __init__(self, tracer: Tracer, number: int) -> None:
+        self.tracer = tracer
+        self.number = number
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return self.tracer.regs[self.number].shape
+
+    @property
+    def dtype(self) -> Any:
+        """Dtype of the array."""
+        return self.tracer.regs[self.number].dtype
+
+    def __add__(self, other: Symbol) -> Symbol:
+        return Symbol(self.tracer, self.tracer.sum(self.number, other.number))
+
+
+class _Untraceable(Exception):
+    """Ends a symbolic pass; the tracer has the reason."""
+
+
+class _SymbolicPass(BackwardPass):
+    """A backward pass over symbolic values: it traces the formulas instead of computing them."""
+
+    symbolic = True
+
+    def __init__(self, tracer: Tracer, traced: BackwardPass) -> None:
+        super().__init__(create_graph=False, retain_graph=True, to_leaves=traced.to_leaves, check_nan=False)
+        self.tracer = tracer
+        self.goals = traced.goals
+        self.room = None
+        self._unpack = lambda value, node, name: tracer.operand(value)
+
+    def run(self, roots: list[Any], counts: dict[Any, int], wanted: set[Any] | None, needed: set[Any] | None) -> None:
+        """Run the pass; it meets no callbacks and does not pause."""
+        with suppress(_Untraceable):
+            for _ in self._traverse(roots, dict(counts), wanted, needed, NEVER):
+                pass
+
+    def _call(self, node: Node, slot: int, formula: Any, gradient: Any, values: list[Any]) -> Any:
+        """Trace a formula. For an op with a list input, the result is one value per item, None where none is needed."""
+        tracer, op = self.tracer, node.op
+        given = tuple(map(self._operand, gradient)) if type(gradient) is tuple else self._operand(gradient)
+        if (given[0] if type(given) is tuple else given) is None:
+            tracer.fail("no gradient arrives for a node's first result")
+            raise _Untraceable
+        args = (given, *values)
+        if op.list_place < 0:
+            what = op.name, op.params[op.tensor_places[slot]].name, formula
+            return Symbol(tracer, tracer.formula(what, args, node.metas[slot]))
+        edges, single = edges_of(node, slot), op.tensor_places[slot] != op.list_place
+        outs = tracer.spread((formula, single), args, node.metas[edges.start : edges.stop])
+        symbols = [None if number < 0 else Symbol(tracer, number) for number in outs]
+        return symbols[0] if single else symbols
+
+    def _operand(self, gradient: Symbol | None) -> Any:
+        return None if gradient is None else self.tracer.ref(gradient.number)
+
+    def _zeros(self, meta: Meta) -> Symbol:
+        return Symbol(self.tracer, self.tracer.constant(np.zeros(meta.shape, meta.dtype)))
+
+
+class SymbolicBackward(BackwardTracer):
     """Tracing of a pass on arrays, derived from the graph."""
 
     def __init__(
         self,
         tracer: Tracer,
-        passage: Any,
+        traced: BackwardPass,
         roots: Sequence[tuple[Any, Any]],
         counts: dict[Any, int],
         wanted: set[Any] | None,
         needed: set[Any] | None,
     ) -> None:
-        super().__init__(tracer, passage, counts)
-        self.to_leaves = passage.to_leaves
-        self.goals = passage.goals
-        self.wanted = wanted
-        self.needed = needed
-        self.pending: dict[Any, list[int | None]] = {}
-        self.captured: dict[Any, int] = {}
-        self.deliveries: list[tuple[Tensor, int]] = []
-        for (node, index), gradient in roots:
+        super().__init__(tracer, traced, counts)
+        symbols = []
+        for place, gradient in roots:
             number = tracer.register(gradient)
             if number is not None:
-                self._add(node, index, number)
+                symbols.append((place, Symbol(tracer, number)))
+        symbolic = _SymbolicPass(tracer, traced)
         if tracer.failed is None:
-            self._propagate(dict(counts))
-        self._arriving = iter(self.deliveries)
-
-    # The pass; the same order of nodes as in backward.py.
-
-    def _add(self, node: Any, index: int, number: int) -> None:
-        if self.goals is not None and node not in self.goals:
-            return
-        held = self.pending.setdefault(node, [])
-        held.extend([None] * (index + 1 - len(held)))
-        before = held[index]
-        held[index] = number if before is None else self.tracer.sum(before, number)
-
-    def _propagate(self, counts: dict[Any, int]) -> None:
-        pending = self.pending
-        ready = [(-node.seq, number, node) for number, node in enumerate(pending) if not counts[node]]
-        heapq.heapify(ready)
-        tie = len(ready)
-        while ready:
-            node = heapq.heappop(ready)[2]
-            arrived = pending.get(node)
-            if arrived is not None and self._stays(node, arrived):
-                self._visit(node, pending.pop(node))
-            for edge in node.edges:
-                if edge is not None:
-                    counts[edge[0]] -= 1
-                    if not counts[edge[0]]:
-                        tie += 1
-                        heapq.heappush(ready, (-edge[0].seq, tie, edge[0]))
-
-    def _stays(self, node: Any, arrived: list[int | None]) -> bool:
-        """Store the gradients that end at this node; return whether its formulas run."""
-        if self.wanted is not None and not self.to_leaves:
-            self.captured.update(
-                ((node, index), number)
-                for index, number in enumerate(arrived)
-                if number is not None and (node, index) in self.wanted
-            )
-        if type(node) is AccumulateGrad:
-            if self.to_leaves and node.variable.requires_grad and arrived[0] is not None:
-                self.deliveries.append((node.variable, arrived[0]))
-            return False
-        for index, reference in (node.retained or {}).items():
-            tensor, number = reference(), arrived[index] if index < len(arrived) else None
-            if tensor is not None and number is not None:
-                self.deliveries.append((tensor, number))
-        return self.needed is None or node in self.needed
-
-    def _visit(self, node: Node, arrived: list[int | None]) -> None:
-        tracer, goals = self.tracer, self.goals
-        values = [tracer.operand(value) for value in node.saved]
-        gradients: list[Any] = [None if number is None else tracer.ref(number) for number in arrived]
-        if node.outputs is not None:
-            gradients += [None] * (len(node.outputs) - len(gradients))
-            for place, meta in enumerate(node.outputs):
-                if meta is not None and gradients[place] is None:
-                    gradients[place] = tracer.ref(tracer.constant(np.zeros(meta.shape, meta.dtype)))
-        if gradients[0] is None:
-            tracer.fail("no gradient arrives for a node's first result")
-            return
-        op = node.op
-        for slot, formula, places, takes_all in node.plan.formulas:
-            given = tuple(gradients) if takes_all else gradients[0]
-            args = (given, *(values if places is None else [values[place] for place in places]))
-            if op.list_place >= 0:
-                self._spread(node, slot, formula, args)
-                continue
-            edge = node.edges[slot]
-            if edge is not None and (goals is None or edge[0] in goals):
-                name = op.params[op.tensor_places[slot]].name
-                number = tracer.formula((op.name, name, formula), args, node.metas[slot])
-                self._add(edge[0], edge[1], number)
-
-    def _spread(self, node: Node, slot: int, formula: Any, args: Any) -> None:
-        """Trace a formula of an op with a list input: it returns one gradient per item for the list."""
-        op = node.op
-        length = len(node.edges) - len(op.tensor_places) + 1
-        if op.tensor_places[slot] == op.list_place:
-            first, count = slot, length
-        else:
-            first, count = (slot if op.tensor_places[slot] < op.list_place else slot - 1 + length), 1
-        single = op.tensor_places[slot] != op.list_place
-        outs = self.tracer.spread((formula, single), args, node.metas[first : first + count])
-        for place, number in enumerate(outs, first):
-            edge = node.edges[place]
-            if number >= 0 and edge is not None:
-                self._add(edge[0], edge[1], number)
+            symbolic.run(symbols, counts, wanted, needed)
+        self.captured: dict[Any, Symbol] = symbolic.captured
+        self._arriving: Iterator[tuple[Tensor, Symbol]] = iter(symbolic.deliveries)
 
     # Results of the pass.
 
     def arrives(self, tensor: Tensor, gradient: Any) -> None:
         """Called before a tensor collects a gradient: trace it as a new array, an accumulation or a sum."""
-        foreseen, number = next(self._arriving, (None, -1))
-        if foreseen is not tensor:
+        expected = next(self._arriving, None)
+        if expected is None or expected[0] is not tensor:
             self.tracer.fail("a gradient that was not foreseen")
             return
+        number = expected[1].number
         held, array = tensor.grad, gradient.array if type(gradient) is Tensor else gradient
         if held is None:
             self.tracer.own(number, array)
@@ -197,6 +179,6 @@ class Foresight(Watch):
     def answered(self, places: Sequence[Any], results: Sequence[Tensor | None]) -> None:
         """Called with the results of torch.autograd.grad, each with its own array."""
         for place, result in zip(places, results, strict=True):
-            number = self.captured.get(place)
-            if result is not None and number is not None:
-                self.tracer.own(number, result.array)
+            symbol = self.captured.get(place)
+            if result is not None and symbol is not None:
+                self.tracer.own(symbol.number, result.array)

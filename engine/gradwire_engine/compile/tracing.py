@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from gradwire_engine.autograd.backward_pass import BackwardPass
 from gradwire_engine.compile.purity import peeks
-from gradwire_engine.compile.symbolic_backward import Foresight, Watch
+from gradwire_engine.compile.symbolic_backward import BackwardTracer, SymbolicBackward
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.graph.graph import Meta, Saved
@@ -281,20 +282,20 @@ class Tracer:
 
     # Backward.
 
-    def watch(
+    def observe(
         self,
-        passage: Any,
+        traced: BackwardPass,
         roots: Sequence[tuple[Any, Any]],
         counts: dict[Any, int],
         wanted: set[Any] | None,
         needed: set[Any] | None,
-    ) -> Watch | None:
-        """The Watch of a backward pass that is about to begin; None if the trace has ended."""
+    ) -> BackwardTracer | None:
+        """The tracer of a backward pass that is about to begin; None if the trace has ended."""
         if self.failed is not None:
             return None
-        if not passage.create_graph:
-            return Foresight(self, passage, roots, counts, wanted, needed)
-        made = Watch(self, passage, counts)
+        if not traced.create_graph:
+            return SymbolicBackward(self, traced, roots, counts, wanted, needed)
+        made = BackwardTracer(self, traced, counts)
         made.refuse_what_peeks(counts if needed is None else needed)
         return made
 
