@@ -2,9 +2,10 @@
 
 Without `create_graph` gradients are bare arrays. With it they are Tensors, so that the computation is recorded and can
 be differentiated again. A third kind are symbolic values, which trace a pass (compile/symbolic_backward.py). One
-traversal serves all three. Leaves receive their gradients at the end: all of them, or
-none if anything fails. The walk yields requests for external callbacks (hooks.py), and pauses between two nodes when
-the context's interrupt is due.
+traversal serves all three.
+
+Leaves receive their gradients at the end: all of them, or none if anything fails. The walk yields requests for external
+callbacks (graph/callbacks.py). It pauses between two nodes when the context's interrupt is due.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT, PAUSE, Interrupt, Pause, grad_mode
 from gradwire_engine.core.device import module_for
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.graph.callbacks import Due, check_replaced, hooks_on, refuse_shape
 from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Meta, Node, Saved
-from gradwire_engine.graph.hooks import Ask, Due, Hooks, When, check_replaced, hooks_on, refuse_shape
+from gradwire_engine.graph.hooks import Ask, Hooks, When
 from gradwire_engine.graph.tensor import Tensor, retain_grad
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.refusals import REFUSED, check_writable, explain_backward, refuse_changed

@@ -16,8 +16,8 @@ import numpy as np
 
 from gradwire_engine.autograd.backward_pass import NEVER, BackwardPass, edges_of
 from gradwire_engine.compile.purity import peeks_function
+from gradwire_engine.graph.callbacks import hooks_on
 from gradwire_engine.graph.graph import AccumulateGrad, Meta, Node
-from gradwire_engine.graph.hooks import hooks_on
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.cost import LONG
 

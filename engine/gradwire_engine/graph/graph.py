@@ -223,7 +223,7 @@ def new_node(
 
 
 class FunctionNode(Node):
-    """A node with external formulas (hooks.py); without one, output i's gradient goes to input i.
+    """A node with external formulas (callbacks.py); without one, output i's gradient goes to input i.
 
     materializes: missing gradients are replaced by zeros.
     """

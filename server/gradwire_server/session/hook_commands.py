@@ -12,7 +12,8 @@ from gradwire.v1 import hooks_pb2, types_pb2
 from gradwire_engine import Backward, EngineError, Gradients, Tensor
 from gradwire_engine.autograd.checkpoints import Moment, Region
 from gradwire_engine.autograd.functions import record_function
-from gradwire_engine.graph.hooks import Ask, Due, When, hook_accumulated, hook_tensor, hooks_of
+from gradwire_engine.graph.callbacks import Due, hook_accumulated, hook_tensor, hooks_of
+from gradwire_engine.graph.hooks import Ask, When
 from gradwire_engine.graph.tensor import at_edge
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.session.hook_table import MAX_SUSPENDED, Suspended
