@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.compile.kernels import LARGE, Kernel, in_blocks
+from gradwire_engine.compile.kernels.numpy import LARGE, Kernel, in_blocks
 from gradwire_engine.compile.schedule import Output, Schedule
 from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Reg, Tracer, is_entangled, leaves
 from gradwire_engine.core.context import CURRENT, PAUSE, Account, Context, Interrupt, NodeNumbers, Pause

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.compile import kernels
-from gradwire_engine.compile.kernels import CrossEntropy, Kernel
+from gradwire_engine.compile.kernels import numpy as kernels
+from gradwire_engine.compile.kernels.numpy import CrossEntropy, Kernel
 from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Tracer
 from gradwire_engine.graph.graph import Node, new_node
 from gradwire_engine.graph.tensor import Tensor

@@ -1,0 +1,1 @@
+"""Kernels by array module: functions of a plan that write into existing memory."""
