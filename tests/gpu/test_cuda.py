@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 import gradwire_engine as engine
+from gradwire_engine.compile.plan import Plan
+from gradwire_engine.compile.schedule import NotPlannable
+from gradwire_engine.compile.tracing import Tracer
 from gradwire_engine.core import device as devices
 from gradwire_engine.core.context import Context, activate
 from tests.parity import test_ops
@@ -69,6 +72,15 @@ def test_an_index_out_of_range_is_refused_on_the_gpu_too() -> None:
         index = engine.tensor(devices.to_device(np.array([5]), "cuda:0"))
         with pytest.raises(engine.EngineError, match="out of"):
             engine.call("index_select", (x, 0, index))
+
+
+def test_a_trace_on_the_gpu_asks_for_no_kernel_of_numpy_and_ends() -> None:
+    with activate(Context()):
+        x = engine.tensor(devices.to_device(np.ones((2, 2), np.float32), "cuda:0"))
+        tracer = Tracer([x])
+        assert (tracer.backend, tracer.failed is not None) == ("cupy", True)
+        with pytest.raises(NotPlannable, match="on a GPU"):
+            Plan(tracer, [], 0, Context().account)
 
 
 def test_tensors_of_two_devices_in_one_op_are_refused() -> None:

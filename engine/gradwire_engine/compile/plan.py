@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.compile.kernels.numpy import LARGE, Kernel, in_blocks
+from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.schedule import Output, Schedule
 from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Reg, Tracer, is_entangled, leaves
 from gradwire_engine.core.context import CURRENT, PAUSE, Account, Context, Interrupt, NodeNumbers, Pause
@@ -112,7 +112,7 @@ class Plan(Schedule):
                 self.memory[out] = shaped
                 if self.last[out] == place:
                     dying.add(out)
-            elif kernel is not None and kernel.scratch and self._size(instr) < LARGE:
+            elif kernel is not None and kernel.scratch and not kernel.splits(self._size(instr)):
                 reg = self.regs[instr.args[0]]
                 flat = self._fresh(reg, free, account)
                 self.scratch[id(instr)] = flat.reshape(reg.shape)
@@ -298,8 +298,8 @@ class Plan(Schedule):
                 run(out, *given)
 
             self.code.append(call)
-        elif writes and self._size(instr) >= LARGE and self._is_flat(arguments) and self._is_apart(instr):
-            self.code.extend(in_blocks(kernel, arguments))
+        elif writes and kernel.splits(self._size(instr)) and self._is_flat(arguments) and self._is_apart(instr):
+            self.code.extend(kernel.in_blocks(arguments))
         elif writes:
             self.code.append(functools.partial(run, self.scratch.get(id(instr)), *arguments))
         else:
@@ -380,6 +380,8 @@ class Plan(Schedule):
             return call
         if kind == "own":
             return lambda: values.__setitem__(outs[0], np.array(values[args[0]], order="C"))
+        if kind == "sum":
+            return lambda: values.__setitem__(outs[0], values[args[0]] + values[args[1]])
         if kind == "accumulate":
             return lambda: np.add(values[args[0]], values[args[1]], values[args[0]])
         return lambda: _write(what, _filled(args, values, numbers))

@@ -1,26 +1,30 @@
 """Schedules: a trace, optimized to instructions that make no unused results.
 
-Each instruction gets a kernel if there is one (kernels.py). Formulas that return their gradient unchanged are removed.
-Scaled updates and losses are fused with their inputs. For each register, the schedule knows which memory it may share
-and the last use of that memory.
+Each instruction gets a kernel if its backend has one (kernels/registry.py). Formulas that return their gradient
+unchanged are removed. Scaled updates and losses are fused with their inputs. For each register, the schedule knows
+which memory it may share and the last use of that memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gradwire_engine.compile.kernels import numpy as kernels
-from gradwire_engine.compile.kernels.numpy import CrossEntropy, Kernel
-from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Tracer
+from gradwire_engine.compile.kernels import registry
+from gradwire_engine.compile.kernels.registry import CrossEntropy, Kernel
+from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Reg, Tracer
 from gradwire_engine.graph.graph import Node, new_node
 from gradwire_engine.graph.tensor import Tensor
 
 #: Last use of memory that outlives the run.
 NEVER = 1 << 60
+
+
+# Formulas that return the gradient unchanged.
+_SAME = frozenset((("add", "input"), ("add", "other"), ("sub", "input"), ("addcmul", "input"), ("addcdiv", "input")))
 
 
 class NotPlannable(Exception):
@@ -68,8 +72,10 @@ class Schedule:
         self.outputs = self._find_outputs(tracer, outputs)
         self._merge_scaled_updates()
         self._alias()
-        self.kernels: list[Kernel | None] = [kernels.choose(instr, self.regs) for instr in self.instrs]
-        self._fuse_losses()
+        self.kernels: list[Kernel | None] = [registry.choose(tracer.backend, instr, self.regs) for instr in self.instrs]
+        make_loss = registry.cross_entropy_of(tracer.backend)
+        if make_loss is not None:
+            self._fuse_losses(make_loss)
         self.roots = self._find_roots()
         self._own()
         used = {number for instr in self.instrs for number in instr.reads()}
@@ -177,12 +183,12 @@ class Schedule:
     def _alias(self) -> None:
         """Remove formulas that return the gradient unchanged."""
         for instr in self.instrs:
-            if kernels.hands_on(instr, self.regs):
+            if _returns_gradient(instr, self.regs):
                 instr.kind = "nothing"
                 self._replace(instr.outs[0], int(instr.args[0]))
         self.instrs = [instr for instr in self.instrs if instr.kind != "nothing"]
 
-    def _fuse_losses(self) -> None:
+    def _fuse_losses(self, make: Callable[[tuple[int, ...], Any], CrossEntropy]) -> None:
         """Fuse the gradient of cross entropy with class targets into one step from the log-probabilities."""
         for place, instr in enumerate(self.instrs):
             if instr.kind != "op" or instr.what.name != "_nll_loss" or not self._is_plain_loss(instr):
@@ -199,11 +205,11 @@ class Schedule:
                 or last.args[1] != logs
             ):
                 continue
-            state = CrossEntropy(self.regs[logs].shape, self.regs[logs].dtype)
+            state = make(self.regs[logs].shape, self.regs[logs].dtype)
             self.instrs[place] = Instr("loss", (state, instr.what), instr.args, instr.outs, instr.step)
             first.kind = "nothing"
             at = self.instrs.index(last)
-            self.kernels[at] = kernels.loss_backward(state, first, last)
+            self.kernels[at] = _loss_backward(state, first, last)
             self.instrs[at] = Instr("kernel", self.kernels[at], (first.args[0], logs, target), last.outs, last.step)
         self._drop_nothing()
 
@@ -296,6 +302,26 @@ class Schedule:
             for root in self.roots[number]:
                 last[root] = NEVER
         return last
+
+
+def _returns_gradient(instr: Instr, regs: Sequence[Reg]) -> bool:
+    """Whether an instruction's result equals its first argument."""
+    if instr.kind != "formula" or instr.what[:2] not in _SAME:
+        return False
+    given, out = instr.args[0], regs[instr.outs[0]]
+    if type(given) is not Ref or (len(instr.args) > 1 and instr.args[1] != 1):
+        return False
+    return regs[given].shape == out.shape and regs[given].dtype == out.dtype
+
+
+def _loss_backward(state: CrossEntropy, first: Instr, last: Instr) -> Kernel:
+    """Kernel for the gradients of nll_loss and log_softmax in one step."""
+    of_loss, of_logs, more, dim = first.what[2], last.what[2], first.args[2:], last.args[2]
+
+    def run(out: Any, g: Any, logs: Any, target: Any) -> None:
+        state.backward(out, g, logs, lambda: of_logs(of_loss(g, target, *more), logs, dim))
+
+    return Kernel(run, [1])
 
 
 class Spent:

@@ -17,6 +17,7 @@ from gradwire_engine.compile.purity import peeks
 from gradwire_engine.compile.symbolic_backward import BackwardTracer, SymbolicBackward
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.device import backend_of
 from gradwire_engine.graph.graph import Meta, Saved
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.op import Op
@@ -101,6 +102,8 @@ class Tracer:
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
         self.inputs = list(inputs)
+        #: Backend of the kernels (kernels/registry.py). Arrays of a GPU end the trace.
+        self.backend = backend_of(self.inputs[0].array) if self.inputs else "numpy"
         self.failed: str | None = None
         self.step = 0
         self._numbers = CURRENT.get().nodes

@@ -71,6 +71,11 @@ def module_of(array: Array) -> Any:
     return cupy() or np
 
 
+def backend_of(array: Array) -> str:
+    """The name of an array's module, "numpy" or "cupy"."""
+    return str(module_of(array).__name__)
+
+
 def module_for(device: str) -> Any:
     """The array module of a device, given by its canonical name."""
     return np if device == CPU else cupy()

@@ -1,1 +1,5 @@
-"""Kernels by array module: functions of a plan that write into existing memory."""
+"""Kernels by backend and op: functions of a plan that write an instruction's result into existing memory."""
+
+from gradwire_engine.compile.kernels import numpy
+
+__all__ = ["numpy"]

@@ -1,9 +1,4 @@
-"""Kernels: functions of a plan that write an instruction's result into existing memory.
-
-A kernel is chosen when a plan is made, from shapes and dtypes. Its arguments are the memory to write and the
-instruction's arguments. Its result equals that of the op or formula, up to rounding. An instruction without a kernel
-calls the op or formula.
-"""
+"""Kernels for NumPy arrays."""
 
 from __future__ import annotations
 
@@ -12,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradwire_engine.compile.kernels.registry import GRADIENT_SUM, Choice, Kernel, cross_entropy, kernel
 from gradwire_engine.compile.tracing import Instr, NumRef, Ref, Reg
 from gradwire_engine.ops.elementwise.activation import keep
 
@@ -19,26 +15,7 @@ Array = Any
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 # Elements per block, so that a step's result is still in the cache for the next step.
 BLOCK = 1 << 14
-# Elements from which an update is split into blocks.
-LARGE = 1 << 16
 _ZEROS = {dtype: np.zeros(BLOCK, dtype) for dtype in _FLOATS}
-
-
-class Kernel:
-    """`run(out, *arguments)`. takes: indices of arguments whose memory the result may reuse at their last use."""
-
-    __slots__ = ("run", "scratch", "takes", "transposed")
-
-    def __init__(
-        self, run: Callable[..., Any], takes: Sequence[int] = (), scratch: bool = False, transposed: bool = False
-    ) -> None:
-        self.run = run
-        self.takes = tuple(takes)
-        self.scratch = scratch  # whether `out` is temporary memory of the target's size
-        self.transposed = transposed  # whether the result is column-major
-
-
-Choice = Callable[[Instr, Sequence[Reg]], "Kernel | None"]
 
 
 def _regs(instr: Instr, regs: Sequence[Reg]) -> list[Reg]:
@@ -298,77 +275,6 @@ class CrossEntropy:
         np.multiply(out, g / self.count, out)
 
 
-def loss_backward(state: CrossEntropy, first: Instr, last: Instr) -> Kernel:
-    """Kernel for the gradient of both ops in one step; by their formulas if `state.is_plain` is False."""
-    of_loss, of_logs, more, dim = first.what[2], last.what[2], first.args[2:], last.args[2]
-
-    def run(out: Array, g: Array, logs: Array, target: Array) -> None:
-        state.backward(out, g, logs, lambda: of_logs(of_loss(g, target, *more), logs, dim))
-
-    return Kernel(run, [1])
-
-
-OPS: dict[str, Choice] = {
-    "add": _scaled(np.add),
-    "sub": _scaled(np.subtract),
-    "mul": _ufunc(np.multiply, 2),
-    "div": _ufunc(np.true_divide, 2),
-    "maximum": _ufunc(np.maximum, 2),
-    "minimum": _ufunc(np.minimum, 2),
-    "neg": _ufunc(np.negative, 1),
-    "exp": _ufunc(np.exp, 1),
-    "log": _ufunc(np.log, 1),
-    "tanh": _ufunc(np.tanh, 1),
-    "sqrt": _ufunc(np.sqrt, 1),
-    "sin": _ufunc(np.sin, 1),
-    "cos": _ufunc(np.cos, 1),
-    "relu": _relu,
-    "mm": _matmul(),
-    "_linear_mm": _matmul(),
-    "_linear_addmm": _matmul(bias=True),
-    "addmm": _matmul(bias=True),
-    "log_softmax": _log_softmax,
-    "square": _slope(lambda out, x: np.multiply(x, x, out), 0),
-    "_tanh_backward": _slope(_tanh_slope, 1),
-    "_sigmoid_backward": _slope(_sigmoid_slope),
-}
-FORMULAS: dict[tuple[str, str], Choice] = {
-    ("add", "input"): _passed_on,
-    ("add", "other"): _passed_on,
-    ("sub", "input"): _passed_on,
-    ("_linear_addmm", "input"): _passed_on,
-    ("mm", "input"): _matmul(right_t=True),
-    ("mm", "mat2"): _matmul(left_t=True, swap=True),
-    ("_linear_mm", "input"): _matmul(right_t=True),
-    ("_linear_addmm", "mat1"): _matmul(right_t=True),
-    ("_linear_addmm", "mat2"): _weight_transposed,
-    ("_linear_mm", "mat2"): _weight_transposed,
-    ("relu", "input"): _relu_backward,
-    ("mul", "input"): _times,
-    ("mul", "other"): _times,
-    ("exp", "input"): _times,
-    ("tanh", "input"): _slope(_tanh_slope, 1),
-    ("_tanh_backward", "g"): _slope(_tanh_slope, 1),
-    ("_tanh_backward", "out"): _slope(_tanh_bend, 0),
-    ("sigmoid", "input"): _slope(_sigmoid_slope),
-    ("_sigmoid_backward", "g"): _slope(_sigmoid_slope),
-    ("square", "input"): _slope(_square_slope, 1),
-    ("neg", "input"): _slope(lambda out, g: np.negative(g, out), 0),
-}
-# Formulas that return the gradient unchanged.
-SAME = frozenset((("add", "input"), ("add", "other"), ("sub", "input"), ("addcmul", "input"), ("addcdiv", "input")))
-
-
-def hands_on(instr: Instr, regs: Sequence[Reg]) -> bool:
-    """Whether an instruction's result equals its first argument."""
-    if instr.kind != "formula" or instr.what[:2] not in SAME:
-        return False
-    given, out = instr.args[0], regs[instr.outs[0]]
-    if type(given) is not Ref or (len(instr.args) > 1 and instr.args[1] != 1):
-        return False
-    return regs[given].shape == out.shape and regs[given].dtype == out.dtype
-
-
 # In-place ops: (temporary memory, target, arguments).
 
 
@@ -381,7 +287,7 @@ def _write(operands: int, run: Callable[..., Any], scratch: bool) -> Choice:
             return None
         if len(instr.args) != operands:
             return None
-        return Kernel(run, scratch=scratch)
+        return Kernel(run, scratch=scratch, block=BLOCK)
 
     return choose
 
@@ -418,44 +324,60 @@ def _addcdiv(out: Array, target: Array, one: Array, other: Array, value: Any) ->
     np.add(target, out, target)
 
 
-WRITES: dict[str, Choice] = {
-    "add": _change(np.add),
-    "sub": _change(np.subtract),
-    "mul": _write(2, lambda out, target, other: np.multiply(target, other, target), False),
-    "addcmul": _write(4, _addcmul, True),
-    "addcdiv": _write(4, _addcdiv, True),
-    "zero": _write(1, lambda out, target: target.fill(0), False),
+cross_entropy("numpy", CrossEntropy)
+_KERNELS: dict[str, Choice] = {
+    "add": _scaled(np.add),
+    "sub": _scaled(np.subtract),
+    "mul": _ufunc(np.multiply, 2),
+    "div": _ufunc(np.true_divide, 2),
+    "maximum": _ufunc(np.maximum, 2),
+    "minimum": _ufunc(np.minimum, 2),
+    "neg": _ufunc(np.negative, 1),
+    "exp": _ufunc(np.exp, 1),
+    "log": _ufunc(np.log, 1),
+    "tanh": _ufunc(np.tanh, 1),
+    "sqrt": _ufunc(np.sqrt, 1),
+    "sin": _ufunc(np.sin, 1),
+    "cos": _ufunc(np.cos, 1),
+    "relu": _relu,
+    "mm": _matmul(),
+    "_linear_mm": _matmul(),
+    "_linear_addmm": _matmul(bias=True),
+    "addmm": _matmul(bias=True),
+    "log_softmax": _log_softmax,
+    "square": _slope(lambda out, x: np.multiply(x, x, out), 0),
+    "_tanh_backward": _slope(_tanh_slope, 1),
+    "_sigmoid_backward": _slope(_sigmoid_slope),
+    # Formulas of gradients.
+    "add.grad.input": _passed_on,
+    "add.grad.other": _passed_on,
+    "sub.grad.input": _passed_on,
+    "_linear_addmm.grad.input": _passed_on,
+    "mm.grad.input": _matmul(right_t=True),
+    "mm.grad.mat2": _matmul(left_t=True, swap=True),
+    "_linear_mm.grad.input": _matmul(right_t=True),
+    "_linear_addmm.grad.mat1": _matmul(right_t=True),
+    "_linear_addmm.grad.mat2": _weight_transposed,
+    "_linear_mm.grad.mat2": _weight_transposed,
+    "relu.grad.input": _relu_backward,
+    "mul.grad.input": _times,
+    "mul.grad.other": _times,
+    "exp.grad.input": _times,
+    "tanh.grad.input": _slope(_tanh_slope, 1),
+    "_tanh_backward.grad.g": _slope(_tanh_slope, 1),
+    "_tanh_backward.grad.out": _slope(_tanh_bend, 0),
+    "sigmoid.grad.input": _slope(_sigmoid_slope),
+    "_sigmoid_backward.grad.g": _slope(_sigmoid_slope),
+    "square.grad.input": _slope(_square_slope, 1),
+    "neg.grad.input": _slope(lambda out, g: np.negative(g, out), 0),
+    GRADIENT_SUM: lambda instr, regs: Kernel(lambda out, one, other: np.add(one, other, out), [0, 1]),
+    # In-place ops.
+    "add_": _change(np.add),
+    "sub_": _change(np.subtract),
+    "mul_": _write(2, lambda out, target, other: np.multiply(target, other, target), False),
+    "addcmul_": _write(4, _addcmul, True),
+    "addcdiv_": _write(4, _addcdiv, True),
+    "zero_": _write(1, lambda out, target: target.fill(0), False),
 }
-
-
-def choose(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
-    """The kernel of an instruction; None if there is none."""
-    if instr.kind == "op":
-        found = OPS.get(instr.what.name) if len(instr.outs) == 1 else None
-    elif instr.kind == "formula":
-        found = FORMULAS.get(instr.what[:2])
-    elif instr.kind == "write":
-        found = WRITES.get(instr.what.name)
-    elif instr.kind == "kernel":
-        return instr.what  # type: ignore[no-any-return]
-    elif instr.kind == "sum":
-        return Kernel(lambda out, one, other: np.add(one, other, out), [0, 1])
-    else:
-        found = None
-    return None if found is None else found(instr, regs)
-
-
-def in_blocks(kernel: Kernel, arguments: Sequence[Any]) -> list[Callable[[], Any]]:
-    """Calls of an update, one per block. All arrays must have the target's size and be row-major."""
-    size = arguments[0].size
-    cuts = [
-        [item.reshape(-1)[begin : begin + BLOCK] if getattr(item, "ndim", 0) else item for item in arguments]
-        for begin in range(0, size, BLOCK)
-    ]
-    scratch = np.empty(min(size, BLOCK), arguments[0].dtype)
-    run = kernel.run
-    return [_bound(run, scratch[: cut[0].size], cut) for cut in cuts]
-
-
-def _bound(run: Callable[..., Any], out: Array, arguments: Sequence[Any]) -> Callable[[], Any]:
-    return lambda: run(out, *arguments)
+for _name, _choice in _KERNELS.items():
+    kernel("numpy", _name)(_choice)
