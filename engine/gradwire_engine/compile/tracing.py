@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine.autograd.backward_pass import BackwardPass
-from gradwire_engine.compile.purity import peeks
 from gradwire_engine.compile.symbolic_backward import BackwardTracer, SymbolicBackward
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.device import backend_of
 from gradwire_engine.graph.graph import Meta, Saved
 from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.op import Op
 
 # Composites whose result depends only on shapes and numbers. Results up to _KEPT_BYTES are kept as constants.
@@ -255,11 +255,15 @@ class Tracer:
         return len(self.instrs), dict(self._by_id), self.failed
 
     def settle(
-        self, mark: tuple[int, dict[int, int], str | None], op: Any, args: tuple[Any, ...], results: Sequence[Tensor]
+        self,
+        mark: tuple[int, dict[int, int], str | None],
+        op: Composite,
+        args: tuple[Any, ...],
+        results: Sequence[Tensor],
     ) -> None:
         """Record a composite's call: keep its parts' instructions if they are complete, else record the whole call."""
         tracked = any(is_entangled(tensor) for tensor in results)
-        stands = self.failed is None and not peeks(op) and not self.holds_number(args)
+        stands = self.failed is None and not op.reads_values and not self.holds_number(args)
         if stands and all(id(tensor.array) in self._by_id for tensor in results):
             return
         if tracked:

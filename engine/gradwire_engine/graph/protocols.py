@@ -15,6 +15,7 @@ class SavingPlan(Protocol):
     formulas: list[tuple[int, Callable[..., Any], tuple[int, ...] | None, bool]]
     getters: list[tuple[str, Any]]
     saves_tensors: bool
+    reads_values: bool
 
 
 class Named(Protocol):

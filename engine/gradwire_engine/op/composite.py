@@ -39,11 +39,14 @@ class Composite(Signature):
         writes: bool = False,
         complex_grad: bool = True,
         apart: bool = False,
+        reads_values: bool = False,
     ) -> None:
         """Declare a composite; the options are those of Op. A composite without tensor inputs is not differentiable.
 
         writes: whether it is an in-place op itself, with a name that ends in an underscore.
         complex_grad: whether PyTorch differentiates it if the result is complex.
+        reads_values: whether it reads values of arrays or draws random numbers itself, instead of by ops alone. A plan
+            then calls the composite, because a trace of its ops may not hold for the next run.
         """
         super().__init__(function, name, skip=0)
         self.differentiable = differentiable
@@ -53,6 +56,7 @@ class Composite(Signature):
         self.writes = writes
         self.complex_grad = complex_grad
         self.apart = apart
+        self.reads_values = reads_values
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Bind the arguments to the signature and apply the composite."""

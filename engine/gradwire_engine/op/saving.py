@@ -13,12 +13,21 @@ from gradwire_engine.graph.tensor import Tensor
 Formula: TypeAlias = Callable[..., Any]
 
 
+def reads_values(formula: Formula) -> Formula:
+    """Declare a formula that reads values of arrays, instead of computing by ops alone.
+
+    With create_graph it ends a trace: a decision by values may differ in the next run.
+    """
+    formula.reads_values = True  # type: ignore[attr-defined]
+    return formula
+
+
 class Saving:
     """Values to save and formulas to run, for one set of inputs that need a gradient."""
 
     # `formulas`: input's number; formula; indices of its arguments among the saved values, None for all in order;
     # whether it takes the gradients of all outputs.
-    __slots__ = ("formulas", "getters", "lone", "names", "saves_tensors")
+    __slots__ = ("formulas", "getters", "lone", "names", "reads_values", "saves_tensors")
 
     def __init__(
         self, wanted: Sequence[tuple[int, Formula, tuple[str, ...]]], getter: Callable[[str], tuple[str, Any]]
@@ -38,6 +47,8 @@ class Saving:
         kinds = [kind for kind, _ in self.getters]
         #: Index of the saved argument, if the only saved value is one argument.
         self.lone = self.getters[0][1] if kinds in (["input"], ["argument"]) else None
+        #: Whether a formula reads values of arrays.
+        self.reads_values = any(getattr(formula, "reads_values", False) for _, formula, _, _ in found)
         self.saves_tensors = any(kind in ("input", "output", "inputs") for kind, _ in self.getters)
 
     def _place(self, name: str) -> int:

@@ -97,7 +97,7 @@ def cartesian_prod(tensors: list[Array]) -> Any:
     return stack([reshape(grid, (-1,)) for grid in meshgrid(tensors, indexing="ij")], 1)
 
 
-@composite
+@composite(reads_values=True)
 def combinations(input: Array, r: int = 2, with_replacement: bool = False) -> Any:
     """All r elements of a vector in their order, one choice a row (torch.combinations).
 

@@ -66,7 +66,7 @@ def _bags(xp: Any, input: Array, offsets: Array | None, include_last: bool) -> t
     return bag, count
 
 
-@composite
+@composite(reads_values=True)
 def embedding_bag(
     input: Array,
     weight: Array,

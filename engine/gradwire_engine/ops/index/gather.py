@@ -437,7 +437,9 @@ def argwhere(input: Array) -> Array:
     return _nonzero(input)
 
 
-@composite(data_dependent=lambda input, repeats, *rest: hasattr(repeats, "dtype") and rest[-1] is None)
+@composite(
+    data_dependent=lambda input, repeats, *rest: hasattr(repeats, "dtype") and rest[-1] is None, reads_values=True
+)
 def repeat_interleave(
     input: Array, repeats: Array | Number, dim: int | None = None, *, output_size: int | None = None
 ) -> Array:

@@ -15,6 +15,7 @@ from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import placed_alike
 from gradwire_engine.op.op import op
+from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import expand
 from gradwire_engine.ops.base.checks import normalize_dim
 from gradwire_engine.ops.base.collide import add_flat, combine_at
@@ -246,16 +247,20 @@ _not_again.grad(input=_refuse_again)
 
 
 _scatter_product.grad(
-    src=lambda g, src, base, dim, index: _product_grads(g, base, index, src, dim, True)[1],
-    base=lambda g, src, base, dim, index: _product_grads(g, base, index, src, dim, True)[0],
+    src=reads_values(lambda g, src, base, dim, index: _product_grads(g, base, index, src, dim, True)[1]),
+    base=reads_values(lambda g, src, base, dim, index: _product_grads(g, base, index, src, dim, True)[0]),
 )
 _scatter_reduce.grad(
-    input=lambda g, input, index, src, out, dim, reduce, include_self: _reduce_grads(
-        g, input, index, src, out, dim, reduce, include_self
-    )[0],
-    src=lambda g, input, index, src, out, dim, reduce, include_self: _reduce_grads(
-        g, input, index, src, out, dim, reduce, include_self
-    )[1],
+    input=reads_values(
+        lambda g, input, index, src, out, dim, reduce, include_self: _reduce_grads(
+            g, input, index, src, out, dim, reduce, include_self
+        )[0]
+    ),
+    src=reads_values(
+        lambda g, input, index, src, out, dim, reduce, include_self: _reduce_grads(
+            g, input, index, src, out, dim, reduce, include_self
+        )[1]
+    ),
 )
 
 

@@ -21,6 +21,7 @@ from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
+from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import real
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.linalg.costs import lapack
@@ -225,6 +226,7 @@ def off_diagonal(value: Any) -> Any:
     return triu(value, 1) + tril(value, -1)
 
 
+@reads_values
 def _svd_A(gs: Any, out0: Any, out1: Any, out2: Any) -> Any:
     left, values, right = out0, out1, out2
     g_left, g_values, g_right = gs
@@ -322,6 +324,7 @@ def eigh(xp: Any, A: Array, UPLO: str = "L") -> Array:
 eigh.works_in(forward=1.3, backward=3.2)
 
 
+@reads_values
 def _eigh_A(gs: Any, out0: Any, out1: Any) -> Any:
     g_values, g_vectors = gs
     turned = _skewed(adjoint(out1) @ g_vectors) * 0.5

@@ -15,6 +15,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
+from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import conj
 from gradwire_engine.ops.linalg.costs import lapack
 from gradwire_engine.ops.linalg.decompose import as_dtype, check_phase, diagonals, gaps, off_diagonal, real_part, row
@@ -54,6 +55,7 @@ def _check(name: str, A: Array) -> None:
         raise EngineError(Reason.RUNTIME, f"torch.{name}: input tensor should not contain infs or NaNs.", op=name)
 
 
+@reads_values
 def _eig_A(gs: Any, out0: Any, out1: Any) -> Any:
     g_values, g_vectors = gs
     turned = adjoint(out1) @ g_vectors

@@ -20,6 +20,7 @@ from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
+from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.checks import admit, broadcast_shape
 from gradwire_engine.ops.linalg.costs import lapack, tall
 from gradwire_engine.ops.linalg.linalg import (
@@ -185,6 +186,7 @@ def _permuting(pivots: Any, rows: int, dtype: Any) -> Any:
     return _permutation(pivots, rows, dtype)
 
 
+@reads_values
 def _lu_factor_A(gs: Any, out0: Any, out1: Any) -> Any:
     rows, count = out0.shape[-2], min(out0.shape[-2:])
     lower, upper = _parts(out0)
@@ -195,7 +197,7 @@ def _lu_factor_A(gs: Any, out0: Any, out1: Any) -> Any:
 lu_factor.grad(A=_lu_factor_A)
 
 
-@composite(name="linalg.lu_solve")
+@composite(name="linalg.lu_solve", reads_values=True)
 def lu_solve(LU: Array, pivots: Array, B: Array, *, left: bool = True, adjoint: bool = False) -> Any:
     """X with A @ X = B, or X @ A = B where not `left`, given A's lu_factor (torch.linalg.lu_solve).
 
@@ -238,7 +240,7 @@ def _turned(value: Any) -> Any:
     return adjoint(value)
 
 
-@composite(name="linalg.householder_product")
+@composite(name="linalg.householder_product", reads_values=True)
 def householder_product(input: Array, tau: Array) -> Any:
     """The first n columns of a product of reflections 1 - tau_i v_i v_i^H (torch.linalg.householder_product).
 
@@ -285,7 +287,7 @@ def _check_reflections(input: Array, tau: Array) -> None:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"orgqr_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'")
 
 
-@composite
+@composite(reads_values=True)
 def cholesky_inverse(input: Array, upper: bool = False) -> Any:
     """The inverse of A, given its Cholesky factor (torch.cholesky_inverse).
 

@@ -148,7 +148,7 @@ def _nothing(A: Any) -> Any:
     return Tensor(zeros) if type(A) is Tensor else zeros
 
 
-@composite(name="linalg.cond")
+@composite(name="linalg.cond", reads_values=True)
 def cond(A: Array, p: Number | str | None = None) -> Any:
     """The condition numbers of matrices: a norm of each times that of its inverse (torch.linalg.cond).
 
@@ -191,7 +191,7 @@ def _matrix_rank(xp: Any, A: Array, values: Array, atol: Array | Number | None, 
     return (xp.abs(values) > rank_limit(xp, A, values, atol, rtol)).sum(-1, dtype=dtypes.int64)
 
 
-@composite(name="linalg.matrix_rank", differentiable=False)
+@composite(name="linalg.matrix_rank", differentiable=False, reads_values=True)
 def matrix_rank(
     A: Array, *, atol: Array | Number | None = None, rtol: Array | Number | None = None, hermitian: bool = False
 ) -> Any:

@@ -114,7 +114,7 @@ def vecdot(x: Array, y: Array, *, dim: int = -1) -> Any:
     return total(conj(x) * y, dim)
 
 
-@composite(name="linalg.vander")
+@composite(name="linalg.vander", reads_values=True)
 def vander(x: Array, *, N: int | None = None) -> Any:
     """The powers 0 to N - 1 of each element, along a new last dim (torch.linalg.vander).
 

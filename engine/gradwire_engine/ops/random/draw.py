@@ -18,12 +18,14 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import ints
-from gradwire_engine.ops.base.creation import factory, made, place
+from gradwire_engine.ops.base.creation import made, place
 from gradwire_engine.ops.base.fill import zeros
 
 Ints = Any
 Device = str
 _UNIFORM, _NORMAL, _SHUFFLED = 6.0, 15.0, 150.0  # operations to draw one
+
+_sampler = composite(differentiable=False, reads_values=True)
 
 
 def uniform_array(xp: Any, shape: tuple[int, ...], dtype: DType) -> Array:
@@ -60,7 +62,7 @@ def _drawing(dtype: DType) -> int:
     return 8 if dtype.itemsize == 2 else 0
 
 
-@factory
+@_sampler
 def rand(size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False) -> Array:
     """Uniform numbers in [0, 1) (torch.rand)."""
     shape, dtype = ints(size), _floating("rand", dtype)
@@ -68,7 +70,7 @@ def rand(size: Ints, *, dtype: DType | None = None, device: Device | None = None
     return made(device, lambda: uniform_array(xp, shape, dtype), requires_grad, shape, _UNIFORM)
 
 
-@factory
+@_sampler
 def randn(
     size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
@@ -78,7 +80,7 @@ def randn(
     return made(device, lambda: normal_array(xp, shape, dtype), requires_grad, shape, _NORMAL)
 
 
-@factory
+@_sampler
 def rand_like(
     input: Array, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
@@ -86,7 +88,7 @@ def rand_like(
     return rand(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
 
 
-@factory
+@_sampler
 def randn_like(
     input: Array, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
@@ -94,7 +96,7 @@ def randn_like(
     return randn(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
 
 
-@factory
+@_sampler
 def randint(
     low: int,
     high: int,
@@ -120,7 +122,7 @@ def randint(
     )
 
 
-@factory
+@_sampler
 def randint_like(
     input: Array,
     low: int,
@@ -136,7 +138,7 @@ def randint_like(
     )
 
 
-@factory
+@_sampler
 def randperm(n: int, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False) -> Array:
     """0 to n - 1 in random order (torch.randperm)."""
     dtype = dtype or dtypes.int64
@@ -163,7 +165,7 @@ bernoulli.works_in(forward=1.4, widens=True)
 bernoulli.grad(input=lambda g: zeros(g))
 
 
-@factory
+@_sampler
 def normal(
     mean: Array | Number,
     std: Array | Number = 1.0,

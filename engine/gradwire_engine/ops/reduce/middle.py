@@ -22,7 +22,7 @@ from gradwire_engine.ops.reduce.reduce import sum as total
 Ints = Any
 
 
-@composite
+@composite(reads_values=True)
 def nanmean(
     input: Array, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Any:  # fmt: skip

@@ -45,7 +45,7 @@ def _check(input: Any, q: Any, interpolation: str) -> None:
         )
 
 
-@composite
+@composite(reads_values=True)
 def quantile(
     input: Array, q: Array | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Any:
@@ -57,7 +57,7 @@ def quantile(
     return _quantile(input, q, dim, keepdim, interpolation, False)
 
 
-@composite
+@composite(reads_values=True)
 def nanquantile(
     input: Array, q: Array | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Any:

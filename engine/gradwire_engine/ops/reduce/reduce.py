@@ -20,6 +20,7 @@ from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import by_sorting
 from gradwire_engine.op.op import op
+from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import conj, expand, sum_axes
 from gradwire_engine.ops.base.checks import needs_order, normalize_dim, normalize_dims
 from gradwire_engine.ops.base.compare import eq, logical_and, logical_or
@@ -134,6 +135,7 @@ def prod(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False, *
     return input.prod(dims, keepdims=keepdim, dtype=dtype)
 
 
+@reads_values
 def _prod_input(g: Any, input: Any, out: Any, dim: Any, keepdim: bool) -> Any:
     if dim is not None and input.ndim:
         return product_backward(keep(g, input.shape, dim, keepdim), input, keep(out, input.shape, dim, keepdim), dim)

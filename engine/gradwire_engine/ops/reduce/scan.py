@@ -13,6 +13,7 @@ from gradwire_engine.core.dtypes import DType
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.cost import LOOP, Works, counted
 from gradwire_engine.op.op import op
+from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import conj
 from gradwire_engine.ops.base.checks import normalize_dim
 from gradwire_engine.ops.base.fill import zeros
@@ -130,6 +131,7 @@ def _has_zeros(value: Any) -> bool:
     return not bool((value.array if type(value) is Tensor else value).all())
 
 
+@reads_values
 def _cumprod_input(g: Any, input: Any, out: Any, dim: int) -> Any:
     if not input.ndim:
         return g

@@ -137,7 +137,7 @@ def _take_geometry(input: Array, view: Array) -> Array:
 _InPlace(_take_geometry, name="take_geometry", in_place=True, differentiable=False)
 
 
-@composite
+@composite(reads_values=True)
 def as_strided(input: Array, size: Ints, stride: Ints, storage_offset: int | None = None) -> Any:
     """A view of the input's memory with these sizes and strides in elements (torch.as_strided).
 

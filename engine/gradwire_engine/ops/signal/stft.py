@@ -43,7 +43,7 @@ def _whole_window(name: str, input: Any, window: Any, n_fft: int, win_length: in
     return window if win_length == n_fft else constant_pad(window, (left, n_fft - win_length - left), 0)
 
 
-@composite
+@composite(reads_values=True)
 def stft(
     input: Array, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Array | None = None,
     center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
@@ -112,7 +112,7 @@ def _check_lengths(input: Any, size: int, n_fft: int, hop: int, length: int) -> 
         raise _refuse("stft", input, f"expected 0 < win_length <= n_fft, but got win_length={length}")
 
 
-@composite
+@composite(reads_values=True)
 def istft(
     input: Array, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Array | None = None,
     center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None,

@@ -178,7 +178,7 @@ def _check(log_probs: Any, targets: Any, lengths: Any, sizes: Any, blank: int) -
         raise EngineError(Reason.RUNTIME, f"targets must be in label range, from 0 to {classes - 1}")
 
 
-@composite
+@composite(reads_values=True)
 def ctc_loss(
     log_probs: Array,
     targets: Array,

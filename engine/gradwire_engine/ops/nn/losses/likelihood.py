@@ -68,7 +68,7 @@ def _checked_variance(input: Any, var: Any) -> Any:
     raise EngineError(Reason.ARGUMENT_VALUE, "var is of incorrect size")
 
 
-@composite
+@composite(reads_values=True)
 def gaussian_nll_loss(
     input: Array,
     target: Array,

@@ -154,7 +154,7 @@ def _raise(reason: Reason, message: str) -> None:
     raise EngineError(reason, message)
 
 
-@composite
+@composite(reads_values=True)
 def grid_sample(
     input: Array,
     grid: Array,
