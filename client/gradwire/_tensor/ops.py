@@ -358,12 +358,12 @@ TORCH_NAMES = frozenset(['abs', 'absolute', 'acos', 'acosh', 'add', 'addbmm', 'a
 
 
 def H(input: Tensor) -> Tensor:
-    """A matrix transposed and conjugated (torch.Tensor.H)."""
+    """Transpose and conjugate a matrix (torch.Tensor.H)."""
     return _call("H", (input,))
 
 
 def T(input: Tensor) -> Tensor:
-    """All dimensions in reverse (torch.Tensor.T)."""
+    """Reverse the order of all dimensions (torch.Tensor.T)."""
     return _call("T", (input,))
 
 
@@ -583,9 +583,9 @@ def argwhere(input: Tensor) -> Tensor:
 
 
 def as_strided(input: Tensor, size: int | Sequence[int], stride: int | Sequence[int], storage_offset: int | None = None) -> Tensor:
-    """A view of the input's memory with these sizes and strides in elements (torch.as_strided).
+    """View of the input's memory with the given sizes and strides, in elements (torch.as_strided).
 
-    storage_offset: where it starts; the input's own start if None. Raises EngineError: RUNTIME outside the memory.
+    storage_offset: first element; None means the input's own offset. Raises EngineError: RUNTIME outside the memory.
     """
     return _call("as_strided", (input, size, stride, storage_offset))
 
@@ -621,17 +621,17 @@ def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def atleast_1d(input: Tensor) -> Tensor:
-    """With one dimension at least (torch.atleast_1d)."""
+    """Add dimensions of size 1 up to one dimension (torch.atleast_1d)."""
     return _call("atleast_1d", (input,))
 
 
 def atleast_2d(input: Tensor) -> Tensor:
-    """With two dimensions at least (torch.atleast_2d)."""
+    """Add dimensions of size 1 up to two dimensions (torch.atleast_2d)."""
     return _call("atleast_2d", (input,))
 
 
 def atleast_3d(input: Tensor) -> Tensor:
-    """With three dimensions at least (torch.atleast_3d)."""
+    """Add dimensions of size 1 up to three dimensions (torch.atleast_3d)."""
     return _call("atleast_3d", (input,))
 
 
@@ -764,12 +764,12 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Views of one common shape (torch.broadcast_tensors)."""
+    """Expand tensors to their common shape; views (torch.broadcast_tensors)."""
     return _call("broadcast_tensors", (_tensors(tensors),), (), "tuple")
 
 
 def broadcast_to(input: Tensor, size: int | Sequence[int]) -> Tensor:
-    """A view with size-1 dimensions stretched (torch.broadcast_to)."""
+    """Expand dimensions of size 1 to `size`; a view (torch.broadcast_to)."""
     return _call("broadcast_to", (input, size))
 
 
@@ -785,7 +785,7 @@ def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """Tensors one after the other along dim (torch.cat)."""
+    """Concatenate tensors along `dim` (torch.cat)."""
     if axis is not None:
         dim = _renamed("dim", dim, 0, "axis", axis)
     made = _call("cat", (tensors, dim))
@@ -820,7 +820,7 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """The channels of each group dealt out in turn (torch.nn.functional.channel_shuffle). input: (n, c, ...)."""
+    """Interleave the channels of the groups (torch.nn.functional.channel_shuffle). input: (n, c, ...)."""
     return _call("channel_shuffle", (input, groups))
 
 
@@ -843,7 +843,7 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | N
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-    """At most so many parts of equal size, the last maybe smaller (torch.chunk)."""
+    """Split into at most `chunks` parts of equal size, the last maybe smaller (torch.chunk)."""
     if axis is not None:
         dim = _renamed("dim", dim, 0, "axis", axis)
     return _call("chunk", (input, chunks, dim), (), "tuple")
@@ -866,12 +866,12 @@ def clamp_min(input: Tensor, min: Tensor | Number) -> Tensor:
 
 
 def clone(input: Tensor) -> Tensor:
-    """A copy that stays in the graph (torch.clone)."""
+    """Copy, with a node in the graph (torch.clone)."""
     return _call("clone", (input,))
 
 
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Joined along the second dimension, vectors as columns (torch.column_stack)."""
+    """Concatenate along the second dimension, vectors as columns (torch.column_stack)."""
     made = _call("column_stack", (tensors,))
     return made if out is None else _into("column_stack", out, made, (tensors,))
 
@@ -896,7 +896,7 @@ def conj(input: Tensor) -> Tensor:
 
 
 def contiguous(input: Tensor) -> Tensor:
-    """The tensor itself if its elements lie in row order without gaps, else a copy (torch.Tensor.contiguous)."""
+    """Return the tensor itself if it is contiguous in row-major order, else a copy (torch.Tensor.contiguous)."""
     return _call("contiguous", (input,))
 
 
@@ -1090,18 +1090,18 @@ def det(input: Tensor) -> Tensor:
 
 
 def detach(input: Tensor) -> Tensor:
-    """A leaf on the same storage, outside the graph (torch.Tensor.detach)."""
+    """Return a leaf with the same storage, outside the graph (torch.Tensor.detach)."""
     return _call("detach", (input,))
 
 
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """A vector as a diagonal matrix, or a matrix's diagonal (torch.diag)."""
+    """Diagonal matrix of a vector, or diagonal of a matrix (torch.diag)."""
     made = _call("diag", (input, diagonal))
     return made if out is None else _into("diag", out, made, (input, diagonal))
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """The last dimension as the diagonal of two new ones, zeros elsewhere (torch.diag_embed)."""
+    """Put the last dimension on the diagonal of two new dimensions, zeros elsewhere (torch.diag_embed)."""
     return _call("diag_embed", (input, offset, dim1, dim2))
 
 
@@ -1111,7 +1111,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The diagonal of two dimensions, as a last one (torch.diagonal)."""
+    """Diagonal of two dimensions, as a new last dimension (torch.diagonal)."""
     return _call("diagonal", (input, offset, dim1, dim2))
 
 
@@ -1186,7 +1186,7 @@ def dsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Ten
 
 
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Joined along the third dimension (torch.dstack)."""
+    """Concatenate along the third dimension (torch.dstack)."""
     made = _call("dstack", (tensors,))
     return made if out is None else _into("dstack", out, made, (tensors,))
 
@@ -1280,7 +1280,7 @@ def expand(input: Tensor, size: int | Sequence[int]) -> Tensor:
 
 
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
-    """Expanded to other's shape (torch.Tensor.expand_as)."""
+    """Expand to the shape of `other`; a view (torch.Tensor.expand_as)."""
     return _call("expand_as", (input, other))
 
 
@@ -1444,22 +1444,22 @@ def fill(input: Tensor, value: Tensor | Number) -> Tensor:
 
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dimensions start_dim to end_dim as one (torch.flatten)."""
+    """Merge the dimensions start_dim to end_dim, inclusive, into one (torch.flatten)."""
     return _call("flatten", (input, start_dim, end_dim))
 
 
 def flip(input: Tensor, dims: int | Sequence[int]) -> Tensor:
-    """Order along dims reversed, a copy (torch.flip)."""
+    """Reverse the order of elements along `dims`; a copy (torch.flip)."""
     return _call("flip", (input, dims))
 
 
 def fliplr(input: Tensor) -> Tensor:
-    """The second dimension reversed (torch.fliplr)."""
+    """Reverse the second dimension (torch.fliplr)."""
     return _call("fliplr", (input,))
 
 
 def flipud(input: Tensor) -> Tensor:
-    """The first dimension reversed (torch.flipud)."""
+    """Reverse the first dimension (torch.flipud)."""
     return _call("flipud", (input,))
 
 
@@ -1643,12 +1643,12 @@ def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0, *,
 
 
 def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """Split along the second dimension, a vector along its only one (torch.hsplit); see tensor_split."""
+    """Split along the second dimension, a vector along its only dimension (torch.hsplit); see tensor_split."""
     return _call("hsplit", (input, indices_or_sections), (), "tuple")
 
 
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Joined along the second dimension; vectors along the first (torch.hstack)."""
+    """Concatenate along the second dimension, vectors along the first (torch.hstack)."""
     made = _call("hstack", (tensors,))
     return made if out is None else _into("hstack", out, made, (tensors,))
 
@@ -2339,12 +2339,12 @@ def lt(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
 
 def mH(input: Tensor) -> Tensor:
-    """Each matrix of the last two dimensions transposed and conjugated (torch.Tensor.mH)."""
+    """Transpose and conjugate the matrices in the last two dimensions (torch.Tensor.mH)."""
     return _call("mH", (input,))
 
 
 def mT(input: Tensor) -> Tensor:
-    """Each matrix of the last two dimensions transposed (torch.Tensor.mT)."""
+    """Transpose the matrices in the last two dimensions (torch.Tensor.mT)."""
     return _call("mT", (input,))
 
 
@@ -2517,12 +2517,12 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, axis: Any = Non
 
 
 def moveaxis(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """Dimensions moved to other places, the rest in order (torch.movedim)."""
+    """Move dimensions to other positions; the others keep their order (torch.movedim)."""
     return _call("moveaxis", (input, source, destination))
 
 
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """Dimensions moved to other places, the rest in order (torch.movedim)."""
+    """Move dimensions to other positions; the others keep their order (torch.movedim)."""
     return _call("movedim", (input, source, destination))
 
 
@@ -2652,7 +2652,7 @@ def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool 
 
 
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """`length` positions from `start` along a dimension (torch.narrow)."""
+    """`length` elements from `start` along a dimension (torch.narrow)."""
     return _call("narrow", (input, dim, start, length))
 
 
@@ -2775,10 +2775,11 @@ def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def pad(input: Tensor, pad: int | Sequence[int], mode: str = 'constant', value: float | None = None) -> Tensor:
-    """A constant, or the input's own elements, around the last dimensions (torch.nn.functional.pad).
+    """Pad the last dimensions (torch.nn.functional.pad).
 
-    pad: (left, right) of the last dimension, then of the one before, ...; negative crops. mode: "constant", "reflect",
-    "replicate" or "circular". Raises EngineError: RUNTIME for wrong sizes, NOT_SUPPORTED for another mode or rank.
+    pad: (left, right) of the last dimension, then of the one before it, and so on; negative values crop.
+    mode: "constant", "reflect", "replicate" or "circular".
+    Raises EngineError: RUNTIME for wrong sizes, NOT_SUPPORTED for another mode or rank.
     """
     return _call("pad", (input, pad, mode, value))
 
@@ -2797,17 +2798,17 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 
 def permute(input: Tensor, dims: int | Sequence[int]) -> Tensor:
-    """Dimensions in another order (torch.permute)."""
+    """Reorder the dimensions (torch.permute)."""
     return _call("permute", (input, dims))
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(..., c * r * r, h, w) as (..., c, h * r, w * r) (torch.nn.functional.pixel_shuffle)."""
+    """Rearrange (..., c * r * r, h, w) to (..., c, h * r, w * r) (torch.nn.functional.pixel_shuffle)."""
     return _call("pixel_shuffle", (input, upscale_factor))
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """(..., c, h * r, w * r) as (..., c * r * r, h, w) (torch.nn.functional.pixel_unshuffle)."""
+    """Rearrange (..., c, h * r, w * r) to (..., c * r * r, h, w) (torch.nn.functional.pixel_unshuffle)."""
     return _call("pixel_unshuffle", (input, downscale_factor))
 
 
@@ -2935,7 +2936,7 @@ def randperm(n: int, *, dtype: dtype | None = None, device: device | str | None 
 
 
 def ravel(input: Tensor) -> Tensor:
-    """One dimension (torch.ravel)."""
+    """Flatten to one dimension (torch.ravel)."""
     return _call("ravel", (input,))
 
 
@@ -2976,7 +2977,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
 
 
 def repeat(input: Tensor, repeats: int | Sequence[int]) -> Tensor:
-    """The tensor repeated along each dimension, leading ones added (torch.Tensor.repeat)."""
+    """Repeat the tensor along each dimension; leading dimensions are added as needed (torch.Tensor.repeat)."""
     return _call("repeat", (input, repeats))
 
 
@@ -2988,12 +2989,12 @@ def repeat_interleave(input: Tensor, repeats: Tensor | Number, dim: int | None =
 
 
 def reshape(input: Tensor, shape: int | Sequence[int]) -> Tensor:
-    """The elements, row by row, in another shape; a view where strides allow, else a copy (torch.reshape)."""
+    """Reshape in row-major order; a view if the strides allow it, else a copy (torch.reshape)."""
     return _call("reshape", (input, shape))
 
 
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
-    """Reshaped like other (torch.Tensor.reshape_as)."""
+    """Reshape to the shape of `other` (torch.Tensor.reshape_as)."""
     return _call("reshape_as", (input, other))
 
 
@@ -3011,12 +3012,12 @@ def rms_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tenso
 
 
 def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] = ()) -> Tensor:
-    """Elements moved on along dims, or the flattened tensor, those at the end coming in at the start (torch.roll)."""
+    """Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll)."""
     return _call("roll", (input, shifts, dims))
 
 
 def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int] = (0, 1)) -> Tensor:
-    """Turned by 90 degrees k times in the plane of two dimensions, from the first to the second (torch.rot90)."""
+    """Rotate by 90 degrees `k` times in the plane of two dimensions, from the first to the second (torch.rot90)."""
     return _call("rot90", (input, k, dims))
 
 
@@ -3088,7 +3089,7 @@ def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: 
 
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """One position along a dimension, which goes away (torch.select)."""
+    """Select one index along a dimension and remove the dimension (torch.select)."""
     return _call("select", (input, dim, index))
 
 
@@ -3282,14 +3283,14 @@ def special_zeta(input: Tensor | Number, other: Tensor | Number, *, out: Tensor 
 
 
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-    """Parts of a size, the last maybe smaller, or of the sizes given (torch.split); a tuple of views."""
+    """Split into parts of one size, the last maybe smaller, or of given sizes (torch.split); a tuple of views."""
     if axis is not None:
         dim = _renamed("dim", dim, 0, "axis", axis)
     return _call("split", (tensor, split_size_or_sections, dim), (), "tuple")
 
 
 def split_with_sizes(input: Tensor, split_sizes: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-    """Parts of the sizes given, which add up to the dimension's (torch.split_with_sizes)."""
+    """Split into parts of the given sizes, whose sum is the dimension's size (torch.split_with_sizes)."""
     if axis is not None:
         dim = _renamed("dim", dim, 0, "axis", axis)
     return _call("split_with_sizes", (input, split_sizes, dim), (), "tuple")
@@ -3308,14 +3309,14 @@ def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
-    """Without dimensions of size 1: all of them, or those named that are (torch.squeeze)."""
+    """Remove dimensions of size 1: all of them, or those in `dim` (torch.squeeze)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     return _call("squeeze", (input, dim))
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """Tensors of one shape along a new dimension (torch.stack)."""
+    """Stack tensors of one shape along a new dimension (torch.stack)."""
     if axis is not None:
         dim = _renamed("dim", dim, 0, "axis", axis)
     made = _call("stack", (tensors, dim))
@@ -3374,17 +3375,17 @@ def sum_to_size(input: Tensor, size: int | Sequence[int]) -> Tensor:
 
 
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
-    """Two dimensions swapped (torch.swapaxes)."""
+    """Swap two dimensions (torch.swapaxes)."""
     return _call("swapaxes", (input, axis0, axis1))
 
 
 def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Two dimensions swapped (torch.swapdims)."""
+    """Swap two dimensions (torch.swapdims)."""
     return _call("swapdims", (input, dim0, dim1))
 
 
 def t(input: Tensor) -> Tensor:
-    """The transpose of a matrix; a vector or scalar itself (torch.t)."""
+    """Transpose a matrix; vectors and scalars are returned unchanged (torch.t)."""
     return _call("t", (input,))
 
 
@@ -3402,7 +3403,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ax
 
 
 def take_geometry(input: Tensor, view: Tensor) -> Tensor:
-    """The view. In place the input has its sizes and strides from then on, and the view's node."""
+    """Return the view. In place: give the input the view's sizes, strides and node."""
     return _call("take_geometry", (input, view))
 
 
@@ -3424,9 +3425,10 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 
 def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-    """So many parts, the first ones longer by one; or the parts between the places given (torch.tensor_split).
+    """Split into a number of parts, or at the given indices (torch.tensor_split).
 
-    Raises EngineError: RUNTIME for a tensor of no dimensions or fewer than one part.
+    With a number of parts the first parts are longer by one where the size is not divisible.
+    Raises EngineError: RUNTIME for a tensor without dimensions or for fewer than one part.
     """
     if axis is not None:
         dim = _renamed("dim", dim, 0, "axis", axis)
@@ -3448,7 +3450,7 @@ def threshold(input: Tensor, threshold: Number, value: Number) -> Tensor:
 
 
 def tile(input: Tensor, dims: int | Sequence[int]) -> Tensor:
-    """Repeated along its last dimensions, or with leading ones added (torch.tile)."""
+    """Repeat the tensor along its last dimensions; leading dimensions are added as needed (torch.tile)."""
     return _call("tile", (input, dims))
 
 
@@ -3470,7 +3472,7 @@ def trace(input: Tensor) -> Tensor:
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Two dimensions swapped (torch.transpose)."""
+    """Swap two dimensions (torch.transpose)."""
     return _call("transpose", (input, dim0, dim1))
 
 
@@ -3485,7 +3487,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, d
 
 
 def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Matrices with zeros above a diagonal (torch.tril)."""
+    """Lower triangle: zeros above a diagonal (torch.tril)."""
     made = _call("tril", (input, diagonal))
     return made if out is None else _into("tril", out, made, (input, diagonal))
 
@@ -3505,7 +3507,7 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
 
 
 def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Matrices with zeros below a diagonal (torch.triu)."""
+    """Upper triangle: zeros below a diagonal (torch.triu)."""
     made = _call("triu", (input, diagonal))
     return made if out is None else _into("triu", out, made, (input, diagonal))
 
@@ -3527,19 +3529,22 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 def unbind(input: Tensor, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-    """All positions along a dimension, a tuple of views without it (torch.unbind)."""
+    """Split a dimension into its slices, without the dimension (torch.unbind); a tuple of views."""
     if axis is not None:
         dim = _renamed("dim", dim, 0, "axis", axis)
     return _call("unbind", (input, dim), (), "tuple")
 
 
 def unflatten(input: Tensor, dim: int, sizes: int | Sequence[int]) -> Tensor:
-    """One dimension as several (torch.unflatten)."""
+    """Split a dimension into several (torch.unflatten)."""
     return _call("unflatten", (input, dim, sizes))
 
 
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Windows of `size` positions, `step` apart, along a dimension, as a last one (torch.Tensor.unfold); a view."""
+    """Windows of `size` elements, `step` apart, along a dimension (torch.Tensor.unfold).
+
+    The result is a view; the windows' elements are its last dimension.
+    """
     return _call("unfold", (input, dimension, size, step))
 
 
@@ -3571,7 +3576,7 @@ def unique_consecutive(input: Tensor, return_inverse: bool = False, return_count
 
 
 def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
-    """With a dimension of size 1 put before `dim` (torch.unsqueeze)."""
+    """Insert a dimension of size 1 at `dim` (torch.unsqueeze)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     return _call("unsqueeze", (input, dim))
@@ -3606,29 +3611,33 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def view(input: Tensor, size: int | Sequence[int]) -> Tensor:
-    """The elements, row by row, in another shape, never copied; refused where strides forbid (torch.Tensor.view)."""
+    """Reshape in row-major order, always a view (torch.Tensor.view).
+
+    Raises EngineError: RUNTIME if the strides do not allow a view.
+    """
     return _call("view", (input, size))
 
 
 def view_as(input: Tensor, other: Tensor) -> Tensor:
-    """A view in other's shape (torch.Tensor.view_as)."""
+    """View with the shape of `other` (torch.Tensor.view_as)."""
     return _call("view_as", (input, other))
 
 
 def view_as_complex(input: Tensor) -> Tensor:
-    """A last dimension of two as complex numbers (torch.view_as_complex)."""
+    """View a last dimension of size 2 as complex numbers (torch.view_as_complex)."""
     return _call("view_as_complex", (input,))
 
 
 def view_as_real(input: Tensor) -> Tensor:
-    """Complex numbers as a last dimension of two (torch.view_as_real)."""
+    """View complex numbers as a last dimension of size 2: real and imaginary part (torch.view_as_real)."""
     return _call("view_as_real", (input,))
 
 
 def view_dtype(input: Tensor, dtype: dtype) -> Tensor:
-    """The elements' bytes as another dtype; the last dimension grows or shrinks with its size (torch.Tensor.view).
+    """Reinterpret the bytes as another dtype (torch.Tensor.view).
 
-    Raises EngineError: RUNTIME where sizes or strides do not allow it.
+    The last dimension scales with the ratio of the element sizes.
+    Raises EngineError: RUNTIME if sizes or strides do not allow it.
     """
     return _call("view_dtype", (input, dtype))
 
@@ -3639,7 +3648,7 @@ def vsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Ten
 
 
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Joined along the first dimension, vectors as rows (torch.vstack)."""
+    """Concatenate along the first dimension, vectors as rows (torch.vstack)."""
     made = _call("vstack", (tensors,))
     return made if out is None else _into("vstack", out, made, (tensors,))
 
@@ -3706,11 +3715,11 @@ class TensorMethods:
     __slots__ = ()
 
     def H(self) -> Tensor:
-        """See `gradwire.H`: A matrix transposed and conjugated (torch.Tensor.H)."""
+        """See `gradwire.H`: Transpose and conjugate a matrix (torch.Tensor.H)."""
         return _call("H", (self,))
 
     def T(self) -> Tensor:
-        """See `gradwire.T`: All dimensions in reverse (torch.Tensor.T)."""
+        """See `gradwire.T`: Reverse the order of all dimensions (torch.Tensor.T)."""
         return _call("T", (self,))
 
     def abs(self) -> Tensor:
@@ -3868,7 +3877,7 @@ class TensorMethods:
         return _call("argwhere", (self,))
 
     def as_strided(self, size: int | Sequence[int], stride: int | Sequence[int], storage_offset: int | None = None) -> Tensor:
-        """See `gradwire.as_strided`: A view of the input's memory with these sizes and strides in elements (torch.as_strided)."""
+        """See `gradwire.as_strided`: View of the input's memory with the given sizes and strides, in elements (torch.as_strided)."""
         return _call("as_strided", (self, size, stride, storage_offset))
 
     def asin(self) -> Tensor:
@@ -3984,7 +3993,7 @@ class TensorMethods:
         return _call("bmm", (self, mat2))
 
     def broadcast_to(self, *size: int | Sequence[int]) -> Tensor:
-        """See `gradwire.broadcast_to`: A view with size-1 dimensions stretched (torch.broadcast_to)."""
+        """See `gradwire.broadcast_to`: Expand dimensions of size 1 to `size`; a view (torch.broadcast_to)."""
         return _call("broadcast_to", (self, _sizes(size)))
 
     def cauchy_(self, median: float = 0.0, sigma: float = 1.0) -> Tensor:
@@ -4008,7 +4017,7 @@ class TensorMethods:
         return _call("cholesky_solve", (self, L, upper))
 
     def chunk(self, chunks: int, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-        """See `gradwire.chunk`: At most so many parts of equal size, the last maybe smaller (torch.chunk)."""
+        """See `gradwire.chunk`: Split into at most `chunks` parts of equal size, the last maybe smaller (torch.chunk)."""
         if axis is not None:
             dim = _renamed("dim", dim, 0, "axis", axis)
         return _call("chunk", (self, chunks, dim), (), "tuple")
@@ -4038,7 +4047,7 @@ class TensorMethods:
         return _call("clamp_min_", (self, min))
 
     def clone(self) -> Tensor:
-        """See `gradwire.clone`: A copy that stays in the graph (torch.clone)."""
+        """See `gradwire.clone`: Copy, with a node in the graph (torch.clone)."""
         return _call("clone", (self,))
 
     def conj(self) -> Tensor:
@@ -4046,7 +4055,7 @@ class TensorMethods:
         return _call("conj", (self,))
 
     def contiguous(self) -> Tensor:
-        """See `gradwire.contiguous`: The tensor itself if its elements lie in row order without gaps, else a copy (torch.Tensor.contiguous)."""
+        """See `gradwire.contiguous`: Return the tensor itself if it is contiguous in row-major order, else a copy (torch.Tensor.contiguous)."""
         return _call("contiguous", (self,))
 
     def copy_(self, src: Tensor, non_blocking: bool = False) -> Tensor:
@@ -4146,7 +4155,7 @@ class TensorMethods:
         return _call("det", (self,))
 
     def detach(self) -> Tensor:
-        """See `gradwire.detach`: A leaf on the same storage, outside the graph (torch.Tensor.detach)."""
+        """See `gradwire.detach`: Return a leaf with the same storage, outside the graph (torch.Tensor.detach)."""
         return _call("detach", (self,))
 
     def detach_(self) -> Tensor:
@@ -4154,11 +4163,11 @@ class TensorMethods:
         return _call("detach_", (self,))
 
     def diag(self, diagonal: int = 0) -> Tensor:
-        """See `gradwire.diag`: A vector as a diagonal matrix, or a matrix's diagonal (torch.diag)."""
+        """See `gradwire.diag`: Diagonal matrix of a vector, or diagonal of a matrix (torch.diag)."""
         return _call("diag", (self, diagonal))
 
     def diag_embed(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-        """See `gradwire.diag_embed`: The last dimension as the diagonal of two new ones, zeros elsewhere (torch.diag_embed)."""
+        """See `gradwire.diag_embed`: Put the last dimension on the diagonal of two new dimensions, zeros elsewhere (torch.diag_embed)."""
         return _call("diag_embed", (self, offset, dim1, dim2))
 
     def diagflat(self, offset: int = 0) -> Tensor:
@@ -4166,7 +4175,7 @@ class TensorMethods:
         return _call("diagflat", (self, offset))
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-        """See `gradwire.diagonal`: The diagonal of two dimensions, as a last one (torch.diagonal)."""
+        """See `gradwire.diagonal`: Diagonal of two dimensions, as a new last dimension (torch.diagonal)."""
         return _call("diagonal", (self, offset, dim1, dim2))
 
     def diagonal_scatter(self, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
@@ -4264,7 +4273,7 @@ class TensorMethods:
         return _call("expand", (self, _sizes(size)))
 
     def expand_as(self, other: Tensor) -> Tensor:
-        """See `gradwire.expand_as`: Expanded to other's shape (torch.Tensor.expand_as)."""
+        """See `gradwire.expand_as`: Expand to the shape of `other`; a view (torch.Tensor.expand_as)."""
         return _call("expand_as", (self, other))
 
     def expm1(self) -> Tensor:
@@ -4284,19 +4293,19 @@ class TensorMethods:
         return _call("fill_", (self, value))
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-        """See `gradwire.flatten`: Dimensions start_dim to end_dim as one (torch.flatten)."""
+        """See `gradwire.flatten`: Merge the dimensions start_dim to end_dim, inclusive, into one (torch.flatten)."""
         return _call("flatten", (self, start_dim, end_dim))
 
     def flip(self, *dims: int | Sequence[int]) -> Tensor:
-        """See `gradwire.flip`: Order along dims reversed, a copy (torch.flip)."""
+        """See `gradwire.flip`: Reverse the order of elements along `dims`; a copy (torch.flip)."""
         return _call("flip", (self, _sizes(dims)))
 
     def fliplr(self) -> Tensor:
-        """See `gradwire.fliplr`: The second dimension reversed (torch.fliplr)."""
+        """See `gradwire.fliplr`: Reverse the second dimension (torch.fliplr)."""
         return _call("fliplr", (self,))
 
     def flipud(self) -> Tensor:
-        """See `gradwire.flipud`: The first dimension reversed (torch.flipud)."""
+        """See `gradwire.flipud`: Reverse the first dimension (torch.flipud)."""
         return _call("flipud", (self,))
 
     def float_power(self, exponent: Tensor | Number) -> Tensor:
@@ -4396,7 +4405,7 @@ class TensorMethods:
         return _call("histc", (self, bins, min, max))
 
     def hsplit(self, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
-        """See `gradwire.hsplit`: Split along the second dimension, a vector along its only one (torch.hsplit); see tensor_split."""
+        """See `gradwire.hsplit`: Split along the second dimension, a vector along its only dimension (torch.hsplit); see tensor_split."""
         return _call("hsplit", (self, indices_or_sections), (), "tuple")
 
     def hypot(self, other: Tensor) -> Tensor:
@@ -4688,11 +4697,11 @@ class TensorMethods:
         return _call("lt_", (self, other))
 
     def mH(self) -> Tensor:
-        """See `gradwire.mH`: Each matrix of the last two dimensions transposed and conjugated (torch.Tensor.mH)."""
+        """See `gradwire.mH`: Transpose and conjugate the matrices in the last two dimensions (torch.Tensor.mH)."""
         return _call("mH", (self,))
 
     def mT(self) -> Tensor:
-        """See `gradwire.mT`: Each matrix of the last two dimensions transposed (torch.Tensor.mT)."""
+        """See `gradwire.mT`: Transpose the matrices in the last two dimensions (torch.Tensor.mT)."""
         return _call("mT", (self,))
 
     def masked_fill(self, mask: Tensor, value: Tensor | Number) -> Tensor:
@@ -4776,11 +4785,11 @@ class TensorMethods:
         return _call("mode", (self, dim, keepdim), (), ('values', 'indices'))
 
     def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-        """See `gradwire.moveaxis`: Dimensions moved to other places, the rest in order (torch.movedim)."""
+        """See `gradwire.moveaxis`: Move dimensions to other positions; the others keep their order (torch.movedim)."""
         return _call("moveaxis", (self, source, destination))
 
     def movedim(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-        """See `gradwire.movedim`: Dimensions moved to other places, the rest in order (torch.movedim)."""
+        """See `gradwire.movedim`: Move dimensions to other positions; the others keep their order (torch.movedim)."""
         return _call("movedim", (self, source, destination))
 
     def msort(self) -> Any:
@@ -4852,7 +4861,7 @@ class TensorMethods:
         return _call("nansum", (self, dim, keepdim), (("dtype", dtype),))
 
     def narrow(self, dim: int, start: int, length: int) -> Tensor:
-        """See `gradwire.narrow`: `length` positions from `start` along a dimension (torch.narrow)."""
+        """See `gradwire.narrow`: `length` elements from `start` along a dimension (torch.narrow)."""
         return _call("narrow", (self, dim, start, length))
 
     def ne(self, other: Tensor | Number) -> Tensor:
@@ -4916,7 +4925,7 @@ class TensorMethods:
         return _call("outer", (self, vec2))
 
     def permute(self, *dims: int | Sequence[int]) -> Tensor:
-        """See `gradwire.permute`: Dimensions in another order (torch.permute)."""
+        """See `gradwire.permute`: Reorder the dimensions (torch.permute)."""
         return _call("permute", (self, _sizes(dims)))
 
     def positive(self) -> Tensor:
@@ -4972,7 +4981,7 @@ class TensorMethods:
         return _call("random_", (self, from_, to))
 
     def ravel(self) -> Tensor:
-        """See `gradwire.ravel`: One dimension (torch.ravel)."""
+        """See `gradwire.ravel`: Flatten to one dimension (torch.ravel)."""
         return _call("ravel", (self,))
 
     def real(self) -> Tensor:
@@ -5012,7 +5021,7 @@ class TensorMethods:
         return _call("renorm_", (self, p, dim, maxnorm))
 
     def repeat(self, *repeats: int | Sequence[int]) -> Tensor:
-        """See `gradwire.repeat`: The tensor repeated along each dimension, leading ones added (torch.Tensor.repeat)."""
+        """See `gradwire.repeat`: Repeat the tensor along each dimension; leading dimensions are added as needed (torch.Tensor.repeat)."""
         return _call("repeat", (self, _sizes(repeats)))
 
     def repeat_interleave(self, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None, axis: Any = None) -> Tensor:
@@ -5022,11 +5031,11 @@ class TensorMethods:
         return _call("repeat_interleave", (self, repeats, dim), (("output_size", output_size),))
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
-        """See `gradwire.reshape`: The elements, row by row, in another shape; a view where strides allow, else a copy (torch.reshape)."""
+        """See `gradwire.reshape`: Reshape in row-major order; a view if the strides allow it, else a copy (torch.reshape)."""
         return _call("reshape", (self, _sizes(shape)))
 
     def reshape_as(self, other: Tensor) -> Tensor:
-        """See `gradwire.reshape_as`: Reshaped like other (torch.Tensor.reshape_as)."""
+        """See `gradwire.reshape_as`: Reshape to the shape of `other` (torch.Tensor.reshape_as)."""
         return _call("reshape_as", (self, other))
 
     def resolve_conj(self) -> Tensor:
@@ -5034,11 +5043,11 @@ class TensorMethods:
         return _call("resolve_conj", (self,))
 
     def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] = ()) -> Tensor:
-        """See `gradwire.roll`: Elements moved on along dims, or the flattened tensor, those at the end coming in at the start (torch.roll)."""
+        """See `gradwire.roll`: Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll)."""
         return _call("roll", (self, shifts, dims))
 
     def rot90(self, k: int = 1, dims: int | Sequence[int] = (0, 1)) -> Tensor:
-        """See `gradwire.rot90`: Turned by 90 degrees k times in the plane of two dimensions, from the first to the second (torch.rot90)."""
+        """See `gradwire.rot90`: Rotate by 90 degrees `k` times in the plane of two dimensions, from the first to the second (torch.rot90)."""
         return _call("rot90", (self, k, dims))
 
     def round(self, *, decimals: int = 0) -> Tensor:
@@ -5082,7 +5091,7 @@ class TensorMethods:
         return _call("scatter_reduce_", (self, dim, index, src, reduce), (("include_self", include_self),))
 
     def select(self, dim: int, index: int) -> Tensor:
-        """See `gradwire.select`: One position along a dimension, which goes away (torch.select)."""
+        """See `gradwire.select`: Select one index along a dimension and remove the dimension (torch.select)."""
         return _call("select", (self, dim, index))
 
     def select_scatter(self, src: Tensor, dim: int, index: int) -> Tensor:
@@ -5164,13 +5173,13 @@ class TensorMethods:
         return _call("sort", (self, dim, descending, stable), (), ('values', 'indices'))
 
     def split(self, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-        """See `gradwire.split`: Parts of a size, the last maybe smaller, or of the sizes given (torch.split); a tuple of views."""
+        """See `gradwire.split`: Split into parts of one size, the last maybe smaller, or of given sizes (torch.split); a tuple of views."""
         if axis is not None:
             dim = _renamed("dim", dim, 0, "axis", axis)
         return _call("split", (self, split_size_or_sections, dim), (), "tuple")
 
     def split_with_sizes(self, split_sizes: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-        """See `gradwire.split_with_sizes`: Parts of the sizes given, which add up to the dimension's (torch.split_with_sizes)."""
+        """See `gradwire.split_with_sizes`: Split into parts of the given sizes, whose sum is the dimension's size (torch.split_with_sizes)."""
         if axis is not None:
             dim = _renamed("dim", dim, 0, "axis", axis)
         return _call("split_with_sizes", (self, split_sizes, dim), (), "tuple")
@@ -5192,7 +5201,7 @@ class TensorMethods:
         return _call("square_", (self,))
 
     def squeeze(self, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
-        """See `gradwire.squeeze`: Without dimensions of size 1: all of them, or those named that are (torch.squeeze)."""
+        """See `gradwire.squeeze`: Remove dimensions of size 1: all of them, or those in `dim` (torch.squeeze)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         return _call("squeeze", (self, dim))
@@ -5230,15 +5239,15 @@ class TensorMethods:
         return _call("sum_to_size", (self, _sizes(size)))
 
     def swapaxes(self, axis0: int, axis1: int) -> Tensor:
-        """See `gradwire.swapaxes`: Two dimensions swapped (torch.swapaxes)."""
+        """See `gradwire.swapaxes`: Swap two dimensions (torch.swapaxes)."""
         return _call("swapaxes", (self, axis0, axis1))
 
     def swapdims(self, dim0: int, dim1: int) -> Tensor:
-        """See `gradwire.swapdims`: Two dimensions swapped (torch.swapdims)."""
+        """See `gradwire.swapdims`: Swap two dimensions (torch.swapdims)."""
         return _call("swapdims", (self, dim0, dim1))
 
     def t(self) -> Tensor:
-        """See `gradwire.t`: The transpose of a matrix; a vector or scalar itself (torch.t)."""
+        """See `gradwire.t`: Transpose a matrix; vectors and scalars are returned unchanged (torch.t)."""
         return _call("t", (self,))
 
     def take(self, index: Tensor) -> Tensor:
@@ -5268,13 +5277,13 @@ class TensorMethods:
         return _call("tanh_", (self,))
 
     def tensor_split(self, indices_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-        """See `gradwire.tensor_split`: So many parts, the first ones longer by one; or the parts between the places given (torch.tensor_split)."""
+        """See `gradwire.tensor_split`: Split into a number of parts, or at the given indices (torch.tensor_split)."""
         if axis is not None:
             dim = _renamed("dim", dim, 0, "axis", axis)
         return _call("tensor_split", (self, indices_or_sections, dim), (), "tuple")
 
     def tile(self, *dims: int | Sequence[int]) -> Tensor:
-        """See `gradwire.tile`: Repeated along its last dimensions, or with leading ones added (torch.tile)."""
+        """See `gradwire.tile`: Repeat the tensor along its last dimensions; leading dimensions are added as needed (torch.tile)."""
         return _call("tile", (self, _sizes(dims)))
 
     def to(self, dtype: dtype | None = None, device: device | str | None = None, *, non_blocking: bool = False, copy: bool = False) -> Tensor:
@@ -5292,11 +5301,11 @@ class TensorMethods:
         return _call("trace", (self,))
 
     def transpose(self, dim0: int, dim1: int) -> Tensor:
-        """See `gradwire.transpose`: Two dimensions swapped (torch.transpose)."""
+        """See `gradwire.transpose`: Swap two dimensions (torch.transpose)."""
         return _call("transpose", (self, dim0, dim1))
 
     def tril(self, diagonal: int = 0) -> Tensor:
-        """See `gradwire.tril`: Matrices with zeros above a diagonal (torch.tril)."""
+        """See `gradwire.tril`: Lower triangle: zeros above a diagonal (torch.tril)."""
         return _call("tril", (self, diagonal))
 
     def tril_(self, diagonal: int = 0) -> Tensor:
@@ -5304,7 +5313,7 @@ class TensorMethods:
         return _call("tril_", (self, diagonal))
 
     def triu(self, diagonal: int = 0) -> Tensor:
-        """See `gradwire.triu`: Matrices with zeros below a diagonal (torch.triu)."""
+        """See `gradwire.triu`: Upper triangle: zeros below a diagonal (torch.triu)."""
         return _call("triu", (self, diagonal))
 
     def triu_(self, diagonal: int = 0) -> Tensor:
@@ -5324,17 +5333,17 @@ class TensorMethods:
         return _call("type_as", (self, other))
 
     def unbind(self, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-        """See `gradwire.unbind`: All positions along a dimension, a tuple of views without it (torch.unbind)."""
+        """See `gradwire.unbind`: Split a dimension into its slices, without the dimension (torch.unbind); a tuple of views."""
         if axis is not None:
             dim = _renamed("dim", dim, 0, "axis", axis)
         return _call("unbind", (self, dim), (), "tuple")
 
     def unflatten(self, dim: int, sizes: int | Sequence[int]) -> Tensor:
-        """See `gradwire.unflatten`: One dimension as several (torch.unflatten)."""
+        """See `gradwire.unflatten`: Split a dimension into several (torch.unflatten)."""
         return _call("unflatten", (self, dim, sizes))
 
     def unfold(self, dimension: int, size: int, step: int) -> Tensor:
-        """See `gradwire.unfold`: Windows of `size` positions, `step` apart, along a dimension, as a last one (torch.Tensor.unfold); a view."""
+        """See `gradwire.unfold`: Windows of `size` elements, `step` apart, along a dimension (torch.Tensor.unfold)."""
         return _call("unfold", (self, dimension, size, step))
 
     def uniform_(self, from_: float = 0.0, to: float = 1.0) -> Tensor:
@@ -5354,7 +5363,7 @@ class TensorMethods:
         return _call("unique_consecutive", (self, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
 
     def unsqueeze(self, dim: int | None = None, *, axis: Any = None) -> Tensor:
-        """See `gradwire.unsqueeze`: With a dimension of size 1 put before `dim` (torch.unsqueeze)."""
+        """See `gradwire.unsqueeze`: Insert a dimension of size 1 at `dim` (torch.unsqueeze)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         return _call("unsqueeze", (self, dim))
@@ -5372,11 +5381,11 @@ class TensorMethods:
         return _call("vdot", (self, other))
 
     def view(self, *size: int | Sequence[int]) -> Tensor:
-        """See `gradwire.view`: The elements, row by row, in another shape, never copied; refused where strides forbid (torch.Tensor.view)."""
+        """See `gradwire.view`: Reshape in row-major order, always a view (torch.Tensor.view)."""
         return _call("view", (self, _sizes(size)))
 
     def view_as(self, other: Tensor) -> Tensor:
-        """See `gradwire.view_as`: A view in other's shape (torch.Tensor.view_as)."""
+        """See `gradwire.view_as`: View with the shape of `other` (torch.Tensor.view_as)."""
         return _call("view_as", (self, other))
 
     def vsplit(self, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:

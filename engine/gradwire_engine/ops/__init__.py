@@ -1,4 +1,4 @@
-"""The ops: each module declares those of one subject."""
+"""The ops: one sub-package per subject, one module per group of ops."""
 
 from gradwire_engine.ops import base, elementwise, index, linalg, nn, random, reduce, shape, signal
 

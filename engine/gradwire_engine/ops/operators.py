@@ -1,6 +1,6 @@
-"""Python's operators on engine tensors, so that formulas read the same on Tensors as on arrays.
+"""Python's operators on engine tensors, so that one formula serves Tensors and arrays.
 
-`==` is left alone: tensors are compared by identity where they key a dict; formulas call `eq`.
+`==` keeps comparing identity, because tensors are keys of dicts; formulas call `eq`.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ def _reflected(apply: Any) -> Any:
 
 
 def attach() -> None:
-    """Give Tensor its operators; they are ops, which are defined on Tensor."""
+    """Set the operators on Tensor. They are ops, and ops depend on Tensor, so the class cannot define them itself."""
     cls: Any = Tensor
     cls.__add__, cls.__radd__ = _plain(basic.add), _reflected(basic.add)
     cls.__sub__, cls.__rsub__ = _plain(basic.sub), _reflected(basic.sub)

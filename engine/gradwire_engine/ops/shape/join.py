@@ -1,4 +1,4 @@
-"""Tensors joined and split, repeated, turned round, and cut to triangles."""
+"""Joining, flipping, repeating, triangles and diagonals."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Ints = Any
 
 
 def _is_nothing(shape: tuple[int, ...]) -> bool:
-    """PyTorch leaves tensors of shape [0] out, whatever the others' dimensions."""
+    """Whether `cat` skips the tensor: PyTorch skips tensors of shape [0], whatever the other shapes."""
     return shape == (0,)
 
 
 def _check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
-    """The dimension, counted from the front."""
+    """Check the shapes of `cat`; return the dimension counted from the front. Raises EngineError: RUNTIME."""
     real = [(place, shape) for place, shape in enumerate(shapes) if not _is_nothing(shape)]
-    if not real:  # of nothing, whatever the dimension
+    if not real:  # all tensors are empty, so any dimension is allowed
         return 0
     first = real[0][1]
     for place, shape in enumerate(shapes):
@@ -60,7 +60,7 @@ def _check_cat(shapes: list[tuple[int, ...]], dim: int) -> int:
 
 @op(promote="same", in_place=False, cost=8)
 def cat(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
-    """Tensors one after the other along dim (torch.cat)."""
+    """Concatenate tensors along `dim` (torch.cat)."""
     if not tensors:
         raise EngineError(Reason.ARGUMENT_VALUE, "torch.cat(): expected a non-empty list of Tensors")
     axis = _check_cat([tensor.shape for tensor in tensors], dim)
@@ -89,7 +89,7 @@ split.grad(tensor=lambda gs, dim: cat(list(gs), dim))
 
 @op(promote="same", in_place=False, cost=4)
 def stack(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
-    """Tensors of one shape along a new dimension (torch.stack)."""
+    """Stack tensors of one shape along a new dimension (torch.stack)."""
     if not tensors:
         raise EngineError(Reason.RUNTIME, "stack expects a non-empty TensorList")
     first = tensors[0].shape
@@ -107,12 +107,12 @@ def stack(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
 stack.grad(tensors=lambda g, dim: list(unbind(g, dim)))
 unbind.grad(input=lambda gs, dim: stack(list(gs), dim))
 
-# Turned round and repeated.
+# Flip, roll, rotate and repeat.
 
 
 @op(cost=4)
 def flip(xp: Any, input: Array, dims: Ints) -> Array:
-    """Order along dims reversed, a copy (torch.flip)."""
+    """Reverse the order of elements along `dims`; a copy (torch.flip)."""
     given = ints(dims)
     return xp.flip(input, normalize_dims(given, input.ndim)).copy() if given and input.ndim else input.copy()
 
@@ -122,7 +122,7 @@ flip.grad(input=lambda g, dims: flip(g, dims))
 
 @composite
 def fliplr(input: Array) -> Array:
-    """The second dimension reversed (torch.fliplr)."""
+    """Reverse the second dimension (torch.fliplr)."""
     if input.ndim < 2:
         raise EngineError(Reason.RUNTIME, "Input must be >= 2-d.")
     return flip(input, (1,))
@@ -130,7 +130,7 @@ def fliplr(input: Array) -> Array:
 
 @composite
 def flipud(input: Array) -> Array:
-    """The first dimension reversed (torch.flipud)."""
+    """Reverse the first dimension (torch.flipud)."""
     if not input.ndim:
         raise EngineError(Reason.RUNTIME, "Input must be >= 1-d.")
     return flip(input, (0,))
@@ -138,7 +138,7 @@ def flipud(input: Array) -> Array:
 
 @op(cost=8)
 def roll(xp: Any, input: Array, shifts: Ints, dims: Ints = ()) -> Array:
-    """Elements moved on along dims, or the flattened tensor, those at the end coming in at the start (torch.roll)."""
+    """Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll)."""
     steps, axes = ints(shifts), ints(dims)
     if not axes and len(steps) == 1:
         return xp.roll(input, steps[0])
@@ -152,7 +152,7 @@ roll.grad(input=lambda g, shifts, dims: roll(g, tuple(-step for step in ints(shi
 
 @composite
 def rot90(input: Array, k: int = 1, dims: Ints = (0, 1)) -> Array:
-    """Turned by 90 degrees k times in the plane of two dimensions, from the first to the second (torch.rot90)."""
+    """Rotate by 90 degrees `k` times in the plane of two dimensions, from the first to the second (torch.rot90)."""
     given = ints(dims)
     if len(given) != 2:
         raise EngineError(Reason.RUNTIME, f"expected total rotation dims == 2, but got dims = {len(given)}")
@@ -173,7 +173,7 @@ def _repeated_cost(input: Any, repeats: Ints) -> Any:
 
 @op(cost=counted(_repeated_cost))
 def repeat(xp: Any, input: Array, repeats: Ints) -> Array:
-    """The tensor repeated along each dimension, leading ones added (torch.Tensor.repeat)."""
+    """Repeat the tensor along each dimension; leading dimensions are added as needed (torch.Tensor.repeat)."""
     counts = ints(repeats)
     lead = len(counts) - input.ndim
     if lead < 0:
@@ -203,7 +203,7 @@ repeat.grad(input=_repeat_input)
 
 @composite
 def tile(input: Array, dims: Ints) -> Array:
-    """Repeated along its last dimensions, or with leading ones added (torch.tile)."""
+    """Repeat the tensor along its last dimensions; leading dimensions are added as needed (torch.tile)."""
     counts = ints(dims)
     return repeat(input, (1,) * (input.ndim - len(counts)) + counts)
 
@@ -218,14 +218,14 @@ def _needs_matrix(name: str, input: Any) -> None:
 
 @op(in_place=True, cost=8)
 def tril(xp: Any, input: Array, diagonal: int = 0) -> Array:
-    """Matrices with zeros above a diagonal (torch.tril)."""
+    """Lower triangle: zeros above a diagonal (torch.tril)."""
     _needs_matrix("tril", input)
     return xp.tril(input, diagonal)
 
 
 @op(in_place=True, cost=8)
 def triu(xp: Any, input: Array, diagonal: int = 0) -> Array:
-    """Matrices with zeros below a diagonal (torch.triu)."""
+    """Upper triangle: zeros below a diagonal (torch.triu)."""
     _needs_matrix("triu", input)
     return xp.triu(input, diagonal)
 
@@ -240,7 +240,7 @@ triu.grad(input=lambda g, diagonal: triu(g, diagonal))
     )
 )
 def diag_embed(xp: Any, input: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
-    """The last dimension as the diagonal of two new ones, zeros elsewhere (torch.diag_embed)."""
+    """Put the last dimension on the diagonal of two new dimensions, zeros elsewhere (torch.diag_embed)."""
     if not input.ndim:
         raise EngineError(Reason.RUNTIME, "diag_embed() needs at least one dimension")
     a, b = normalize_dim(dim1, input.ndim + 1), normalize_dim(dim2, input.ndim + 1)
@@ -269,18 +269,18 @@ _diagonal_copy.grad(input=lambda g, input_meta, offset: diagonal_backward(g, inp
 
 @composite
 def diag(input: Array, diagonal: int = 0) -> Array:
-    """A vector as a diagonal matrix, or a matrix's diagonal (torch.diag)."""
+    """Diagonal matrix of a vector, or diagonal of a matrix (torch.diag)."""
     if input.ndim not in (1, 2):
         raise EngineError(Reason.RUNTIME, f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
     return diag_embed(input, diagonal) if input.ndim == 1 else _diagonal_copy(input, diagonal)
 
 
-# Several tensors at once.
+# Several tensors.
 
 
 @composite(outputs=("...",))
 def broadcast_tensors(tensors: list[Array]) -> Array:
-    """Views of one common shape (torch.broadcast_tensors)."""
+    """Expand tensors to their common shape; views (torch.broadcast_tensors)."""
     shape = broadcast_shape(*(tensor.shape for tensor in tensors)) if tensors else ()
     return tuple(tensor if tensor.shape == shape else expand(tensor, shape) for tensor in tensors)
 
@@ -308,7 +308,7 @@ def meshgrid(tensors: list[Array], *, indexing: str | None = None) -> Array:
 
 
 def _at_least(input: Any, ndim: int) -> Any:
-    """PyTorch adds the first missing dimension in front and, of three, the last behind."""
+    """Add missing dimensions as PyTorch does: in front, except the third, which goes behind."""
     while input.ndim < ndim:
         input = unsqueeze(input, 0 if input.ndim < 2 else input.ndim)
     return input
@@ -316,19 +316,19 @@ def _at_least(input: Any, ndim: int) -> Any:
 
 @composite
 def atleast_1d(input: Array) -> Array:
-    """With one dimension at least (torch.atleast_1d)."""
+    """Add dimensions of size 1 up to one dimension (torch.atleast_1d)."""
     return _at_least(input, 1)
 
 
 @composite
 def atleast_2d(input: Array) -> Array:
-    """With two dimensions at least (torch.atleast_2d)."""
+    """Add dimensions of size 1 up to two dimensions (torch.atleast_2d)."""
     return _at_least(input, 2)
 
 
 @composite
 def atleast_3d(input: Array) -> Array:
-    """With three dimensions at least (torch.atleast_3d)."""
+    """Add dimensions of size 1 up to three dimensions (torch.atleast_3d)."""
     return _at_least(input, 3)
 
 
@@ -339,28 +339,28 @@ def _needs_some(name: str, tensors: list[Any]) -> None:
 
 @composite
 def hstack(tensors: list[Array]) -> Array:
-    """Joined along the second dimension; vectors along the first (torch.hstack)."""
+    """Concatenate along the second dimension, vectors along the first (torch.hstack)."""
     _needs_some("hstack", tensors)
     return cat([_at_least(tensor, 1) for tensor in tensors], 0 if tensors and tensors[0].ndim <= 1 else 1)
 
 
 @composite
 def vstack(tensors: list[Array]) -> Array:
-    """Joined along the first dimension, vectors as rows (torch.vstack)."""
+    """Concatenate along the first dimension, vectors as rows (torch.vstack)."""
     _needs_some("vstack", tensors)
     return cat([_at_least(tensor, 2) for tensor in tensors], 0)
 
 
 @composite
 def dstack(tensors: list[Array]) -> Array:
-    """Joined along the third dimension (torch.dstack)."""
+    """Concatenate along the third dimension (torch.dstack)."""
     _needs_some("dstack", tensors)
     return cat([_at_least(tensor, 3) for tensor in tensors], 2)
 
 
 @composite
 def column_stack(tensors: list[Array]) -> Array:
-    """Joined along the second dimension, vectors as columns (torch.column_stack)."""
+    """Concatenate along the second dimension, vectors as columns (torch.column_stack)."""
     _needs_some("column_stack", tensors)
     columns = [reshape(tensor, (-1, 1)) if tensor.ndim <= 1 else tensor for tensor in tensors]
     return cat(columns, 1)

@@ -1,6 +1,6 @@
-"""A pair of ops that the replicating resizes and paddings are made of: positions taken along the last dimensions.
+"""Gather along the last dimensions, and its adjoint: the ops behind nearest resizing and non-constant padding.
 
-`take_lines` repeats and drops positions, `add_lines` adds them up where they came from: each is the other's adjoint.
+`take_lines` repeats and drops positions; `add_lines` adds elements up at the positions from which they were taken.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.base.collide import add_rows
 from gradwire_engine.ops.base.precision import through_float32
 
-# One tuple of positions for each of the last dimensions.
+# One tuple of positions per dimension, for the last dimensions.
 Ints = Any
 
 
-_PYTHON_INT = 48  # bytes of a number and its place in a tuple
-_EACH = 500.0  # operations to make one
+_PYTHON_INT = 48  # bytes of an int and its pointer in a tuple
+_EACH = 500.0  # operations per int
 
 
 def made_lines(name: str, counts: Sequence[int], make: Callable[[], Ints]) -> Ints:
-    """Positions, so many of each dimension, once they are known to be affordable.
+    """Call `make` for the positions, `counts` of them per dimension, after the account has admitted their cost.
 
     Raises EngineError: MEMORY_LIMIT, OP_LIMIT.
     """
@@ -46,7 +46,7 @@ def _lined_cost(input: Any, lines: Ints, *rest: Any) -> Any:
 
 @op(name="_take_lines", node=lambda input, lines, node: node, cost=counted(_lined_cost))
 def take_lines(xp: Any, input: Array, lines: Ints, node: str) -> Array:
-    """The input's elements at these positions of its last dimensions; `node` is the graph node's name."""
+    """Take the elements at `lines` of the last dimensions. node: the graph node's name."""
     lead = input.ndim - len(lines)
     admit((*input.shape[:lead], *map(len, lines)), input.dtype)
     for axis, line in enumerate(lines):
@@ -65,7 +65,7 @@ take_lines.works_in(forward=6)
 )
 @through_float32
 def add_lines(xp: Any, g: Array, lines: Ints, sizes: Ints, node: str) -> Array:
-    """Zeros of `sizes` in the last dimensions, with g's elements added at these positions."""
+    """Add g's elements into zeros of `sizes`, at the positions `lines` of the last dimensions."""
     lead = g.ndim - len(lines)
     for axis, (line, size) in enumerate(zip(lines, sizes, strict=True)):
         first = xp.moveaxis(g, lead + axis, 0)

@@ -1,6 +1,6 @@
-"""Padding at the edges of a tensor's last dimensions: by a constant, or by what is there, reflected or repeated.
+"""Padding of the last dimensions: with a constant, or with reflected, replicated or circular elements.
 
-Negative padding crops, so padding by a constant is its own adjoint.
+Negative padding crops, so constant padding is its own adjoint.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ints = tuple[int, ...]
 
 @op(name="_constant_pad", node="ConstantPadNdBackward0", cost=8)
 def constant_pad(xp: Any, input: Array, pad: Ints, value: Number) -> Array:
-    """`value` around the input: (left, right) of the last dimension, then of the one before it, and so on."""
+    """Pad with `value`. pad: (left, right) of the last dimension, then of the one before it, and so on."""
     source: list[Any] = []
     target: list[Any] = []
     shape = list(input.shape)
@@ -53,10 +53,11 @@ _NODES = {"reflect": "ReflectionPad", "replicate": "ReplicationPad", "circular":
 
 @composite
 def pad(input: Array, pad: Ints, mode: str = "constant", value: float | None = None) -> Any:
-    """A constant, or the input's own elements, around the last dimensions (torch.nn.functional.pad).
+    """Pad the last dimensions (torch.nn.functional.pad).
 
-    pad: (left, right) of the last dimension, then of the one before, ...; negative crops. mode: "constant", "reflect",
-    "replicate" or "circular". Raises EngineError: RUNTIME for wrong sizes, NOT_SUPPORTED for another mode or rank.
+    pad: (left, right) of the last dimension, then of the one before it, and so on; negative values crop.
+    mode: "constant", "reflect", "replicate" or "circular".
+    Raises EngineError: RUNTIME for wrong sizes, NOT_SUPPORTED for another mode or rank.
     """
     if len(pad) % 2:
         raise EngineError(Reason.RUNTIME, f"Padding length must be divisible by 2, but it is {len(pad)}")
@@ -88,7 +89,7 @@ pad.lacks("b", "replication_pad", when=pad.given("mode", "replicate"))
 
 
 def _line(mode: str, shape: Ints, dim: int, left: int, right: int) -> Ints:
-    """Which position along a dimension each position of the padded one repeats."""
+    """Input position of each position of the padded dimension."""
     size = shape[dim]
     if mode == "reflect" and max(left, right) >= size:
         raise EngineError(
@@ -108,6 +109,6 @@ def _line(mode: str, shape: Ints, dim: int, left: int, right: int) -> Ints:
     if mode == "replicate":
         return tuple(min(max(place, 0), size - 1) for place in places)
     if mode == "circular":
-        first = max(0, -left)  # what is cropped does not come round again
+        first = max(0, -left)  # cropped positions are not part of the cycle
         return tuple(first + (place - first) % (size - first - max(0, -right)) for place in places)
     return tuple(size - 1 - abs(size - 1 - abs(place)) for place in places)

@@ -1,4 +1,4 @@
-"""The ops of the nodes that in-place changes of views make (op/rebase.py); they are called by no other name."""
+"""Ops of the nodes that op/rebase.py records for in-place changes of views. They have no public names."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ Ints: TypeAlias = Any
 
 @op(name=AS_BEFORE, cost=4)
 def as_before(xp: Any, input: Array) -> Array:
-    """The input, whose sizes are others by now than those that its node made."""
+    """The input unchanged; its sizes have since changed from those that its node recorded."""
     return input
 
 
 def _of_sizes(g: Any, shape: tuple[int, ...]) -> Any:
-    """A gradient as PyTorch takes one where sizes changed: summed to what it broadcasts from, or refused."""
+    """Fit a gradient to a shape that has changed, as PyTorch does: sum broadcast dimensions.
+
+    Raises EngineError: SHAPE if the shape does not broadcast to the gradient's.
+    """
     if g.shape == shape:
         return g
     kept = g.shape[len(g.shape) - len(shape) :]
@@ -40,20 +43,20 @@ as_before.grad(input=lambda g, input_meta: _of_sizes(g, input_meta.shape))
 
 @op(name=SHOW, node="AsStridedBackward0", cost=4)
 def show(xp: Any, input: Array, route: Ints) -> Array:
-    """The part of a base, or of its gradient, that a view of it shows; a copy."""
+    """Copy of the part of a base, or of the base's gradient, that one of its views covers."""
     return route.follow(route.copy(xp, input))
 
 
 @op(name=OVERWRITE, node="CopySlices", cost=4)
 def overwrite(xp: Any, input: Array, source: Array | Number, route: Ints) -> Array:
-    """The base with a view's part written over."""
+    """Copy of the base with a view's part overwritten."""
     result = route.copy(xp, input)
     route.follow(result)[...] = source
     return result
 
 
 def _hide(g: Any, route: Route) -> Any:
-    """Zeros in the base's shape with a view's gradient in its part: the views' own formulas, last op first."""
+    """Put a view's gradient into zeros of the base's shape: apply the formulas of the view's ops, last op first."""
     for step in reversed(route.steps):
         formula, names = step.op.formulas[step.op.params[0].name]
         known = {param.name: value for param, value in zip(step.op.params[1:], step.args, strict=True)}

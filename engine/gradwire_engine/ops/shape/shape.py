@@ -1,7 +1,7 @@
-"""Views and shapes: the same elements under other sizes, and parts of them.
+"""Views and reshaping: the same elements with other sizes, and parts of a tensor.
 
-A view shares its input's bytes. Each one's gradient is the view undone; where a view shows only a part, a private
-`_..._backward` puts the gradient into zeros, and is in turn differentiated by taking the part again.
+A view shares its input's memory, and its gradient is the inverse view. For a view of a part, a private
+`_..._backward` op writes the gradient into zeros; its own gradient is the view again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Ints = Any
 
 
 def infer_size(size: Any, count: int) -> tuple[int, ...]:
-    """Sizes with the one that is -1 worked out. Raises EngineError: SHAPE if they do not hold `count` elements."""
+    """Resolve a size of -1. Raises EngineError: SHAPE if the sizes do not hold `count` elements."""
     sizes = ints(size)
     unknown = [place for place, length in enumerate(sizes) if length == -1]
     if len(unknown) > 1:
@@ -65,7 +65,7 @@ def _reshape_node(input: Any, shape: Any) -> str:
 
 @op(view="maybe", node=_reshape_node, cost=4)
 def reshape(xp: Any, input: Array, shape: Ints) -> Array:
-    """The elements, row by row, in another shape; a view where strides allow, else a copy (torch.reshape)."""
+    """Reshape in row-major order; a view if the strides allow it, else a copy (torch.reshape)."""
     return reshaped(input, infer_size(shape, input.size))
 
 
@@ -74,7 +74,10 @@ reshape.works_in(backward=0, grows=False)
 
 @op(view=True, cost=4)
 def view(xp: Any, input: Array, size: Ints) -> Array:
-    """The elements, row by row, in another shape, never copied; refused where strides forbid (torch.Tensor.view)."""
+    """Reshape in row-major order, always a view (torch.Tensor.view).
+
+    Raises EngineError: RUNTIME if the strides do not allow a view.
+    """
     sizes = infer_size(size, input.size)
     if not _can_view(input, sizes):
         raise EngineError(
@@ -90,9 +93,10 @@ view.works_in(backward=0, grows=False)
 
 @op(view=True, drops_grad=True, cost=4)
 def view_dtype(xp: Any, input: Array, dtype: DType) -> Array:
-    """The elements' bytes as another dtype; the last dimension grows or shrinks with its size (torch.Tensor.view).
+    """Reinterpret the bytes as another dtype (torch.Tensor.view).
 
-    Raises EngineError: RUNTIME where sizes or strides do not allow it.
+    The last dimension scales with the ratio of the element sizes.
+    Raises EngineError: RUNTIME if sizes or strides do not allow it.
     """
     if dtype == input.dtype:
         return input.view()
@@ -124,19 +128,19 @@ view.grad(input=lambda g, input_meta: reshape(g, input_meta.shape))
 
 @composite
 def view_as(input: Array, other: Array) -> Array:
-    """A view in other's shape (torch.Tensor.view_as)."""
+    """View with the shape of `other` (torch.Tensor.view_as)."""
     return view(input, other.shape)
 
 
 @composite
 def reshape_as(input: Array, other: Array) -> Array:
-    """Reshaped like other (torch.Tensor.reshape_as)."""
+    """Reshape to the shape of `other` (torch.Tensor.reshape_as)."""
     return reshape(input, other.shape)
 
 
 @composite
 def flatten(input: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
-    """Dimensions start_dim to end_dim as one (torch.flatten)."""
+    """Merge the dimensions start_dim to end_dim, inclusive, into one (torch.flatten)."""
     start, end = normalize_dim(start_dim, input.ndim), normalize_dim(end_dim, input.ndim)
     if not input.ndim:
         return reshape(input, (1,))
@@ -150,13 +154,13 @@ def flatten(input: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
 
 @composite
 def ravel(input: Array) -> Array:
-    """One dimension (torch.ravel)."""
+    """Flatten to one dimension (torch.ravel)."""
     return reshape(contiguous(input), (-1,))
 
 
 @composite
 def unflatten(input: Array, dim: int, sizes: Ints) -> Array:
-    """One dimension as several (torch.unflatten)."""
+    """Split a dimension into several (torch.unflatten)."""
     dim = normalize_dim(dim, input.ndim)
     given = ints(sizes)
     if not given:
@@ -176,13 +180,13 @@ def unflatten(input: Array, dim: int, sizes: Ints) -> Array:
 
 @composite
 def broadcast_to(input: Array, size: Ints) -> Array:
-    """A view with size-1 dimensions stretched (torch.broadcast_to)."""
+    """Expand dimensions of size 1 to `size`; a view (torch.broadcast_to)."""
     return expand(input, ints(size))
 
 
 @composite
 def expand_as(input: Array, other: Array) -> Array:
-    """Expanded to other's shape (torch.Tensor.expand_as)."""
+    """Expand to the shape of `other`; a view (torch.Tensor.expand_as)."""
     return expand(input, other.shape)
 
 
@@ -192,7 +196,7 @@ def expand_as(input: Array, other: Array) -> Array:
     cost=4,
 )
 def squeeze(xp: Any, input: Array, dim: Ints | None = None) -> Array:
-    """Without dimensions of size 1: all of them, or those named that are (torch.squeeze)."""
+    """Remove dimensions of size 1: all of them, or those in `dim` (torch.squeeze)."""
     dims = tuple(range(input.ndim)) if dim is None else tuple(normalize_dim(one, input.ndim) for one in ints(dim))
     return input.reshape(tuple(size for axis, size in enumerate(input.shape) if size != 1 or axis not in dims))
 
@@ -202,7 +206,7 @@ squeeze.works_in(backward=0, grows=False)
 
 @op(view=True, cost=4)
 def unsqueeze(xp: Any, input: Array, dim: int) -> Array:
-    """With a dimension of size 1 put before `dim` (torch.unsqueeze)."""
+    """Insert a dimension of size 1 at `dim` (torch.unsqueeze)."""
     return xp.expand_dims(input, normalize_dim(dim, input.ndim + 1))
 
 
@@ -217,7 +221,7 @@ unsqueeze.grad(input=lambda g, dim: squeeze(g, dim))
 
 @op(view=True, cost=4)
 def permute(xp: Any, input: Array, dims: Ints) -> Array:
-    """Dimensions in another order (torch.permute)."""
+    """Reorder the dimensions (torch.permute)."""
     given = ints(dims)
     if len(given) != input.ndim:
         raise EngineError(
@@ -244,7 +248,7 @@ permute.grad(input=lambda g, dims: permute(g, _inverse(dims)))
 
 @op(view=True, cost=4)
 def transpose(xp: Any, input: Array, dim0: int, dim1: int) -> Array:
-    """Two dimensions swapped (torch.transpose)."""
+    """Swap two dimensions (torch.transpose)."""
     a, b = normalize_dim(dim0, input.ndim), normalize_dim(dim1, input.ndim)
     return input.swapaxes(a, b) if input.ndim else input.view()
 
@@ -254,7 +258,7 @@ transpose.works_in(backward=0, grows=False)
 
 @op(view=True, node="TBackward0", cost=4)
 def t(xp: Any, input: Array) -> Array:
-    """The transpose of a matrix; a vector or scalar itself (torch.t)."""
+    """Transpose a matrix; vectors and scalars are returned unchanged (torch.t)."""
     if input.ndim > 2:
         raise EngineError(Reason.RUNTIME, f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
     return input.T
@@ -269,25 +273,25 @@ t.grad(input=lambda g: t(g))
 
 @composite
 def swapaxes(input: Array, axis0: int, axis1: int) -> Array:
-    """Two dimensions swapped (torch.swapaxes)."""
+    """Swap two dimensions (torch.swapaxes)."""
     return transpose(input, axis0, axis1)
 
 
 @composite
 def swapdims(input: Array, dim0: int, dim1: int) -> Array:
-    """Two dimensions swapped (torch.swapdims)."""
+    """Swap two dimensions (torch.swapdims)."""
     return transpose(input, dim0, dim1)
 
 
 @composite
 def T(input: Array) -> Array:
-    """All dimensions in reverse (torch.Tensor.T)."""
+    """Reverse the order of all dimensions (torch.Tensor.T)."""
     return permute(input, tuple(reversed(range(input.ndim))))
 
 
 @composite
 def mT(input: Array) -> Array:
-    """Each matrix of the last two dimensions transposed (torch.Tensor.mT)."""
+    """Transpose the matrices in the last two dimensions (torch.Tensor.mT)."""
     if not input.ndim:
         return input
     _needs_matrix("mT", input)
@@ -296,7 +300,7 @@ def mT(input: Array) -> Array:
 
 @composite
 def mH(input: Array) -> Array:
-    """Each matrix of the last two dimensions transposed and conjugated (torch.Tensor.mH)."""
+    """Transpose and conjugate the matrices in the last two dimensions (torch.Tensor.mH)."""
     if not input.ndim:
         return conj(input)
     _needs_matrix("mH", input)
@@ -305,7 +309,7 @@ def mH(input: Array) -> Array:
 
 @composite
 def H(input: Array) -> Array:
-    """A matrix transposed and conjugated (torch.Tensor.H)."""
+    """Transpose and conjugate a matrix (torch.Tensor.H)."""
     if input.ndim not in (0, 2):
         raise EngineError(
             Reason.RUNTIME, f"tensor.H is only supported on matrices (2-D tensors). Got {input.ndim}-D tensor."
@@ -323,7 +327,7 @@ def _needs_matrix(name: str, input: Any) -> None:
 
 @composite
 def movedim(input: Array, source: Ints, destination: Ints) -> Array:
-    """Dimensions moved to other places, the rest in order (torch.movedim)."""
+    """Move dimensions to other positions; the others keep their order (torch.movedim)."""
     sources, places = ints(source), ints(destination)
     if len(sources) != len(places):
         raise EngineError(
@@ -349,13 +353,13 @@ moveaxis = composite(name="moveaxis")(movedim.function)
 
 
 def at(array: Array, dim: int, key: Any) -> Array:
-    """array[..., key, ...] with the key at a dimension; always a view for an int or a slice."""
+    """array[..., key, ...] with `key` at dimension `dim`; a view if the key is an int or a slice."""
     return array[(slice(None),) * dim + (key, ...)]
 
 
 @op(view=True, cost=4)
 def select(xp: Any, input: Array, dim: int, index: int) -> Array:
-    """One position along a dimension, which goes away (torch.select)."""
+    """Select one index along a dimension and remove the dimension (torch.select)."""
     if not input.ndim:
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, "select() cannot be applied to a 0-dim tensor.")
     dim = normalize_dim(dim, input.ndim)
@@ -377,7 +381,7 @@ _select_backward.grad(g=lambda g, dim, index: select(g, dim, index))
 def slice_(
     xp: Any, input: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Array:
-    """Positions start to end along a dimension, every step-th. Raises EngineError: ARGUMENT_VALUE for a step of 0."""
+    """Slice a dimension: start to end, by step. Raises EngineError: ARGUMENT_VALUE for a step of 0 or less."""
     if not input.ndim:
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, "slice() cannot be applied to a 0-dim tensor.")
     if step <= 0:
@@ -402,7 +406,7 @@ _slice_backward.grad(g=lambda g, dim, start, end, step: slice_(g, dim, start, en
 
 @composite
 def narrow(input: Array, dim: int, start: int, length: int) -> Array:
-    """`length` positions from `start` along a dimension (torch.narrow)."""
+    """`length` elements from `start` along a dimension (torch.narrow)."""
     if not input.ndim:
         raise EngineError(Reason.RUNTIME, "narrow() cannot be applied to a 0-dim tensor.")
     dim = normalize_dim(dim, input.ndim)
@@ -421,7 +425,7 @@ def narrow(input: Array, dim: int, start: int, length: int) -> Array:
 
 
 def _bounds(split: Any, size: int) -> list[int]:
-    """Where the parts begin, and the end."""
+    """Start of each part, and the end of the last."""
     if isinstance(split, int):
         if split < 0 or (split == 0 and size):
             raise EngineError(
@@ -446,7 +450,7 @@ def _bounds(split: Any, size: int) -> list[int]:
 
 
 def _apart_cost(input: Any, by: Any, dim: int = 0) -> Any:
-    """Views, each made in Python."""
+    """Cost of a split: each view is created in Python."""
     many = len(by) if hasattr(by, "__len__") else input.shape[dim] / max(1, by)
     return 4.0 * input.size + CALL * many
 
@@ -461,7 +465,7 @@ def _unbound_cost(input: Any, dim: int) -> Any:
     cost=counted(_apart_cost, 3.0, 1 << 14),
 )
 def split(xp: Any, tensor: Array, split_size_or_sections: Ints, dim: int = 0) -> Array:
-    """Parts of a size, the last maybe smaller, or of the sizes given (torch.split); a tuple of views."""
+    """Split into parts of one size, the last maybe smaller, or of given sizes (torch.split); a tuple of views."""
     if not tensor.ndim:
         raise EngineError(Reason.RUNTIME, "split expects at least a 1-dimensional tensor")
     dim = normalize_dim(dim, tensor.ndim)
@@ -471,7 +475,7 @@ def split(xp: Any, tensor: Array, split_size_or_sections: Ints, dim: int = 0) ->
 
 @composite(outputs=("...",))
 def chunk(input: Array, chunks: int, dim: int = 0) -> Array:
-    """At most so many parts of equal size, the last maybe smaller (torch.chunk)."""
+    """Split into at most `chunks` parts of equal size, the last maybe smaller (torch.chunk)."""
     if not input.ndim:
         raise EngineError(Reason.RUNTIME, "chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
@@ -484,7 +488,7 @@ def chunk(input: Array, chunks: int, dim: int = 0) -> Array:
 
 @op(view="multiple", cost=counted(_unbound_cost, 3.0, 1 << 14))
 def unbind(xp: Any, input: Array, dim: int = 0) -> Array:
-    """All positions along a dimension, a tuple of views without it (torch.unbind)."""
+    """Split a dimension into its slices, without the dimension (torch.unbind); a tuple of views."""
     if not input.ndim:
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, "Dimension specified as 0 but tensor has no dimensions")
     dim = normalize_dim(dim, input.ndim)
@@ -494,15 +498,15 @@ def unbind(xp: Any, input: Array, dim: int = 0) -> Array:
 
 @op(view=True, cost=4)
 def diagonal(xp: Any, input: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
-    """The diagonal of two dimensions, as a last one (torch.diagonal)."""
+    """Diagonal of two dimensions, as a new last dimension (torch.diagonal)."""
     a, b = normalize_dim(dim1, input.ndim), normalize_dim(dim2, input.ndim)
     if a == b:
         raise EngineError(Reason.RUNTIME, f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    # Beyond the corners every diagonal is empty; NumPy computes addresses with offsets that far, and overflows.
+    # Offsets beyond the corners all give an empty diagonal; NumPy overflows when it computes their addresses.
     offset = max(-input.shape[a], min(offset, input.shape[b]))
     shown = input.diagonal(offset, a, b)
     if isinstance(shown, np.ndarray) and input.flags.writeable:
-        shown.flags.writeable = True  # NumPy shows diagonals read-only, though nothing in them overlaps
+        shown.flags.writeable = True  # NumPy returns a read-only diagonal, though its elements do not overlap
     return shown
 
 
@@ -518,12 +522,12 @@ diagonal.grad(
 )
 diagonal_backward.grad(g=lambda g, offset, dim1, dim2: diagonal(g, offset, dim1, dim2))
 
-# The same tensor under another name, and copies.
+# Aliases and copies.
 
 
 @op(name="_alias", view=True, cost=4)
 def alias(xp: Any, input: Array) -> Array:
-    """The same elements as another tensor, with a node of its own."""
+    """The same elements as another tensor with a new node."""
     return input.view()
 
 
@@ -532,14 +536,14 @@ alias.grad(input=lambda g: g)
 
 
 class _Detach(Composite):
-    """Leaving the graph: as a tensor of its own, or in place."""
+    """detach, and its in-place form, which takes the tensor itself out of the graph."""
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         return leave_graph(args[0])
 
 
 def _detach(input: Array) -> Array:
-    """A leaf on the same storage, outside the graph (torch.Tensor.detach)."""
+    """Return a leaf with the same storage, outside the graph (torch.Tensor.detach)."""
     return detached(input)
 
 
@@ -548,7 +552,7 @@ detach = _Detach(_detach, name="detach", in_place=True, differentiable=False)
 
 @op(cost=4)
 def clone(xp: Any, input: Array) -> Array:
-    """A copy that stays in the graph (torch.clone)."""
+    """Copy, with a node in the graph (torch.clone)."""
     if not input.flags.c_contiguous:
         admit(input.shape, input.dtype)
     return input.copy(order="C")
@@ -560,7 +564,7 @@ clone.grad(input=lambda g: g)
 
 @composite
 def contiguous(input: Array) -> Array:
-    """The tensor itself if its elements lie in row order without gaps, else a copy (torch.Tensor.contiguous)."""
+    """Return the tensor itself if it is contiguous in row-major order, else a copy (torch.Tensor.contiguous)."""
     return input if is_row_major(input) else clone(input)
 
 
@@ -569,7 +573,7 @@ def contiguous(input: Array) -> Array:
 
 @op(view=True, cost=4)
 def view_as_real(xp: Any, input: Array) -> Array:
-    """Complex numbers as a last dimension of two (torch.view_as_real)."""
+    """View complex numbers as a last dimension of size 2: real and imaginary part (torch.view_as_real)."""
     if dtypes.category(input.dtype) != dtypes.COMPLEX:
         raise EngineError(Reason.RUNTIME, "view_as_real is only supported for complex tensors")
     return input[..., None].view(dtypes.real_part(input.dtype))
@@ -580,7 +584,7 @@ view_as_real.works_in(backward=0, grows=False)
 
 @op(view=True, cost=4)
 def view_as_complex(xp: Any, input: Array) -> Array:
-    """A last dimension of two as complex numbers (torch.view_as_complex)."""
+    """View a last dimension of size 2 as complex numbers (torch.view_as_complex)."""
     if dtypes.category(input.dtype) != dtypes.FLOAT or not input.ndim or input.shape[-1] != 2:
         raise EngineError(Reason.RUNTIME, "Tensor must have a last dimension of size 2 and be floating point")
     if input.strides[-1] != input.dtype.itemsize:

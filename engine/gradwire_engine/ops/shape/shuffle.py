@@ -1,4 +1,4 @@
-"""Channels and pixels rearranged: pixel_shuffle and its inverse, channel_shuffle."""
+"""Rearrangement of channels and pixels: pixel_shuffle and its inverse, channel_shuffle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _check(name: str, factor_name: str, input: Any, factor: int) -> None:
 
 @op(cost=4)
 def pixel_shuffle(xp: Any, input: Array, upscale_factor: int) -> Array:
-    """(..., c * r * r, h, w) as (..., c, h * r, w * r) (torch.nn.functional.pixel_shuffle)."""
+    """Rearrange (..., c * r * r, h, w) to (..., c, h * r, w * r) (torch.nn.functional.pixel_shuffle)."""
     _check("pixel_shuffle", "upscale_factor", input, upscale_factor)
     *lead, channels, height, width = input.shape
     r = upscale_factor
@@ -37,7 +37,7 @@ def pixel_shuffle(xp: Any, input: Array, upscale_factor: int) -> Array:
 
 @op(cost=4)
 def pixel_unshuffle(xp: Any, input: Array, downscale_factor: int) -> Array:
-    """(..., c, h * r, w * r) as (..., c * r * r, h, w) (torch.nn.functional.pixel_unshuffle)."""
+    """Rearrange (..., c, h * r, w * r) to (..., c * r * r, h, w) (torch.nn.functional.pixel_unshuffle)."""
     _check("pixel_unshuffle", "downscale_factor", input, downscale_factor)
     *lead, channels, height, width = input.shape
     r = downscale_factor
@@ -57,7 +57,7 @@ pixel_unshuffle.grad(input=lambda g, downscale_factor: pixel_shuffle(g, downscal
 
 @op(cost=4)
 def channel_shuffle(xp: Any, input: Array, groups: int) -> Array:
-    """The channels of each group dealt out in turn (torch.nn.functional.channel_shuffle). input: (n, c, ...)."""
+    """Interleave the channels of the groups (torch.nn.functional.channel_shuffle). input: (n, c, ...)."""
     if input.ndim < 3:
         _refuse(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}")
     if groups <= 0:

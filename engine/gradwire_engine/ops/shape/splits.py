@@ -1,4 +1,4 @@
-"""Splitting at places: tensor_split and its kin. Each part is a view of its own."""
+"""Splits at positions: tensor_split, hsplit, vsplit, dsplit, split_with_sizes. Each part is a separate view."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ def _refuse(message: str) -> None:
 
 @composite(outputs=("...",))
 def split_with_sizes(input: Array, split_sizes: Ints, dim: int = 0) -> Any:
-    """Parts of the sizes given, which add up to the dimension's (torch.split_with_sizes)."""
+    """Split into parts of the given sizes, whose sum is the dimension's size (torch.split_with_sizes)."""
     return split(input, list(ints(split_sizes)), dim)
 
 
 @composite(outputs=("...",))
 def tensor_split(input: Array, indices_or_sections: Ints, dim: int = 0) -> Any:
-    """So many parts, the first ones longer by one; or the parts between the places given (torch.tensor_split).
+    """Split into a number of parts, or at the given indices (torch.tensor_split).
 
-    Raises EngineError: RUNTIME for a tensor of no dimensions or fewer than one part.
+    With a number of parts the first parts are longer by one where the size is not divisible.
+    Raises EngineError: RUNTIME for a tensor without dimensions or for fewer than one part.
     """
     if not input.ndim:
         _refuse("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
@@ -62,7 +63,7 @@ def _split_along(name: str, input: Any, given: Any, needed: int, dim: int) -> An
 
 @composite(outputs=("...",))
 def hsplit(input: Array, indices_or_sections: Ints) -> Any:
-    """Split along the second dimension, a vector along its only one (torch.hsplit); see tensor_split."""
+    """Split along the second dimension, a vector along its only dimension (torch.hsplit); see tensor_split."""
     return _split_along("hsplit", input, indices_or_sections, 1, 0 if input.ndim == 1 else 1)
 
 

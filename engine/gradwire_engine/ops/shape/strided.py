@@ -1,4 +1,4 @@
-"""Views by strides: windows along a dimension (unfold), and any geometry over the same memory (as_strided)."""
+"""Views by strides: sliding windows along a dimension (unfold), and any geometry on the same memory (as_strided)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ Ints = Any
 
 @op(view=True, cost=4)
 def unfold(xp: Any, input: Array, dimension: int, size: int, step: int) -> Array:
-    """Windows of `size` positions, `step` apart, along a dimension, as a last one (torch.Tensor.unfold); a view."""
+    """Windows of `size` elements, `step` apart, along a dimension (torch.Tensor.unfold).
+
+    The result is a view; the windows' elements are its last dimension.
+    """
     if size < 0:
         raise EngineError(Reason.RUNTIME, f"size is {size} but must be >= 0")
     if step <= 0:
@@ -49,7 +52,7 @@ def unfold(xp: Any, input: Array, dimension: int, size: int, step: int) -> Array
     cost=counted(lambda g, shape, dimension, size, step: 5.0 * g.size + size * CALL + 2.0 * math.prod(shape)),
 )
 def unfold_backward(xp: Any, g: Array, shape: Ints, dimension: int, size: int, step: int) -> Array:
-    """Zeros of a shape, with the gradients of all windows added."""
+    """Add the gradients of all windows into zeros of the input's shape."""
     if not shape:
         return g.sum().reshape(()) if size else xp.zeros((), g.dtype)
     whole = xp.zeros(shape, g.dtype)
@@ -67,7 +70,7 @@ unfold_backward.grad(g=lambda g, dimension, size, step: unfold(g, dimension, siz
 
 
 def _places(geometry: Any) -> Any:
-    """Where in memory each element lies."""
+    """Offset of each element in memory."""
     sizes, strides, offset = geometry
     places = np.full(sizes, offset, np.int64)
     for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
@@ -82,9 +85,9 @@ def _restrided_cost(input: Any, source: Any, target: Any) -> Any:
 @op(name="_restride", node="AsStridedBackward0_copy", cost=counted(_restrided_cost))
 @through_float32
 def _restride(xp: Any, input: Array, source: Ints, target: Ints) -> Array:
-    """The input's elements laid into memory by one geometry, added where they overlap, and read by another.
+    """Scatter the input's elements into memory by one geometry, summed where they overlap; gather by another.
 
-    Laying out and reading are each other's adjoints, so this is its own with the geometries exchanged.
+    Scatter and gather are adjoint, so the gradient is the same op with the geometries exchanged.
     """
     laid, read = _places(source), _places(target)
     line = xp.zeros(1 + max(laid.max(initial=0), read.max(initial=0)), input.dtype)
@@ -98,7 +101,7 @@ _restride.grad(input=lambda g, source, target: _restride(g, target, source))
 
 @op(name=AS_STRIDED, view=True, node="AsStridedBackward0", cost=4)
 def as_strided_view(xp: Any, input: Array, source: Ints, target: Ints, whole: Ints) -> Array:
-    """The memory that holds the input, by another geometry; `whole` is how far it reaches before and behind."""
+    """View of the input's memory by another geometry. whole: number of elements in that memory."""
     sizes, strides, offset = target
     steps = tuple(stride * input.itemsize for stride in strides)
     flat = _line(xp, input, whole)
@@ -110,7 +113,7 @@ as_strided_view.grad(input=lambda g, source, target: _restride(g, target, source
 
 
 def _line(xp: Any, input: Array, whole: Ints) -> Array:
-    """The input's memory as a vector."""
+    """The memory that the input lies in, as a vector."""
     if isinstance(input, np.ndarray):
         return np.lib.stride_tricks.as_strided(owner_of(input), whole, (input.itemsize,))
     memory = input.data.mem
@@ -130,7 +133,7 @@ class _InPlace(Composite):
 
 
 def _take_geometry(input: Array, view: Array) -> Array:
-    """The view. In place the input has its sizes and strides from then on, and the view's node."""
+    """Return the view. In place: give the input the view's sizes, strides and node."""
     return view
 
 
@@ -139,9 +142,9 @@ _InPlace(_take_geometry, name="take_geometry", in_place=True, differentiable=Fal
 
 @composite(reads_values=True)
 def as_strided(input: Array, size: Ints, stride: Ints, storage_offset: int | None = None) -> Any:
-    """A view of the input's memory with these sizes and strides in elements (torch.as_strided).
+    """View of the input's memory with the given sizes and strides, in elements (torch.as_strided).
 
-    storage_offset: where it starts; the input's own start if None. Raises EngineError: RUNTIME outside the memory.
+    storage_offset: first element; None means the input's own offset. Raises EngineError: RUNTIME outside the memory.
     """
     sizes, strides = ((value,) if isinstance(value, int) else tuple(value) for value in (size, stride))
     if len(sizes) != len(strides):
