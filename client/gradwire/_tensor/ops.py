@@ -1306,10 +1306,11 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False)
 
 
 def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The discrete Fourier transform along dim (torch.fft.fft).
+    """Discrete Fourier transform along `dim` (torch.fft.fft).
 
-    n: its length, to which the input is cut or filled with zeros; norm: "backward" (unscaled), "ortho", "forward".
-    Real and whole numbers are taken as complex ones. Raises EngineError: RUNTIME for a length below 1 and half types.
+    n: length, to which the input is cut or zero-padded. norm: "backward" (no scaling), "ortho" or "forward".
+    Real numbers and integers are converted to complex numbers.
+    Raises EngineError: RUNTIME for a length below 1 and for half types.
     """
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
@@ -1318,7 +1319,7 @@ def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None
 
 
 def fft_fft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The transform over two dimensions (torch.fft.fft2)."""
+    """Fourier transform over two dimensions (torch.fft.fft2)."""
     if axis is not None:
         dim = _renamed("dim", dim, (-2, -1), "axis", axis)
     made = _call("fft.fft2", (input, s, dim, norm))
@@ -1326,7 +1327,7 @@ def fft_fft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Seq
 
 
 def fft_fftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The transform over several dimensions, by default all or the last len(s) (torch.fft.fftn)."""
+    """Fourier transform over several dimensions, by default all or the last len(s) (torch.fft.fftn)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("fft.fftn", (input, s, dim, norm))
@@ -1334,14 +1335,14 @@ def fft_fftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Seq
 
 
 def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
-    """Frequencies in ascending order, zero in the middle (torch.fft.fftshift)."""
+    """Reorder frequencies to ascending order, zero in the middle (torch.fft.fftshift)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     return _call("fft.fftshift", (input, dim))
 
 
 def fft_hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The transform of a Hermitian signal, given by its first half, to real numbers (torch.fft.hfft)."""
+    """Fourier transform of a Hermitian signal, given its first half, to real numbers (torch.fft.hfft)."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.hfft", (input, n, dim, norm))
@@ -1349,7 +1350,7 @@ def fft_hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | Non
 
 
 def fft_ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The inverse transform along dim, by default scaled by 1/n (torch.fft.ifft)."""
+    """Inverse Fourier transform along `dim`, scaled by 1/n by default (torch.fft.ifft)."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.ifft", (input, n, dim, norm))
@@ -1357,7 +1358,7 @@ def fft_ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | Non
 
 
 def fft_ifft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The inverse transform over two dimensions (torch.fft.ifft2)."""
+    """Inverse Fourier transform over two dimensions (torch.fft.ifft2)."""
     if axis is not None:
         dim = _renamed("dim", dim, (-2, -1), "axis", axis)
     made = _call("fft.ifft2", (input, s, dim, norm))
@@ -1365,7 +1366,7 @@ def fft_ifft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
 
 
 def fft_ifftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The inverse transform over several dimensions (torch.fft.ifftn)."""
+    """Inverse Fourier transform over several dimensions (torch.fft.ifftn)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("fft.ifftn", (input, s, dim, norm))
@@ -1373,14 +1374,14 @@ def fft_ifftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
 
 
 def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
-    """The inverse of fftshift (torch.fft.ifftshift)."""
+    """Inverse of fftshift (torch.fft.ifftshift)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     return _call("fft.ifftshift", (input, dim))
 
 
 def fft_ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The inverse of hfft: of real numbers, the first half of a Hermitian signal (torch.fft.ihfft)."""
+    """Inverse of hfft: the first half of a Hermitian signal, from real numbers (torch.fft.ihfft)."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.ihfft", (input, n, dim, norm))
@@ -1388,7 +1389,7 @@ def fft_ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | No
 
 
 def fft_irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The inverse of rfft: n real numbers, by default twice the input's length less 2 (torch.fft.irfft)."""
+    """Inverse of rfft: n real numbers, by default 2 * (m - 1) for an input of length m (torch.fft.irfft)."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     made = _call("fft.irfft", (input, n, dim, norm))
@@ -1396,7 +1397,7 @@ def fft_irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | No
 
 
 def fft_irfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The inverse of rfft2, to real numbers (torch.fft.irfft2)."""
+    """Inverse of rfft2, to real numbers (torch.fft.irfft2)."""
     if axis is not None:
         dim = _renamed("dim", dim, (-2, -1), "axis", axis)
     made = _call("fft.irfft2", (input, s, dim, norm))
@@ -1404,7 +1405,7 @@ def fft_irfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | S
 
 
 def fft_irfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The inverse of rfftn, to real numbers (torch.fft.irfftn)."""
+    """Inverse of rfftn, to real numbers (torch.fft.irfftn)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("fft.irfftn", (input, s, dim, norm))
@@ -1412,7 +1413,7 @@ def fft_irfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | S
 
 
 def fft_rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The transform of real numbers: the n // 2 + 1 values that determine the others (torch.fft.rfft).
+    """Fourier transform of real numbers: the first n // 2 + 1 frequencies (torch.fft.rfft).
 
     Raises EngineError: RUNTIME for complex input.
     """
@@ -1423,7 +1424,7 @@ def fft_rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | Non
 
 
 def fft_rfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] = (-2, -1), norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The transform of real numbers over two dimensions, the last by half (torch.fft.rfft2)."""
+    """Fourier transform of real numbers over two dimensions, one-sided along the last (torch.fft.rfft2)."""
     if axis is not None:
         dim = _renamed("dim", dim, (-2, -1), "axis", axis)
     made = _call("fft.rfft2", (input, s, dim, norm))
@@ -1431,7 +1432,7 @@ def fft_rfft2(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
 
 
 def fft_rfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The transform of real numbers over several dimensions, the last by half (torch.fft.rfftn)."""
+    """Fourier transform of real numbers over several dimensions, one-sided along the last (torch.fft.rfftn)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("fft.rfftn", (input, s, dim, norm))
@@ -1798,10 +1799,10 @@ def isreal(input: Tensor) -> Tensor:
 
 
 def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False) -> Tensor:
-    """The signal of which `stft` with the same arguments gives the input (torch.istft).
+    """Inverse of `stft` with the same arguments (torch.istft).
 
     input: (frequencies, frames) or (batch, frequencies, frames), complex; result: (length,) or (batch, length).
-    Raises EngineError: RUNTIME for sizes that do not fit and where the windows' squares add up to 0.
+    Raises EngineError: RUNTIME for sizes that do not fit, or if the sum of the windows' squares is 0 anywhere.
     """
     return _call("istft", (input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex))
 
@@ -3343,12 +3344,15 @@ def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bo
 
 
 def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, pad_mode: str = 'reflect', normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None, align_to_window: bool | None = None) -> Tensor:
-    """The transforms of windows of a signal, hop_length apart (torch.stft).
+    """Short-time Fourier transform: transforms of frames, hop_length apart (torch.stft).
 
-    input: (length,) or (batch, length); result: (batch, frequencies, frames), complex, or with a last dimension of two
-    numbers where return_complex is False. window: (win_length,), in the middle of n_fft places; center: padded by
-    pad_mode so that frames are centred on their places; onesided: the half that gives the rest, of real signals the
-    default. Raises EngineError: RUNTIME for sizes that do not fit.
+    input: (length,) or (batch, length).
+    result: (frequencies, frames) or (batch, frequencies, frames), complex; with a last dimension of 2 if return_complex
+    is False.
+    window: (win_length,), zero-padded on both sides to n_fft.
+    center: pad the signal by pad_mode, so that frame t is centred at t * hop_length.
+    onesided: return only the non-redundant half of the frequencies; the default for real signals.
+    Raises EngineError: RUNTIME for sizes that do not fit.
     """
     return _call("stft", (input, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window))
 
@@ -4525,7 +4529,7 @@ class TensorMethods:
         return _call("isreal", (self,))
 
     def istft(self, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False) -> Tensor:
-        """See `gradwire.istft`: The signal of which `stft` with the same arguments gives the input (torch.istft)."""
+        """See `gradwire.istft`: Inverse of `stft` with the same arguments (torch.istft)."""
         return _call("istft", (self, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex))
 
     def kron(self, other: Tensor) -> Tensor:
@@ -5215,7 +5219,7 @@ class TensorMethods:
         return _call("std", (self, dim, unbiased, keepdim), (("correction", correction),))
 
     def stft(self, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, pad_mode: str = 'reflect', normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None, align_to_window: bool | None = None) -> Tensor:
-        """See `gradwire.stft`: The transforms of windows of a signal, hop_length apart (torch.stft)."""
+        """See `gradwire.stft`: Short-time Fourier transform: transforms of frames, hop_length apart (torch.stft)."""
         return _call("stft", (self, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex, align_to_window))
 
     def sub(self, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:

@@ -1,8 +1,8 @@
 """Fourier transforms: three primitives, complex to complex, real to complex and complex to real.
 
-The adjoint of an unscaled transform is the unscaled transform the other way, whatever the scale in front, so each
-primitive's formula is made of the others and derivatives of any order follow. SciPy's pocketfft computes on the
-CPU and keeps single precision; CuPy's namesake computes on a GPU. What pocketfft keeps: see fft_plans.py.
+The adjoint of an unscaled transform is the unscaled transform in the other direction, for any scale. So each
+primitive's gradient formula uses the other primitives, and derivatives of any order follow. SciPy's pocketfft computes
+on the CPU and keeps single precision; cupyx.scipy.fft computes on a GPU. fft_plans.py bounds pocketfft's plan cache.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gradwire_engine.ops.shape.shape import narrow
 from gradwire_engine.ops.signal.fft_plans import transformed, working_bytes
 
 Ints = Any
-# How a transform is scaled: not at all, by 1/sqrt(n), by 1/n; and what SciPy calls that, by direction.
+# Scale of a transform: 1, 1/sqrt(n) or 1/n; below, SciPy's names of the three for each direction.
 PLAIN_SCALE, ROOT_SCALE, FULL_SCALE = range(3)
 _FORWARD = ("backward", "ortho", "forward")
 _BACKWARD = ("forward", "ortho", "backward")
@@ -36,18 +36,18 @@ _BACKWARD = ("forward", "ortho", "backward")
 
 @functools.cache
 def _transforms(xp: Any) -> ModuleType:
-    """The transforms that go with an array module."""
+    """SciPy's or CuPy's module of Fourier transforms, for an array module."""
     return importlib.import_module("scipy.fft" if xp is np else "cupyx.scipy.fft")
 
 
 def _transform_cost(length: int) -> Any:
-    """Of each element, along a dimension of this length: lengths of large prime factors are made of longer ones."""
+    """Operations per element along a dimension of this length; more for lengths with large prime factors."""
     rest = length
     for prime in (2, 3, 5, 7, 11, 13):
         while rest > 1 and not rest % prime:
             rest //= prime
     slow = 1.0 if rest == 1 else 8.0
-    far = 1.0 if length < 1 << 16 else 4.0  # beyond the caches
+    far = 1.0 if length < 1 << 16 else 4.0  # longer lines exceed the caches
     return slow * far * 0.6 * math.log2(2 + length)
 
 
@@ -63,7 +63,7 @@ def _c2r_cost(input: Any, dim: Ints, scale: int, last: int) -> Any:
 
 @op(name="_fft_c2c", node="FftC2CBackward0", cost=counted(_fft_cost, 2.0, 1 << 16))
 def c2c(xp: Any, input: Array, dim: Ints, scale: int, forward: bool) -> Array:
-    """The transform of complex numbers over some dimensions."""
+    """Transform complex numbers over dimensions `dim`."""
     module = _transforms(xp)
     if not input.size:
         return input.copy()
@@ -79,7 +79,7 @@ c2c.grad(input=lambda g, dim, scale, forward: c2c(g, dim, scale, not forward))
 
 @op(name="_fft_r2c", node="FftR2CBackward0", cost=counted(_fft_cost, 2.0, 1 << 16))
 def r2c(xp: Any, input: Array, dim: Ints, scale: int, onesided: bool) -> Array:
-    """The forward transform of real numbers; `onesided` keeps the half along the last of `dim` that gives the rest."""
+    """Forward transform of real numbers. onesided: return only the non-redundant half along the last of `dim`."""
     module = _transforms(xp)
     if not input.size:
         shape = list(input.shape)
@@ -97,7 +97,7 @@ r2c.works_in(lambda input, dim, *rest: working_bytes(input.dtype, input.shape, d
 
 @op(name="_fft_c2r", node="FftC2RBackward0", cost=counted(_c2r_cost, 2.0))
 def c2r(xp: Any, input: Array, dim: Ints, scale: int, last: int) -> Array:
-    """The inverse transform of the half of a Hermitian spectrum, to `last` real numbers along the last of `dim`."""
+    """Inverse transform of a one-sided Hermitian spectrum, to `last` real numbers along the last of `dim`."""
     if not input.size:
         shape = list(input.shape)
         shape[dim[-1]] = last
@@ -110,7 +110,7 @@ def c2r(xp: Any, input: Array, dim: Ints, scale: int, last: int) -> Array:
 
 
 def _c2r_bytes(input: Any, dim: Any, last: int) -> int:
-    """Beside the result: the copy that the transforms along all but the last dimension are made in."""
+    """Temporary bytes: the transforms' buffers, and a copy for the transforms along all but the last dimension."""
     shape = list(input.shape)
     shape[dim[-1]] = last
     return int(working_bytes(input.dtype, shape, dim, True) + (input.nbytes if len(dim) > 1 else 0))
@@ -121,13 +121,13 @@ c2r.works_in(lambda input, dim, scale, last: _c2r_bytes(input, dim, last))
 
 
 def _r2c_input(g: Any, input_meta: Any, dim: Any, scale: int, onesided: bool) -> Any:
-    if onesided:  # the half that was not kept counts as zeros
+    if onesided:  # pad the omitted half with zeros
         g = resized(g, dim[-1:], (input_meta.shape[dim[-1]],))
     return c2c(g, dim, scale, False)  # fit() takes the real part
 
 
 def _c2r_input(g: Any, input_meta: Any, dim: Any, scale: int) -> Any:
-    """Every frequency but the first, and the middle of an even count, stands for its mirror image too."""
+    """Gradient of c2r. All frequencies count twice, except the first and, for an even length, the middle one."""
     half = r2c(g, dim, scale, True)
     axis = dim[-1]
     mirrored = g.shape[axis] - half.shape[axis]
@@ -145,7 +145,7 @@ c2r.grad(input=_c2r_input)
 
 @op(name="_fft_resized", node="ConstantPadNdBackward0", cost=8)
 def resized(xp: Any, input: Array, dim: Ints, sizes: Ints) -> Array:
-    """The first `sizes` elements along `dim`, zeros where there are fewer."""
+    """The first `sizes` elements along `dim`, padded with zeros."""
     shape = list(input.shape)
     for axis, size in zip(dim, sizes, strict=True):
         shape[axis] = size
@@ -163,7 +163,7 @@ resized.grad(input=lambda g, input_meta, dim: resized(g, dim, tuple(input_meta.s
 
 
 def _number(name: str, input: Any) -> Any:
-    """A float or complex input in a precision that is transformed. Raises EngineError: RUNTIME for half types."""
+    """Cast to a float or complex dtype that the transforms support. Raises EngineError: RUNTIME for half types."""
     if dtypes.category(input.dtype) < dtypes.FLOAT:
         return cast(input, dtypes.default())
     if input.dtype.itemsize == 2:
@@ -182,7 +182,7 @@ def _real(name: str, input: Any) -> Any:
 
 
 def _scale(norm: str | None, forward: bool) -> int:
-    """The scaling that a `norm` means in a direction."""
+    """The scale that `norm` selects for a direction. Raises EngineError: RUNTIME for an unknown norm."""
     if norm == "ortho":
         return ROOT_SCALE
     if norm not in (None, "backward", "forward"):
@@ -191,7 +191,7 @@ def _scale(norm: str | None, forward: bool) -> int:
 
 
 def _one(input: Any, n: int | None, dim: int) -> tuple[int, int]:
-    """The dimension and the length of a transform over one. Raises EngineError: DIM_OUT_OF_RANGE, RUNTIME."""
+    """Dimension and length of a transform over one dimension. Raises EngineError: DIM_OUT_OF_RANGE."""
     if not input.ndim:
         raise EngineError(
             Reason.DIM_OUT_OF_RANGE, f"Dimension specified as {dim} but tensor has no dimensions", dim=dim
@@ -214,7 +214,10 @@ def _cut(input: Any, dims: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
 
 
 def _several(input: Any, s: Ints | None, dim: Ints | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The dimensions of a transform over several and its lengths there; -1 keeps a length."""
+    """Dimensions of a transform over several, and the length in each; -1 means the input's size.
+
+    Raises EngineError: RUNTIME.
+    """
     lengths = None if s is None else ints(s)
     if dim is not None:
         dims = tuple(normalize_dim(axis, input.ndim) for axis in ints(dim))
@@ -252,23 +255,24 @@ def _plain(name: str, input: Any, n: int | None, dim: int, norm: str | None, for
 
 @composite(name="fft.fft")
 def fft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
-    """The discrete Fourier transform along dim (torch.fft.fft).
+    """Discrete Fourier transform along `dim` (torch.fft.fft).
 
-    n: its length, to which the input is cut or filled with zeros; norm: "backward" (unscaled), "ortho", "forward".
-    Real and whole numbers are taken as complex ones. Raises EngineError: RUNTIME for a length below 1 and half types.
+    n: length, to which the input is cut or zero-padded. norm: "backward" (no scaling), "ortho" or "forward".
+    Real numbers and integers are converted to complex numbers.
+    Raises EngineError: RUNTIME for a length below 1 and for half types.
     """
     return _plain("fft", input, n, dim, norm, True)
 
 
 @composite(name="fft.ifft")
 def ifft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
-    """The inverse transform along dim, by default scaled by 1/n (torch.fft.ifft)."""
+    """Inverse Fourier transform along `dim`, scaled by 1/n by default (torch.fft.ifft)."""
     return _plain("ifft", input, n, dim, norm, False)
 
 
 @composite(name="fft.rfft")
 def rfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
-    """The transform of real numbers: the n // 2 + 1 values that determine the others (torch.fft.rfft).
+    """Fourier transform of real numbers: the first n // 2 + 1 frequencies (torch.fft.rfft).
 
     Raises EngineError: RUNTIME for complex input.
     """
@@ -280,7 +284,7 @@ def rfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = N
 
 @composite(name="fft.irfft")
 def irfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
-    """The inverse of rfft: n real numbers, by default twice the input's length less 2 (torch.fft.irfft)."""
+    """Inverse of rfft: n real numbers, by default 2 * (m - 1) for an input of length m (torch.fft.irfft)."""
     return _to_real("irfft", input, n, dim, _scale(norm, False), mirrored=False)
 
 
@@ -295,13 +299,13 @@ def _to_real(name: str, input: Any, n: int | None, dim: int, scale: int, mirrore
 
 @composite(name="fft.hfft")
 def hfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
-    """The transform of a Hermitian signal, given by its first half, to real numbers (torch.fft.hfft)."""
+    """Fourier transform of a Hermitian signal, given its first half, to real numbers (torch.fft.hfft)."""
     return _to_real("hfft", input, n, dim, _scale(norm, True), mirrored=True)
 
 
 @composite(name="fft.ihfft")
 def ihfft(input: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
-    """The inverse of hfft: of real numbers, the first half of a Hermitian signal (torch.fft.ihfft)."""
+    """Inverse of hfft: the first half of a Hermitian signal, from real numbers (torch.fft.ihfft)."""
     input = _number("ihfft", _real("ihfft", input))
     axis, length = _one(input, n, dim)
     _some(length)
@@ -324,25 +328,25 @@ def _plain_n(name: str, input: Any, s: Any, dim: Any, norm: str | None, forward:
 
 @composite(name="fft.fftn")
 def fftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Any:
-    """The transform over several dimensions, by default all or the last len(s) (torch.fft.fftn)."""
+    """Fourier transform over several dimensions, by default all or the last len(s) (torch.fft.fftn)."""
     return _plain_n("fftn", input, s, dim, norm, True)
 
 
 @composite(name="fft.ifftn")
 def ifftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Any:
-    """The inverse transform over several dimensions (torch.fft.ifftn)."""
+    """Inverse Fourier transform over several dimensions (torch.fft.ifftn)."""
     return _plain_n("ifftn", input, s, dim, norm, False)
 
 
 @composite(name="fft.fft2")
 def fft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: str | None = None) -> Any:
-    """The transform over two dimensions (torch.fft.fft2)."""
+    """Fourier transform over two dimensions (torch.fft.fft2)."""
     return _plain_n("fft2", input, s, dim, norm, True)
 
 
 @composite(name="fft.ifft2")
 def ifft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: str | None = None) -> Any:
-    """The inverse transform over two dimensions (torch.fft.ifft2)."""
+    """Inverse Fourier transform over two dimensions (torch.fft.ifft2)."""
     return _plain_n("ifft2", input, s, dim, norm, False)
 
 
@@ -372,25 +376,25 @@ def _to_real_n(name: str, input: Any, s: Any, dim: Any, norm: str | None) -> Any
 
 @composite(name="fft.rfftn")
 def rfftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Any:
-    """The transform of real numbers over several dimensions, the last by half (torch.fft.rfftn)."""
+    """Fourier transform of real numbers over several dimensions, one-sided along the last (torch.fft.rfftn)."""
     return _from_real_n("rfftn", input, s, dim, norm)
 
 
 @composite(name="fft.rfft2")
 def rfft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: str | None = None) -> Any:
-    """The transform of real numbers over two dimensions, the last by half (torch.fft.rfft2)."""
+    """Fourier transform of real numbers over two dimensions, one-sided along the last (torch.fft.rfft2)."""
     return _from_real_n("rfft2", input, s, dim, norm)
 
 
 @composite(name="fft.irfftn")
 def irfftn(input: Array, s: Ints | None = None, dim: Ints | None = None, norm: str | None = None) -> Any:
-    """The inverse of rfftn, to real numbers (torch.fft.irfftn)."""
+    """Inverse of rfftn, to real numbers (torch.fft.irfftn)."""
     return _to_real_n("irfftn", input, s, dim, norm)
 
 
 @composite(name="fft.irfft2")
 def irfft2(input: Array, s: Ints | None = None, dim: Ints = (-2, -1), norm: str | None = None) -> Any:
-    """The inverse of rfft2, to real numbers (torch.fft.irfft2)."""
+    """Inverse of rfft2, to real numbers (torch.fft.irfft2)."""
     return _to_real_n("irfft2", input, s, dim, norm)
 
 
@@ -405,11 +409,11 @@ def _shifted(input: Any, dim: Any, ahead: bool) -> Any:
 
 @composite(name="fft.fftshift")
 def fftshift(input: Array, dim: Ints | None = None) -> Any:
-    """Frequencies in ascending order, zero in the middle (torch.fft.fftshift)."""
+    """Reorder frequencies to ascending order, zero in the middle (torch.fft.fftshift)."""
     return _shifted(input, dim, True)
 
 
 @composite(name="fft.ifftshift")
 def ifftshift(input: Array, dim: Ints | None = None) -> Any:
-    """The inverse of fftshift (torch.fft.ifftshift)."""
+    """Inverse of fftshift (torch.fft.ifftshift)."""
     return _shifted(input, dim, False)

@@ -1,9 +1,9 @@
-"""What pocketfft takes and keeps: a plan for each length, of which it keeps the latest sixteen of a kind for ever.
+"""Memory of pocketfft's plans.
 
-A plan has the roots of unity of its length; where that has a large prime factor, the transform of a chirp beside them
-(Bluestein). SciPy has no call that lets go of them. But a transform of another length takes the place of the oldest
-plan, so sixteen tiny ones take the place of all. They are made when the plans kept come to more than KEPT_BYTES, and
-when a session ends.
+pocketfft caches a plan for each length: the latest 16 plans per dtype, for real and for complex transforms. A plan
+holds the roots of unity of its length. For a length with a large prime factor it also holds a transformed chirp
+(Bluestein's algorithm). SciPy cannot empty the cache, but a transform of a new length evicts the oldest plan, so 16
+tiny transforms evict all plans. `release` runs them when the cached plans exceed KEPT_BYTES and when a session ends.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import numpy as np
 from gradwire_engine.core import dtypes
 
 KEPT_BYTES = 64 << 20
-FEW = 2048  # elements, whose plans are so small that nobody counts them
-_KINDS = 16  # lengths that pocketfft keeps the plans of, for each dtype and of real and complex transforms
-_LANES = 16  # transforms of one axis that it makes at once at most, each in a buffer of its own
-_CHIRP = 4  # of its length, in a plan by Bluestein's; and in the buffer of a transform
+FEW = 2048  # elements; plans of smaller inputs are not counted
+_KINDS = 16  # plans that pocketfft caches for each dtype, of real and of complex transforms
+_LANES = 16  # upper bound of the transforms along an axis that pocketfft computes at once, each in its own buffer
+_CHIRP = 4  # size of a Bluestein plan, and of a transform's buffer with it, relative to the transform's length
 
 
 class _Kept:
-    """The bytes of plans that were made since they were let go of; a plan made twice counts once."""
+    """Estimate of the bytes of the cached plans since the last release; each plan counts once."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -34,7 +34,7 @@ class _Kept:
         self.known: set[tuple[str, int, bool]] = set()
 
     def note(self, dtype: Any, length: int, real: bool) -> None:
-        """A plan for this was made, or was there; lets go of all where they have become too many."""
+        """Count the plan of a transform; release all plans if their bytes exceed KEPT_BYTES."""
         key = (dtype.char, length, real)
         if key not in self.known:
             with self.lock:
@@ -44,7 +44,7 @@ class _Kept:
                 self.release()
 
     def release(self) -> None:
-        """Let go of the plans, if there are any worth it."""
+        """Evict the cached plans, if any were counted."""
         with self.lock:
             if not self.bytes:
                 return
@@ -62,16 +62,17 @@ _kept = _Kept()
 
 
 def release() -> None:
-    """Let go of the plans that are kept: they are not needed again soon."""
+    """Evict the cached plans, which will not be needed soon."""
     _kept.release()
 
 
 def transformed(
     transform: Callable[..., Any], input: Any, dims: Sequence[int], lengths: Sequence[int], real: bool, **options: Any
 ) -> Any:
-    """What SciPy's transform makes along these dimensions of an array of the host; no more plans are kept than may be.
+    """Call a transform of SciPy on a host array and count its plans.
 
-    lengths: of the transforms, in the order of dims. real: whether the last of them is of, or to, real numbers.
+    dims: the transformed dimensions. lengths: lengths of the transforms, in the order of dims.
+    real: whether the last transform is from or to real numbers.
     """
     try:
         return transform(input, axes=dims, **options)
@@ -82,13 +83,16 @@ def transformed(
 
 
 def plan_bytes(dtype: Any, length: int, real: bool) -> int:
-    """At most the bytes of a plan for transforms of this length; real: of, or to, real numbers."""
+    """Upper bound of a plan's bytes. length: of the transform. real: whether it is from or to real numbers."""
     size = _complex_size(dtype)
     return length * (_CHIRP * size if _by_chirp(length, real) else size // 2 if real else size)
 
 
 def working_bytes(dtype: Any, shape: Sequence[int], dims: Sequence[int], real: bool) -> int:
-    """At most the bytes that transforms along these dimensions take beside their result; real: the last of them is."""
+    """Upper bound of the temporary bytes of transforms along `dims`, beside their result.
+
+    real: whether the last transform is from or to real numbers.
+    """
     count, size, most = math.prod(shape), _complex_size(dtype), 0
     for place, axis in enumerate(dims, 1):
         length, halves = max(shape[axis], 1), real and place == len(dims)
@@ -104,7 +108,7 @@ def _complex_size(dtype: Any) -> int:
 
 @functools.lru_cache(4096)
 def _by_chirp(length: int, real: bool) -> bool:
-    """Whether Bluestein's algorithm is less work than one pass for each prime factor, as pocketfft estimates it."""
+    """Whether Bluestein's algorithm costs less than a pass per prime factor, by pocketfft's estimate."""
     return length >= 50 and 3 * _cost(_smooth(2 * length - 1)) < _cost(length) * (0.5 if real else 1)
 
 
@@ -121,7 +125,7 @@ def _cost(length: int) -> float:
 
 
 def _smooth(least: int) -> int:
-    """A length from `least` on with no prime factor above 5: at most a few percent beyond the best."""
+    """A length of at least `least` without a prime factor above 5, at most a few percent above the best."""
     best = 1 << (least - 1).bit_length()
     five = 1
     while five < best:

@@ -1,4 +1,4 @@
-"""The short-time Fourier transform: transforms of windows along a signal, and its inverse by overlapping sums."""
+"""Short-time Fourier transform, and its inverse by overlap-add."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _lengths(n_fft: int, hop_length: int | None, win_length: int | None) -> tupl
 
 
 def _whole_window(name: str, input: Any, window: Any, n_fft: int, win_length: int) -> Any:
-    """The window in the middle of n_fft places, zeros around it; of ones if none is given."""
+    """Pad the window with zeros on both sides to n_fft; None means a window of ones. Raises EngineError: RUNTIME."""
     if window is not None and (window.ndim != 1 or window.shape[0] != win_length):
         raise _refuse(
             name,
@@ -49,12 +49,15 @@ def stft(
     center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
     return_complex: bool | None = None, align_to_window: bool | None = None,
 ) -> Any:  # fmt: skip
-    """The transforms of windows of a signal, hop_length apart (torch.stft).
+    """Short-time Fourier transform: transforms of frames, hop_length apart (torch.stft).
 
-    input: (length,) or (batch, length); result: (batch, frequencies, frames), complex, or with a last dimension of two
-    numbers where return_complex is False. window: (win_length,), in the middle of n_fft places; center: padded by
-    pad_mode so that frames are centred on their places; onesided: the half that gives the rest, of real signals the
-    default. Raises EngineError: RUNTIME for sizes that do not fit.
+    input: (length,) or (batch, length).
+    result: (frequencies, frames) or (batch, frequencies, frames), complex; with a last dimension of 2 if return_complex
+    is False.
+    window: (win_length,), zero-padded on both sides to n_fft.
+    center: pad the signal by pad_mode, so that frame t is centred at t * hop_length.
+    onesided: return only the non-redundant half of the frequencies; the default for real signals.
+    Raises EngineError: RUNTIME for sizes that do not fit.
     """
     name = "stft"
     hop, length = _lengths(n_fft, hop_length, win_length)
@@ -99,7 +102,7 @@ def stft(
 
 
 def _counts(window: Any, n_fft: int, length: int) -> bool:
-    """Whether the window is anything but ones."""
+    """Whether the padded window differs from ones, as far as its arguments tell."""
     return window is not None or length < n_fft
 
 
@@ -118,10 +121,10 @@ def istft(
     center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None,
     return_complex: bool = False,
 ) -> Any:  # fmt: skip
-    """The signal of which `stft` with the same arguments gives the input (torch.istft).
+    """Inverse of `stft` with the same arguments (torch.istft).
 
     input: (frequencies, frames) or (batch, frequencies, frames), complex; result: (length,) or (batch, length).
-    Raises EngineError: RUNTIME for sizes that do not fit and where the windows' squares add up to 0.
+    Raises EngineError: RUNTIME for sizes that do not fit, or if the sum of the windows' squares is 0 anywhere.
     """
     name = "istft"
     if input.dtype.kind != "c":
@@ -135,7 +138,7 @@ def istft(
     _check_inverse(input, n_fft, hop, win, onesided, is_complex or return_complex)
     spectra = transpose(unsqueeze(input, 0) if input.ndim == 2 else input, 1, 2)
     whole = _whole_window(name, input, window, n_fft, win)
-    if whole.dtype.itemsize < 4:  # its squares are added up
+    if whole.dtype.itemsize < 4:  # half precision is too coarse for the sum of squares
         whole = cast(whole, dtypes.real_part(input.dtype))
     frames = _frames(spectra, n_fft, ROOT_SCALE if normalized else FULL_SCALE, one, return_complex)
     frames = frames * whole
@@ -165,7 +168,7 @@ istft.lacks(
 
 
 def _repeated(window: Any, count: int) -> Any:
-    """The window once for each frame: (1, count, n_fft)."""
+    """The window repeated for each frame: (1, count, n_fft)."""
     return expand(unsqueeze(unsqueeze(window, 0), 0), (1, count, window.shape[0]))
 
 
