@@ -669,7 +669,7 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
 
 
 def bernoulli(input: Tensor, p: float | None = None) -> Tensor:
-    """1 with the probability that each element (or p) says, else 0; no gradient flows (torch.bernoulli)."""
+    """Draw 1 with the probability given by each element, or by p, else 0 (torch.bernoulli). The gradient is zero."""
     return _call("bernoulli", (input, p))
 
 
@@ -706,7 +706,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 
 def binomial(count: Tensor, prob: Tensor) -> Tensor:
-    """How many of `count` trials succeed with probability `prob`, shapes that broadcast (torch.binomial)."""
+    """Number of successes in `count` trials of probability `prob`; shapes broadcast (torch.binomial)."""
     return _call("binomial", (count, prob))
 
 
@@ -793,7 +793,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Tenso
 
 
 def cauchy(input: Tensor, median: float = 0.0, sigma: float = 1.0) -> Tensor:
-    """Numbers of the Cauchy distribution in the input's shape (torch.Tensor.cauchy_)."""
+    """Cauchy distributed numbers, with the input's shape (torch.Tensor.cauchy_)."""
     return _call("cauchy", (input, median, sigma))
 
 
@@ -1291,7 +1291,7 @@ def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def exponential(input: Tensor, lambd: float = 1.0) -> Tensor:
-    """Exponentially distributed numbers in the input's shape (torch.Tensor.exponential_)."""
+    """Exponentially distributed numbers, with the input's shape (torch.Tensor.exponential_)."""
     return _call("exponential", (input, lambd))
 
 
@@ -1557,7 +1557,7 @@ def gelu(input: Tensor, *, approximate: str = 'none') -> Tensor:
 
 
 def geometric(input: Tensor, p: float) -> Tensor:
-    """How many trials until the first success of probability p, in the input's shape (torch.Tensor.geometric_)."""
+    """Number of trials up to the first success of probability p, with the input's shape (torch.Tensor.geometric_)."""
     return _call("geometric", (input, p))
 
 
@@ -2229,7 +2229,7 @@ def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def log_normal(input: Tensor, mean: float = 1.0, std: float = 2.0) -> Tensor:
-    """Numbers whose logarithms are normal, in the input's shape (torch.Tensor.log_normal_)."""
+    """Log-normally distributed numbers, with the input's shape (torch.Tensor.log_normal_)."""
     return _call("log_normal", (input, mean, std))
 
 
@@ -2585,7 +2585,7 @@ def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | 
 
 
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False) -> Tensor:
-    """Positions drawn with the weights that each row gives (torch.multinomial)."""
+    """Draw indices by the weights in each row (torch.multinomial)."""
     return _call("multinomial", (input, num_samples, replacement))
 
 
@@ -2732,12 +2732,12 @@ def norm(input: Tensor, p: Number | str | None = 'fro', dim: int | Sequence[int]
 
 
 def normal(mean: Tensor | Number, std: Tensor | Number = 1.0, size: int | Sequence[int] | None = None, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Normal numbers of means and standard deviations, tensors or numbers; numbers need a size (torch.normal)."""
+    """Normal random numbers; mean and std are tensors or numbers; two numbers need a size (torch.normal)."""
     return _call("normal", (mean, std, size), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
-    """Normal numbers of a mean and standard deviation, written into the input (torch.Tensor.normal_)."""
+    """Write normal random numbers of the given mean and standard deviation into the input (torch.Tensor.normal_)."""
     return _call("normal_", (input, mean, std))
 
 
@@ -2814,7 +2814,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 
 def poisson(input: Tensor) -> Tensor:
-    """Numbers of the Poisson distribution, each element its mean (torch.poisson)."""
+    """Poisson distributed numbers; each element is a mean (torch.poisson)."""
     return _call("poisson", (input,))
 
 
@@ -2897,42 +2897,42 @@ def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def rand(*size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Uniform numbers in [0, 1) (torch.rand)."""
+    """Uniform random numbers from [0, 1) (torch.rand)."""
     return _call("rand", (_sizes(size),), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def rand_like(input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Uniform numbers in the input's shape (torch.rand_like)."""
+    """Uniform random numbers with the input's shape (torch.rand_like)."""
     return _call("rand_like", (input,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def randint(low: int, high: int, size: int | Sequence[int], *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Whole numbers from low to high - 1 (torch.randint)."""
+    """Random integers from low to high - 1 (torch.randint)."""
     return _call("randint", (low, high, size), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def randint_like(input: Tensor, low: int, high: int, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Whole numbers from low to high - 1 in the input's shape (torch.randint_like)."""
+    """Random integers from low to high - 1, with the input's shape (torch.randint_like)."""
     return _call("randint_like", (input, low, high), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def randn(*size: int | Sequence[int], dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Normal numbers of mean 0 and variance 1 (torch.randn)."""
+    """Normal random numbers of mean 0 and variance 1 (torch.randn)."""
     return _call("randn", (_sizes(size),), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def randn_like(input: Tensor, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """Normal numbers in the input's shape (torch.randn_like)."""
+    """Normal random numbers with the input's shape (torch.randn_like)."""
     return _call("randn_like", (input,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
 def random(input: Tensor, from_: int = 0, to: int | None = None) -> Tensor:
-    """Whole numbers in [from_, to), up to what the dtype holds exactly unless told (torch.Tensor.random_)."""
+    """Random integers from [from_, to); by default up to the largest exact integer (torch.Tensor.random_)."""
     return _call("random", (input, from_, to))
 
 
 def randperm(n: int, *, dtype: dtype | None = None, device: device | str | None = None, requires_grad: bool = False) -> Tensor:
-    """0 to n - 1 in random order (torch.randperm)."""
+    """Random permutation of 0 to n - 1 (torch.randperm)."""
     return _call("randperm", (n,), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
 
@@ -3553,7 +3553,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 
 def uniform(input: Tensor, from_: float = 0.0, to: float = 1.0) -> Tensor:
-    """Uniform numbers in [from_, to) in the input's shape (torch.Tensor.uniform_)."""
+    """Uniform random numbers from [from_, to), with the input's shape (torch.Tensor.uniform_)."""
     return _call("uniform", (input, from_, to))
 
 
@@ -3933,7 +3933,7 @@ class TensorMethods:
         return _call("baddbmm_", (self, batch1, batch2), (("beta", beta), ("alpha", alpha),))
 
     def bernoulli(self, p: float | None = None) -> Tensor:
-        """See `gradwire.bernoulli`: 1 with the probability that each element (or p) says, else 0; no gradient flows (torch.bernoulli)."""
+        """See `gradwire.bernoulli`: Draw 1 with the probability given by each element, or by p, else 0 (torch.bernoulli). The gradient is zero."""
         return _call("bernoulli", (self, p))
 
     def bernoulli_(self, p: float | None = None) -> Tensor:
@@ -4809,7 +4809,7 @@ class TensorMethods:
         return _call("mul_", (self, other))
 
     def multinomial(self, num_samples: int, replacement: bool = False) -> Tensor:
-        """See `gradwire.multinomial`: Positions drawn with the weights that each row gives (torch.multinomial)."""
+        """See `gradwire.multinomial`: Draw indices by the weights in each row (torch.multinomial)."""
         return _call("multinomial", (self, num_samples, replacement))
 
     def mv(self, vec: Tensor) -> Tensor:
@@ -4921,7 +4921,7 @@ class TensorMethods:
         return _call("norm", (self, p, dim, keepdim), (("dtype", dtype),))
 
     def normal_(self, mean: float = 0.0, std: float = 1.0) -> Tensor:
-        """See `gradwire.normal_`: Normal numbers of a mean and standard deviation, written into the input (torch.Tensor.normal_)."""
+        """See `gradwire.normal_`: Write normal random numbers of the given mean and standard deviation into the input (torch.Tensor.normal_)."""
         return _call("normal_", (self, mean, std))
 
     def outer(self, vec2: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""Random tensors, drawn from the session's generator: the same seed, the same numbers.
+"""Random tensors, drawn from the session's generator; the same seed gives the same numbers.
 
-The numbers are the generator's own, not PyTorch's for that seed. Half types are drawn as float32 and rounded.
+The numbers differ from PyTorch's for the same seed. Half types are drawn as float32 and rounded.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from gradwire_engine.ops.base.fill import zeros
 
 Ints = Any
 Device = str
-_UNIFORM, _NORMAL, _SHUFFLED = 6.0, 15.0, 150.0  # operations to draw one
+_UNIFORM, _NORMAL, _SHUFFLED = 6.0, 15.0, 150.0  # operations per number
 
 _sampler = composite(differentiable=False, reads_values=True)
 
 
 def uniform_array(xp: Any, shape: tuple[int, ...], dtype: DType) -> Array:
-    """Numbers in [0, 1)."""
+    """Draw uniform numbers from [0, 1)."""
     native = dtype if dtype in (dtypes.float32, dtypes.float64) else dtypes.float32
     drawn = generator_for(xp).random(shape, dtype=native)
     if native == dtype:
         return xp.asarray(drawn)
-    # Rounded down, so that 1 is never drawn.
+    # Round down, so that 1 is never returned.
     bits = 11 if dtype == dtypes.float16 else 8
     return (xp.floor(drawn * 2.0**bits) / 2.0**bits).astype(dtype)
 
 
 def normal_array(xp: Any, shape: tuple[int, ...], dtype: DType) -> Array:
-    """Numbers of mean 0 and variance 1; complex ones have half of it in each part."""
+    """Draw normal numbers of mean 0 and variance 1; complex numbers have variance 1/2 in each part."""
     if dtypes.category(dtype) == dtypes.COMPLEX:
         part = dtypes.real_part(dtype)
         return ((normal_array(xp, shape, part) + 1j * normal_array(xp, shape, part)) / np.sqrt(2)).astype(dtype)
@@ -56,7 +56,7 @@ def _floating(name: str, dtype: DType | None) -> DType:
 
 
 def _drawing(dtype: DType) -> int:
-    """Bytes for each element that drawing takes beside the result: of half types float32, of complex ones the parts."""
+    """Temporary bytes per element: float32 values for half types, both parts for complex types."""
     if dtypes.category(dtype) == dtypes.COMPLEX:
         return 2 * dtype.itemsize
     return 8 if dtype.itemsize == 2 else 0
@@ -64,7 +64,7 @@ def _drawing(dtype: DType) -> int:
 
 @_sampler
 def rand(size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False) -> Array:
-    """Uniform numbers in [0, 1) (torch.rand)."""
+    """Uniform random numbers from [0, 1) (torch.rand)."""
     shape, dtype = ints(size), _floating("rand", dtype)
     xp = place(device, shape, dtype, _drawing(dtype))
     return made(device, lambda: uniform_array(xp, shape, dtype), requires_grad, shape, _UNIFORM)
@@ -74,7 +74,7 @@ def rand(size: Ints, *, dtype: DType | None = None, device: Device | None = None
 def randn(
     size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
-    """Normal numbers of mean 0 and variance 1 (torch.randn)."""
+    """Normal random numbers of mean 0 and variance 1 (torch.randn)."""
     shape, dtype = ints(size), _floating("normal_kernel_cpu", dtype)
     xp = place(device, shape, dtype, _drawing(dtype))
     return made(device, lambda: normal_array(xp, shape, dtype), requires_grad, shape, _NORMAL)
@@ -84,7 +84,7 @@ def randn(
 def rand_like(
     input: Array, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
-    """Uniform numbers in the input's shape (torch.rand_like)."""
+    """Uniform random numbers with the input's shape (torch.rand_like)."""
     return rand(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
 
 
@@ -92,7 +92,7 @@ def rand_like(
 def randn_like(
     input: Array, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
 ) -> Array:
-    """Normal numbers in the input's shape (torch.randn_like)."""
+    """Normal random numbers with the input's shape (torch.randn_like)."""
     return randn(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
 
 
@@ -106,7 +106,7 @@ def randint(
     device: Device | None = None,
     requires_grad: bool = False,
 ) -> Array:
-    """Whole numbers from low to high - 1 (torch.randint)."""
+    """Random integers from low to high - 1 (torch.randint)."""
     if low >= high:
         raise EngineError(
             Reason.RUNTIME, f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
@@ -132,7 +132,7 @@ def randint_like(
     device: Device | None = None,
     requires_grad: bool = False,
 ) -> Array:
-    """Whole numbers from low to high - 1 in the input's shape (torch.randint_like)."""
+    """Random integers from low to high - 1, with the input's shape (torch.randint_like)."""
     return randint(
         low, high, input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad
     )
@@ -140,7 +140,7 @@ def randint_like(
 
 @_sampler
 def randperm(n: int, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False) -> Array:
-    """0 to n - 1 in random order (torch.randperm)."""
+    """Random permutation of 0 to n - 1 (torch.randperm)."""
     dtype = dtype or dtypes.int64
     xp = place(device, (n,), dtype, 16)
     return made(
@@ -154,7 +154,7 @@ def randperm(n: int, *, dtype: DType | None = None, device: Device | None = None
 
 @op(in_place=True, cost=12, draws=True)
 def bernoulli(xp: Any, input: Array, p: float | None = None) -> Array:
-    """1 with the probability that each element (or p) says, else 0; no gradient flows (torch.bernoulli)."""
+    """Draw 1 with the probability given by each element, or by p, else 0 (torch.bernoulli). The gradient is zero."""
     chance = input if p is None else xp.asarray(p)
     if bool(((chance < 0) | (chance > 1) | (chance != chance)).any()):
         raise EngineError(Reason.RUNTIME, "Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
@@ -175,7 +175,7 @@ def normal(
     device: Device | None = None,
     requires_grad: bool = False,
 ) -> Array:
-    """Normal numbers of means and standard deviations, tensors or numbers; numbers need a size (torch.normal)."""
+    """Normal random numbers; mean and std are tensors or numbers; two numbers need a size (torch.normal)."""
     centre: Any = getattr(mean, "array", mean)
     spread: Any = getattr(std, "array", std)
     given: list[Any] = [value for value in (mean, std) if hasattr(value, "dtype")]
@@ -196,11 +196,11 @@ def normal(
     )
 
 
-_COMPARED = 1 << 16  # pairs of an edge and a number that are looked at together, for each row
+_COMPARED = 1 << 16  # pairs of an edge and a number that are compared in one step
 
 
 def _first_above(xp: Any, edges: Array, drawn: Array) -> Array:
-    """How many of a row's ascending edges are at most each of the row's numbers."""
+    """For each number, count the ascending edges of its row that are not above it."""
     rows, values = edges.reshape(-1, edges.shape[-1]), drawn.reshape(-1, drawn.shape[-1])
     found = xp.empty(values.shape, dtypes.int64)
     pairs = rows.shape[1] * values.shape[1]
@@ -217,7 +217,7 @@ def _first_above(xp: Any, edges: Array, drawn: Array) -> Array:
 
 @op(data_dependent=False, cost=250, draws=True)
 def multinomial(xp: Any, input: Array, num_samples: int, replacement: bool = False) -> Array:
-    """Positions drawn with the weights that each row gives (torch.multinomial)."""
+    """Draw indices by the weights in each row (torch.multinomial)."""
     if input.ndim not in (1, 2):
         raise EngineError(Reason.RUNTIME, "prob_dist must be 1 or 2 dim")
     if num_samples <= 0:
@@ -234,7 +234,7 @@ def multinomial(xp: Any, input: Array, num_samples: int, replacement: bool = Fal
         edges /= weights.sum(-1, keepdims=True)
         drawn = xp.asarray(generator_for(xp).random((*input.shape[:-1], num_samples)))
         return xp.minimum(_first_above(xp, edges, drawn), input.shape[-1] - 1)
-    # The smallest of exponential waiting times: a weight's share is its chance to be first.
+    # The index with the smallest exponential waiting time; its probability to be first is its share of the weights.
     waits = -xp.log1p(-xp.asarray(generator_for(xp).random(input.shape))) / weights
     return xp.argsort(waits, -1)[..., :num_samples].astype(dtypes.int64)
 
@@ -247,12 +247,12 @@ multinomial.sized_by(lambda *args: 8 * _drawn(*args))
 multinomial.works_in(lambda *args: 16 * _drawn(*args) + 24 * args[0].size)
 
 
-# In place: `uniform_` and `normal_`. No gradient flows through what is overwritten.
+# In-place draws: the overwritten values get zero gradients.
 
 
 @op(in_place=True, cost=12, draws=True)
 def uniform(xp: Any, input: Array, from_: float = 0.0, to: float = 1.0) -> Array:
-    """Uniform numbers in [from_, to) in the input's shape (torch.Tensor.uniform_)."""
+    """Uniform random numbers from [from_, to), with the input's shape (torch.Tensor.uniform_)."""
     dtype = _floating("check_uniform_bounds", input.dtype)
     if from_ > to:
         raise EngineError(
@@ -277,13 +277,13 @@ _normal_like.works_in(forward=1)
 
 @composite(name="normal_", differentiable=False, writes=True)
 def normal_(input: Array, mean: float = 0.0, std: float = 1.0) -> Array:
-    """Normal numbers of a mean and standard deviation, written into the input (torch.Tensor.normal_)."""
+    """Write normal random numbers of the given mean and standard deviation into the input (torch.Tensor.normal_)."""
     return _normal_like.in_place((input, mean, std))
 
 
 @op(in_place=True, cost=12, draws=True)
 def exponential(xp: Any, input: Array, lambd: float = 1.0) -> Array:
-    """Exponentially distributed numbers in the input's shape (torch.Tensor.exponential_)."""
+    """Exponentially distributed numbers, with the input's shape (torch.Tensor.exponential_)."""
     if lambd <= 0:
         raise EngineError(Reason.RUNTIME, f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     dtype = _floating("exponential", input.dtype)
@@ -295,7 +295,7 @@ exponential.works_in(forward=3.2, widens=True)
 
 @op(in_place=True, cost=12, draws=True)
 def random(xp: Any, input: Array, from_: int = 0, to: int | None = None) -> Array:
-    """Whole numbers in [from_, to), up to what the dtype holds exactly unless told (torch.Tensor.random_)."""
+    """Random integers from [from_, to); by default up to the largest exact integer (torch.Tensor.random_)."""
     kind = dtypes.category(input.dtype)
     if kind == dtypes.COMPLEX:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"random_\" not implemented for '{dtypes.TITLES[input.dtype]}'")
@@ -314,7 +314,7 @@ random.works_in(forward=2)
 
 
 def _largest_exact(dtype: DType) -> int:
-    """The largest whole number up to which the dtype holds all; of int64 one less, so that one more is a number too."""
+    """Largest n such that the dtype holds all integers up to n; for int64 one less, so that n + 1 fits too."""
     if dtypes.category(dtype) == dtypes.FLOAT:
         return int(2 ** {dtypes.float64: 53, dtypes.float32: 24, dtypes.float16: 11}.get(dtype, 8))
     return 1 if dtype == dtypes.bool_ else min(int(np.iinfo(dtype).max), (1 << 63) - 2)
@@ -326,7 +326,7 @@ def _least(dtype: DType) -> int:
 
 @op(in_place=True, cost=12, draws=True)
 def cauchy(xp: Any, input: Array, median: float = 0.0, sigma: float = 1.0) -> Array:
-    """Numbers of the Cauchy distribution in the input's shape (torch.Tensor.cauchy_)."""
+    """Cauchy distributed numbers, with the input's shape (torch.Tensor.cauchy_)."""
     if sigma <= 0:
         raise EngineError(Reason.RUNTIME, f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     dtype = _floating("cauchy", input.dtype)
@@ -338,7 +338,7 @@ cauchy.works_in(forward=3.2, widens=True)
 
 @op(in_place=True, cost=12, draws=True)
 def log_normal(xp: Any, input: Array, mean: float = 1.0, std: float = 2.0) -> Array:
-    """Numbers whose logarithms are normal, in the input's shape (torch.Tensor.log_normal_)."""
+    """Log-normally distributed numbers, with the input's shape (torch.Tensor.log_normal_)."""
     if std <= 0:
         raise EngineError(Reason.RUNTIME, f"log_normal_ expects std > 0.0, but found std={std}")
     dtype = _floating("log_normal", input.dtype)
@@ -350,7 +350,7 @@ log_normal.works_in(forward=3.2, widens=True)
 
 @op(in_place=True, cost=30, draws=True)
 def geometric(xp: Any, input: Array, p: float) -> Array:
-    """How many trials until the first success of probability p, in the input's shape (torch.Tensor.geometric_)."""
+    """Number of trials up to the first success of probability p, with the input's shape (torch.Tensor.geometric_)."""
     if not 0 < p < 1:
         raise EngineError(Reason.RUNTIME, f"geometric_ expects p to be in (0, 1), but got p={p}")
     drawn = uniform_array(xp, input.shape, dtypes.float64)
@@ -362,7 +362,7 @@ geometric.works_in(forward=5.2, widens=True)
 
 @op(cost=60, draws=True)
 def poisson(xp: Any, input: Array) -> Array:
-    """Numbers of the Poisson distribution, each element its mean (torch.poisson)."""
+    """Poisson distributed numbers; each element is a mean (torch.poisson)."""
     dtype = _floating("poisson_cpu", input.dtype)
     if bool((input < 0).any()):
         raise EngineError(Reason.RUNTIME, "invalid Poisson rate, expected rate to be non-negative")
@@ -374,7 +374,7 @@ poisson.works_in(forward=1)
 
 @op(cost=250, draws=True)
 def binomial(xp: Any, count: Array, prob: Array) -> Array:
-    """How many of `count` trials succeed with probability `prob`, shapes that broadcast (torch.binomial)."""
+    """Number of successes in `count` trials of probability `prob`; shapes broadcast (torch.binomial)."""
     dtype = _floating("binomial_cpu", count.dtype)
     if bool((count < 0).any()) or bool(((prob < 0) | (prob > 1)).any()):
         raise EngineError(Reason.RUNTIME, "binomial: counts must not be negative, probabilities within [0, 1]")
