@@ -439,7 +439,7 @@ def add(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1, ou
 
 
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
-    """beta * input + alpha * the sum of bmm(batch1, batch2) (torch.addbmm).
+    """beta * input + alpha * bmm(batch1, batch2).sum(0) (torch.addbmm).
 
     input: broadcasts to (n, m); batch1: (b, n, k); batch2: (b, k, m).
     """
@@ -755,7 +755,7 @@ def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
 
 
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The products of two batches of matrices (torch.bmm).
+    """Products of two batches of matrices (torch.bmm).
 
     input: (b, n, k); mat2: (b, k, m) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
@@ -798,11 +798,12 @@ def cauchy(input: Tensor, median: float = 0.0, sigma: float = 1.0) -> Tensor:
 
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
-    """The p-norm distances of all rows of one to all rows of the other (torch.cdist).
+    """Pairwise p-norm distances between the rows of x1 and x2 (torch.cdist).
 
-    x1: (..., n, k); x2: (..., m, k); batches broadcast. compute_mode: whether 2-norms may be computed by a matrix
-    product, which is fast and less exact for rows close to each other: "use_mm_for_euclid_dist_if_necessary" (the
-    default: for more than 25 rows), "use_mm_for_euclid_dist" or "donot_use_mm_for_euclid_dist".
+    x1: (..., n, k); x2: (..., m, k); batches broadcast.
+    compute_mode: whether a matrix product computes 2-norms, which is fast but less exact for rows close to each other:
+    "use_mm_for_euclid_dist_if_necessary" (the default: for more than 25 rows), "use_mm_for_euclid_dist" or
+    "donot_use_mm_for_euclid_dist".
     Raises EngineError: SHAPE, RUNTIME for a negative p.
     """
     return _call("cdist", (x1, x2, p, compute_mode))
@@ -825,18 +826,19 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 
 def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of A, given its Cholesky factor (torch.cholesky_inverse).
+    """Inverse of A, given its Cholesky factor (torch.cholesky_inverse).
 
-    input: (..., n, n), of which the lower half is read, or the upper. Raises EngineError: RUNTIME, SHAPE.
+    input: (..., n, n); only the lower triangle is read, or the upper if `upper`.
+    Raises EngineError: RUNTIME for a zero on the diagonal, SHAPE, NOT_SUPPORTED.
     """
     made = _call("cholesky_inverse", (input, upper))
     return made if out is None else _into("cholesky_inverse", out, made, (input, upper))
 
 
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """X with A @ X = B, given A's Cholesky factor (torch.cholesky_solve).
+    """Solve A @ X = B, given A's Cholesky factor (torch.cholesky_solve).
 
-    B: (..., n, k); L: (..., n, n), lower triangular, or upper where so said. Raises EngineError: SHAPE.
+    B: (..., n, k). L: (..., n, n), lower triangular, or upper triangular if `upper`. Raises EngineError: SHAPE.
     """
     made = _call("cholesky_solve", (B, L, upper))
     return made if out is None else _into("cholesky_solve", out, made, (B, L, upper))
@@ -963,7 +965,7 @@ def copysign(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None
 
 
 def corrcoef(input: Tensor) -> Tensor:
-    """The correlation coefficients of variables, one a row, within [-1, 1] (torch.corrcoef).
+    """Correlation coefficients of variables, one per row, in [-1, 1] (torch.corrcoef).
 
     Raises EngineError: RUNTIME for more than two dimensions.
     """
@@ -1008,15 +1010,16 @@ def count_nonzero(input: Tensor, dim: int | Sequence[int] | None = None, *, axis
 
 
 def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-    """The covariances of variables, one a row (torch.cov). fweights: how often each column counts; aweights: how much.
+    """Covariance matrix of variables, one per row (torch.cov).
 
-    Raises EngineError: RUNTIME for more than two dimensions or weights of another shape or kind.
+    fweights: integer frequency of each column. aweights: float weight of each column.
+    Raises EngineError: RUNTIME for more than two dimensions, or weights of another shape or dtype.
     """
     return _call("cov", (input,), (("correction", correction), ("fweights", fweights), ("aweights", aweights),))
 
 
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The vectors perpendicular to two; dim is the first of size 3 unless given (torch.cross)."""
+    """Cross product; `dim` defaults to the first dimension of size 3 (torch.cross)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("cross", (input, other, dim))
@@ -1072,7 +1075,7 @@ def cumsum(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None,
 
 
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1, axis: Any = None) -> Tensor:
-    """The area under the curve y up to each point along dim (torch.cumulative_trapezoid); see trapezoid."""
+    """Cumulative integral of y along `dim` by the trapezoidal rule (torch.cumulative_trapezoid); see trapezoid."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     return _call("cumulative_trapezoid", (y, x), (("dx", dx), ("dim", dim),))
@@ -1085,7 +1088,7 @@ def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def det(input: Tensor) -> Tensor:
-    """The determinants of square matrices (torch.det)."""
+    """Determinants of square matrices (torch.det)."""
     return _call("det", (input,))
 
 
@@ -1138,7 +1141,7 @@ def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
-    """The p-norm of input - other, shapes that broadcast (torch.dist)."""
+    """p-norm of input - other; shapes broadcast (torch.dist)."""
     return _call("dist", (input, other, p))
 
 
@@ -1149,7 +1152,7 @@ def div(input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | 
 
 
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The sum of the products of two vectors (torch.dot).
+    """Dot product of two vectors (torch.dot).
 
     input, tensor: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
@@ -1192,10 +1195,10 @@ def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 
 
 def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
-    """Products of the operands' elements, summed over the labels that the output lacks (torch.einsum).
+    """Sum of products over the labels that the output lacks, by Einstein's notation (torch.einsum).
 
-    equation: "ij,jk->ik"; a label twice in one operand is its diagonal, "..." any further dimensions, which broadcast.
-    Raises EngineError: RUNTIME for an equation that does not fit the operands.
+    equation: such as "ij,jk->ik". A label repeated in one operand selects the diagonal. "..." stands for any further
+    dimensions, which broadcast. Raises EngineError: RUNTIME for an equation that does not fit the operands.
     """
     return _call("einsum", (equation, _tensors(operands)))
 
@@ -1634,10 +1637,10 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, siz
 
 
 def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0, *, out: Tensor | None = None) -> Tensor:
-    """How many elements lie in each of so many equal bins from min to max (torch.histc).
+    """Histogram: count the elements in each of `bins` equal bins from min to max (torch.histc).
 
-    min == max: from the smallest element to the largest. Elements outside, and nan, count nowhere.
-    Raises EngineError: RUNTIME, NOT_SUPPORTED for bool and complex.
+    min == max means the range of the elements. Elements outside the range, and nan, are not counted.
+    Raises EngineError: RUNTIME, NOT_SUPPORTED for dtypes other than float.
     """
     made = _call("histc", (input, bins, min, max))
     return made if out is None else _into("histc", out, made, (input, bins, min, max))
@@ -1727,7 +1730,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
 
 
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Products summed over the last dims of both; of a tensor without dimensions, plain products (torch.inner)."""
+    """Contract the last dims of both; with a 0-dim tensor, multiply (torch.inner)."""
     made = _call("inner", (input, other))
     return made if out is None else _into("inner", out, made, (input, other))
 
@@ -1751,7 +1754,7 @@ def interpolate(input: Tensor, size: int | Sequence[int] | None = None, scale_fa
 
 
 def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The inverses of square matrices (torch.inverse)."""
+    """Inverses of square matrices (torch.inverse)."""
     made = _call("inverse", (input,))
     return made if out is None else _into("inverse", out, made, (input,))
 
@@ -1816,7 +1819,7 @@ def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, redu
 
 
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Every element of input times the whole of other, laid out in blocks (torch.kron)."""
+    """Kronecker product: a block matrix of `other` times each element of the input (torch.kron)."""
     made = _call("kron", (input, other))
     return made if out is None else _into("kron", out, made, (input, other))
 
@@ -1882,28 +1885,30 @@ def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def linalg_cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
-    """L with L @ L^H = A, or U with U^H @ U = A where `upper`, of positive-definite A (torch.linalg.cholesky).
+    """Cholesky factor: L with L @ L^H = A, or U with U^H @ U = A if `upper` (torch.linalg.cholesky).
 
-    A: (..., n, n), of which one half is read. Raises EngineError: RUNTIME where A is not positive-definite, SHAPE.
+    A: (..., n, n), positive-definite; only one triangle is read.
+    Raises EngineError: RUNTIME if A is not positive-definite, SHAPE.
     """
     made = _call("linalg.cholesky", (A,), (("upper", upper),))
     return made if out is None else _into("linalg.cholesky", out, made, (A,))
 
 
 def linalg_cond(A: Tensor, p: Number | str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The condition numbers of matrices: a norm of each times that of its inverse (torch.linalg.cond).
+    """Condition numbers: norm of each matrix times the norm of its inverse (torch.linalg.cond).
 
-    A: (..., m, n); p: a `linalg.matrix_norm` order, of square matrices; by default 2, or -2: the ratio of the largest
-    and the smallest singular value. inf where there is no inverse. Raises EngineError: RUNTIME, SHAPE.
+    A: (..., m, n). p: an order of `linalg.matrix_norm`, for square matrices. 2 (the default) means the ratio of the
+    largest to the smallest singular value, -2 its inverse; both take any matrix. A singular matrix gives inf.
+    Raises EngineError: RUNTIME, SHAPE.
     """
     made = _call("linalg.cond", (A, p))
     return made if out is None else _into("linalg.cond", out, made, (A, p))
 
 
 def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The vectors perpendicular to two, along a dim of size 3 (torch.linalg.cross).
+    """Cross product along a dimension of size 3 (torch.linalg.cross).
 
-    input, other: of as many dimensions, the others broadcast. Raises EngineError: SHAPE.
+    input, other: the same number of dimensions; the other dimensions broadcast. Raises EngineError: SHAPE.
     """
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
@@ -1912,34 +1917,36 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, axis: Any = Non
 
 
 def linalg_det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The determinants of square matrices (torch.linalg.det). A: (..., n, n). Raises EngineError: SHAPE."""
+    """Determinants of square matrices (torch.linalg.det). A: (..., n, n). Raises EngineError: SHAPE."""
     made = _call("linalg.det", (A,))
     return made if out is None else _into("linalg.det", out, made, (A,))
 
 
 def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """The diagonals of matrices, a view (torch.linalg.diagonal). Raises EngineError: DIM_OUT_OF_RANGE."""
+    """Diagonals of matrices; a view (torch.linalg.diagonal). Raises EngineError: DIM_OUT_OF_RANGE."""
     return _call("linalg.diagonal", (A,), (("offset", offset), ("dim1", dim1), ("dim2", dim2),))
 
 
 def linalg_eig(A: Tensor) -> Any:
-    """The eigenvalues and, as columns of norm 1, eigenvectors of square matrices, always complex (torch.linalg.eig).
+    """Eigenvalues and eigenvectors of square matrices, always complex (torch.linalg.eig).
 
-    A: (..., n, n). Not in any order. Raises EngineError: SHAPE, RUNTIME for infinities and nan, NOT_SUPPORTED.
+    A: (..., n, n). The eigenvectors are columns of norm 1; the order is arbitrary.
+    Raises EngineError: SHAPE, RUNTIME for infinities and nan, NOT_SUPPORTED.
     """
     return _call("linalg.eig", (A,), (), ('eigenvalues', 'eigenvectors'))
 
 
 def linalg_eigh(A: Tensor, UPLO: str = 'L') -> Any:
-    """Eigenvalues of Hermitian matrices in ascending order, and their vectors as columns (torch.linalg.eigh).
+    """Eigenvalues of Hermitian matrices in ascending order, and eigenvectors as columns (torch.linalg.eigh).
 
-    A: (..., n, n), of which one half is read: the lower ("L") or the upper ("U"). Raises EngineError: RUNTIME, SHAPE.
+    A: (..., n, n), of which one triangle is read: the lower ("L") or the upper ("U").
+    Raises EngineError: RUNTIME, SHAPE.
     """
     return _call("linalg.eigh", (A, UPLO), (), ('eigenvalues', 'eigenvectors'))
 
 
 def linalg_eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The eigenvalues of square matrices, always complex, not in any order (torch.linalg.eigvals).
+    """Eigenvalues of square matrices, always complex, in arbitrary order (torch.linalg.eigvals).
 
     A: (..., n, n). Raises EngineError: SHAPE, RUNTIME for infinities and nan, NOT_SUPPORTED.
     """
@@ -1948,26 +1955,26 @@ def linalg_eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def linalg_eigvalsh(A: Tensor, UPLO: str = 'L', *, out: Tensor | None = None) -> Tensor:
-    """The eigenvalues of Hermitian matrices in ascending order (torch.linalg.eigvalsh).
+    """Eigenvalues of Hermitian matrices in ascending order (torch.linalg.eigvalsh).
 
-    A: (..., n, n), of which one half is read. Raises EngineError: RUNTIME, SHAPE.
+    A: (..., n, n), of which one triangle is read. Raises EngineError: RUNTIME, SHAPE.
     """
     made = _call("linalg.eigvalsh", (A, UPLO))
     return made if out is None else _into("linalg.eigvalsh", out, made, (A, UPLO))
 
 
 def linalg_householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The first n columns of a product of reflections 1 - tau_i v_i v_i^H (torch.linalg.householder_product).
+    """First n columns of a product of Householder reflections 1 - tau_i v_i v_i^H (torch.linalg.householder_product).
 
-    input: (..., m, n) with n <= m, the v_i below its diagonal, where each has a one; tau: (..., k) with k <= n.
-    As one product 1 - V T V^H (Schreiber & Van Loan, 1989). Raises EngineError: SHAPE, DTYPE, NOT_SUPPORTED.
+    input: (..., m, n), n <= m; the v_i lie below its diagonal, with diagonal elements of 1. tau: (..., k), k <= n.
+    Computed as one product 1 - V T V^H (Schreiber & Van Loan, 1989). Raises EngineError: SHAPE, DTYPE, NOT_SUPPORTED.
     """
     made = _call("linalg.householder_product", (input, tau))
     return made if out is None else _into("linalg.householder_product", out, made, (input, tau))
 
 
 def linalg_inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The inverses of square matrices (torch.linalg.inv).
+    """Inverses of square matrices (torch.linalg.inv).
 
     A: (..., n, n). Raises EngineError: RUNTIME for a singular matrix, SHAPE.
     """
@@ -1976,56 +1983,57 @@ def linalg_inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def linalg_lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
-    """X with the least |A @ X - B|, of several the shortest (torch.linalg.lstsq).
+    """Least squares: X that minimizes |A @ X - B|, with the smallest norm (torch.linalg.lstsq).
 
-    A: (..., m, n); B: (..., m, k), or (..., m) for one right-hand side each; solution: (..., n, k). rcond: singular
-    values up to rcond times the largest count as zero, by default the dtype's eps times the larger size.
-    driver: "gels" answers no rank, "gelsd" and "gelss" the singular values too, "gelsy" (the default) neither them nor
-    residuals, which are the squared lengths of the columns of A @ X - B where m > n and A has full rank, else empty.
-    It is always computed by singular values. Raises EngineError: RUNTIME, SHAPE, DTYPE.
+    A: (..., m, n). B: (..., m, k), or (..., m) for one right-hand side per matrix. solution: (..., n, k).
+    rcond: singular values up to rcond times the largest count as zero; by default eps times the larger size.
+    driver: "gels" returns no rank; "gelsd" and "gelss" also return the singular values; "gelsy" (the CPU's default)
+    returns neither singular values nor residuals. All drivers compute by singular values.
+    residuals: squared column norms of A @ X - B if m > n and A has full rank, else empty.
+    Raises EngineError: RUNTIME, SHAPE, DTYPE.
     """
     return _call("linalg.lstsq", (A, B, rcond), (("driver", driver),), ('solution', 'residuals', 'rank', 'singular_values'))
 
 
 def linalg_lu(A: Tensor, *, pivot: bool = True) -> Any:
-    """P, L, U with P @ L @ U = A: rows exchanged, a lower and an upper triangle (torch.linalg.lu).
+    """LU factorization: P, L, U with P @ L @ U = A (torch.linalg.lu).
 
-    A: (..., m, n); P: (..., m, m); L: (..., m, k) with ones on its diagonal; U: (..., k, n); k = min(m, n).
-    Raises EngineError: SHAPE, NOT_SUPPORTED, RUNTIME without `pivot`.
+    A: (..., m, n). P: (..., m, m), a permutation. L: (..., m, k), lower triangular with ones on its diagonal.
+    U: (..., k, n), upper triangular. k = min(m, n). Raises EngineError: SHAPE, NOT_SUPPORTED, RUNTIME if not `pivot`.
     """
     return _call("linalg.lu", (A,), (("pivot", pivot),), ('P', 'L', 'U'))
 
 
 def linalg_lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
-    """Both triangles of `linalg.lu` in one matrix, and which rows were exchanged (torch.linalg.lu_factor).
+    """LU factorization, packed: L and U in one matrix, and the pivots (torch.linalg.lu_factor).
 
-    A: (..., m, n); LU: as A, without the lower triangle's ones; pivots: (..., min(m, n)), int32, counted from 1.
-    Raises EngineError: RUNTIME for a zero pivot and without `pivot`, SHAPE, NOT_SUPPORTED.
+    A: (..., m, n). LU: A's shape, without L's diagonal of ones. pivots: (..., min(m, n)), int32, counted from 1.
+    Raises EngineError: RUNTIME for a zero pivot or if not `pivot`, SHAPE, NOT_SUPPORTED.
     """
     return _call("linalg.lu_factor", (A,), (("pivot", pivot),), ('LU', 'pivots'))
 
 
 def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Tensor | None = None) -> Tensor:
-    """X with A @ X = B, or X @ A = B where not `left`, given A's lu_factor (torch.linalg.lu_solve).
+    """Solve A @ X = B, or X @ A = B if not `left`, given A's lu_factor (torch.linalg.lu_solve).
 
-    adjoint: A^H instead of A. LU: (..., n, n); pivots: (..., n), int32; B: (..., n, k); batches broadcast.
-    Raises EngineError: SHAPE, DTYPE.
+    adjoint: use A^H instead of A. LU: (..., n, n); pivots: (..., n), int32; B: (..., n, k); batches broadcast.
+    Raises EngineError: SHAPE, DTYPE, NOT_SUPPORTED.
     """
     made = _call("linalg.lu_solve", (LU, pivots, B), (("left", left), ("adjoint", adjoint),))
     return made if out is None else _into("linalg.lu_solve", out, made, (LU, pivots, B))
 
 
 def linalg_matrix_exp(A: Tensor) -> Tensor:
-    """The exponentials of square matrices (torch.linalg.matrix_exp). A: (..., n, n). Raises EngineError: SHAPE."""
+    """Matrix exponential of square matrices (torch.linalg.matrix_exp). A: (..., n, n). Raises EngineError: SHAPE."""
     return _call("linalg.matrix_exp", (A,))
 
 
 def linalg_matrix_norm(A: Tensor, ord: Number | str = 'fro', dim: int | Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """A norm of the matrices along two dims (torch.linalg.matrix_norm).
+    """Norm of the matrices along two dims (torch.linalg.matrix_norm).
 
     ord: "fro", the root of the sum of squares; "nuc", the sum of the singular values; 2 or -2, the largest or smallest
-    of them; 1 or -1, the largest or smallest sum of a column's sizes; inf or -inf, of a row's.
-    Raises EngineError: RUNTIME for another order, SHAPE, DTYPE.
+    singular value; 1 or -1, the largest or smallest column sum of absolute values; inf or -inf, the same of rows.
+    Raises EngineError: RUNTIME for another order or dtype, SHAPE.
     """
     if axis is not None:
         dim = _renamed("dim", dim, (-2, -1), "axis", axis)
@@ -2036,35 +2044,35 @@ def linalg_matrix_norm(A: Tensor, ord: Number | str = 'fro', dim: int | Sequence
 
 
 def linalg_matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
-    """Products of square matrices with themselves; of their inverses for a negative n (torch.linalg.matrix_power)."""
+    """Integer powers of square matrices; negative powers by the inverse (torch.linalg.matrix_power)."""
     made = _call("linalg.matrix_power", (A, n))
     return made if out is None else _into("linalg.matrix_power", out, made, (A, n))
 
 
 def linalg_matrix_rank(A: Tensor, *, atol: Tensor | Number | None = None, rtol: Tensor | Number | None = None, hermitian: bool = False, out: Tensor | None = None) -> Tensor:
-    """How many singular values of each matrix are above max(atol, rtol * the largest) (torch.linalg.matrix_rank).
+    """Rank: the number of singular values above max(atol, rtol * the largest) (torch.linalg.matrix_rank).
 
-    A: (..., m, n); rtol is the dtype's eps times the larger size by default, 0 where atol is positive; both may be
-    tensors, a limit for each matrix. hermitian: A equals its conjugate transpose. Raises EngineError: RUNTIME, SHAPE.
+    A: (..., m, n). rtol: by default the dtype's eps times the larger size, or 0 for a positive atol. Both limits may be
+    tensors, one limit per matrix. hermitian: A equals its conjugate transpose. Raises EngineError: RUNTIME, SHAPE.
     """
     made = _call("linalg.matrix_rank", (A,), (("atol", atol), ("rtol", rtol), ("hermitian", hermitian),))
     return made if out is None else _into("linalg.matrix_rank", out, made, (A,))
 
 
 def linalg_multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """The product of several matrices in the order that costs least (torch.linalg.multi_dot).
+    """Product of several matrices in the cheapest order (torch.linalg.multi_dot).
 
-    The first and the last may be vectors. Raises EngineError: SHAPE, RUNTIME for fewer than two.
+    The first and the last may be vectors. Raises EngineError: SHAPE, RUNTIME for fewer than two tensors.
     """
     made = _call("linalg.multi_dot", (tensors,))
     return made if out is None else _into("linalg.multi_dot", out, made, (tensors,))
 
 
 def linalg_norm(A: Tensor, ord: Number | str | None = None, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """A norm of vectors or matrices (torch.linalg.norm).
+    """Norm of vectors or matrices (torch.linalg.norm).
 
-    Over one dim, or of a vector, `linalg.vector_norm`; over two, or of a matrix, `linalg.matrix_norm`; without `ord`
-    the root of the sum of all squares. Raises EngineError: RUNTIME, SHAPE, DTYPE.
+    Over one dim, or of a vector: `linalg.vector_norm`. Over two dims, or of a matrix: `linalg.matrix_norm`.
+    Without `ord`: the root of the sum of all squares. Raises EngineError: RUNTIME, SHAPE.
     """
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
@@ -2075,97 +2083,100 @@ def linalg_norm(A: Tensor, ord: Number | str | None = None, dim: int | Sequence[
 
 
 def linalg_pinv(A: Tensor, *, atol: Tensor | Number | None = None, rtol: Tensor | Number | None = None, hermitian: bool = False, out: Tensor | None = None) -> Tensor:
-    """The Moore-Penrose pseudo-inverses (torch.linalg.pinv).
+    """Moore-Penrose pseudo-inverses (torch.linalg.pinv).
 
-    A: (..., m, n). Singular values up to max(atol, rtol * the largest) count as zero; rtol is the dtype's eps times the
-    larger size by default. hermitian: A equals its conjugate transpose, of which only the lower half is read.
+    A: (..., m, n). Singular values up to max(atol, rtol * the largest) count as zero. rtol: by default the dtype's eps
+    times the larger size. hermitian: A equals its conjugate transpose; only the lower triangle is read.
+    Raises EngineError: RUNTIME, SHAPE.
     """
     made = _call("linalg.pinv", (A,), (("atol", atol), ("rtol", rtol), ("hermitian", hermitian),))
     return made if out is None else _into("linalg.pinv", out, made, (A,))
 
 
 def linalg_qr(A: Tensor, mode: str = 'reduced') -> Any:
-    """Q with orthonormal columns and upper triangular R with Q @ R = A (torch.linalg.qr).
+    """QR decomposition: Q with orthonormal columns and upper triangular R, Q @ R = A (torch.linalg.qr).
 
-    A: (..., m, n); mode: "reduced" (Q (m, k), k the smaller size), "complete" (Q (m, m)), "r" (Q empty). Differentiable
-    for "reduced", and for "complete" where m <= n. Raises EngineError: RUNTIME for another mode, SHAPE.
+    A: (..., m, n). mode: "reduced" (Q: (m, k), k = min(m, n)), "complete" (Q: (m, m)) or "r" (Q empty).
+    Differentiable for "reduced", and for "complete" if m <= n. Raises EngineError: RUNTIME for another mode, SHAPE.
     """
     return _call("linalg.qr", (A, mode), (), ('Q', 'R'))
 
 
 def linalg_slogdet(A: Tensor) -> Any:
-    """The signs (or phases) of determinants and the logarithms of their sizes (torch.linalg.slogdet).
+    """Signs (or phases) of determinants, and the logarithms of their absolute values (torch.linalg.slogdet).
 
-    A: (..., n, n); of a singular matrix 0 and -inf. Raises EngineError: SHAPE.
+    A: (..., n, n); a singular matrix gives 0 and -inf. Raises EngineError: SHAPE.
     """
     return _call("linalg.slogdet", (A,), (), ('sign', 'logabsdet'))
 
 
 def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:
-    """X with A @ X = B, or X @ A = B where not `left` (torch.linalg.solve).
+    """Solve A @ X = B, or X @ A = B if not `left` (torch.linalg.solve).
 
-    A: (..., n, n); B: (..., n, k), or (n,) or A's batch and n for one right-hand side each; batches broadcast.
-    Raises EngineError: RUNTIME for a singular matrix, SHAPE.
+    A: (..., n, n). B: (..., n, k); or (n,), or A's batch and n, for one right-hand side per matrix. Batches broadcast.
+    Raises EngineError: RUNTIME for a singular matrix, SHAPE, DTYPE.
     """
     made = _call("linalg.solve", (A, B), (("left", left),))
     return made if out is None else _into("linalg.solve", out, made, (A, B))
 
 
 def linalg_solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Tensor | None = None) -> Tensor:
-    """X with A @ X = B, or X @ A = B where not `left`, of triangular A (torch.linalg.solve_triangular).
+    """Solve A @ X = B, or X @ A = B if not `left`, for triangular A (torch.linalg.solve_triangular).
 
-    A: (..., n, n), of which only the upper or the lower half is read; B: (..., n, k); batches broadcast.
-    unitriangular: the diagonal counts as ones. A zero on it gives inf or nan. Raises EngineError: SHAPE.
+    A: (..., n, n), of which only the upper or the lower triangle is read. B: (..., n, k); batches broadcast.
+    unitriangular: the diagonal counts as ones. A zero on the diagonal gives inf or nan.
+    Raises EngineError: SHAPE, DTYPE.
     """
     made = _call("linalg.solve_triangular", (A, B), (("upper", upper), ("left", left), ("unitriangular", unitriangular),))
     return made if out is None else _into("linalg.solve_triangular", out, made, (A, B))
 
 
 def linalg_svd(A: Tensor, full_matrices: bool = True) -> Any:
-    """U, S, Vh with U @ diag(S) @ Vh = A, S in descending order (torch.linalg.svd).
+    """Singular value decomposition: U @ diag(S) @ Vh = A, S in descending order (torch.linalg.svd).
 
-    A: (..., m, n); U: (..., m, m) and Vh: (..., n, n), or their first min(m, n) columns and rows unless
-    full_matrices. Raises EngineError: SHAPE.
+    A: (..., m, n). U: (..., m, m) and Vh: (..., n, n); their first min(m, n) columns and rows if not full_matrices.
+    Raises EngineError: SHAPE.
     """
     return _call("linalg.svd", (A, full_matrices), (), ('U', 'S', 'Vh'))
 
 
 def linalg_svdvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The singular values in descending order (torch.linalg.svdvals). A: (..., m, n). Raises EngineError: SHAPE."""
+    """Singular values in descending order (torch.linalg.svdvals). A: (..., m, n). Raises EngineError: SHAPE."""
     made = _call("linalg.svdvals", (A,))
     return made if out is None else _into("linalg.svdvals", out, made, (A,))
 
 
 def linalg_tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of A taken as a matrix, its first `ind` dims by the others (torch.linalg.tensorinv).
+    """Inverse of A as a matrix: rows are its first `ind` dims, columns the others (torch.linalg.tensorinv).
 
-    Raises EngineError: RUNTIME for a matrix that is not square or has no inverse.
+    Raises EngineError: RUNTIME if the matrix is not square or is singular.
     """
     made = _call("linalg.tensorinv", (A, ind))
     return made if out is None else _into("linalg.tensorinv", out, made, (A, ind))
 
 
 def linalg_tensorsolve(A: Tensor, B: Tensor, dims: int | Sequence[int] | None = None, *, out: Tensor | None = None) -> Tensor:
-    """X with tensordot(A, X, X.ndim) = B (torch.linalg.tensorsolve). dims: dims of A that are first moved to its end.
+    """Solve tensordot(A, X, X.ndim) = B for X (torch.linalg.tensorsolve).
 
-    Raises EngineError: RUNTIME for a matrix that is not square or singular.
+    dims: dims of A to move to its end first. Raises EngineError: RUNTIME if the matrix is not square or is singular.
     """
     made = _call("linalg.tensorsolve", (A, B, dims))
     return made if out is None else _into("linalg.tensorsolve", out, made, (A, B, dims))
 
 
 def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
-    """The powers 0 to N - 1 of each element, along a new last dim (torch.linalg.vander).
+    """Vandermonde matrices: the powers 0 to N - 1 of each element, along a new last dim (torch.linalg.vander).
 
-    N: the last size unless given. x: (..., n), whole numbers, float32, float64 or complex. Raises EngineError: RUNTIME.
+    x: (..., n), integers, float32, float64 or complex. N: x's last size by default. Raises EngineError: RUNTIME.
     """
     return _call("linalg.vander", (x,), (("N", N),))
 
 
 def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """The sums of conj(x) * y along dim (torch.linalg.vecdot).
+    """Sum of conj(x) * y along `dim` (torch.linalg.vecdot).
 
-    x, y: broadcast, of one floating or complex dtype. Raises EngineError: DTYPE, SHAPE, DIM_OUT_OF_RANGE.
+    x, y: shapes broadcast; the same float or complex dtype.
+    Raises EngineError: RUNTIME for other dtypes, DTYPE, SHAPE, DIM_OUT_OF_RANGE.
     """
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
@@ -2264,7 +2275,7 @@ def logcumsumexp(input: Tensor, dim: int | None = None, *, axis: Any = None, out
 
 
 def logdet(input: Tensor) -> Tensor:
-    """The logarithms of determinants; nan for negative ones, -inf for 0 (torch.logdet). input: (..., n, n)."""
+    """Logarithms of determinants; nan for negative ones, -inf for 0 (torch.logdet). input: (..., n, n)."""
     return _call("logdet", (input,))
 
 
@@ -2379,14 +2390,14 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input @ other: vectors, matrices, or batches of them that broadcast (torch.matmul).
 
-    Raises EngineError: SHAPE where the sizes do not go together, DTYPE where the dtypes differ.
+    Raises EngineError: SHAPE if the sizes do not match, DTYPE if the dtypes differ.
     """
     made = _call("matmul", (input, other))
     return made if out is None else _into("matmul", out, made, (input, other))
 
 
 def matrix_exp(input: Tensor) -> Tensor:
-    """The exponentials of square matrices (torch.matrix_exp)."""
+    """Matrix exponential of square matrices (torch.matrix_exp)."""
     return _call("matrix_exp", (input,))
 
 
@@ -2500,7 +2511,7 @@ def mish(input: Tensor) -> Tensor:
 
 
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The product of two matrices (torch.mm).
+    """Product of two matrices (torch.mm).
 
     input: (n, k); mat2: (k, m) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
@@ -2590,7 +2601,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False) -> T
 
 
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The product of a matrix and a vector (torch.mv).
+    """Product of a matrix and a vector (torch.mv).
 
     input: (n, k); vec: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
@@ -2718,10 +2729,10 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> tuple[Tensor, ...]:
 
 
 def norm(input: Tensor, p: Number | str | None = 'fro', dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """The p-norm of the elements over dim, or all of them (torch.norm).
+    """p-norm of the elements over `dim`, or of all elements (torch.norm).
 
     p: a number; "fro" for 2; "nuc" for the sum of the singular values of the matrices along two dims.
-    Raises EngineError: RUNTIME for another word, SHAPE, DTYPE.
+    Raises EngineError: RUNTIME for another string, SHAPE.
     """
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
@@ -2767,7 +2778,7 @@ def ones_like(input: Tensor, *, dtype: dtype | None = None, device: device | str
 
 
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """All products of the elements of two vectors (torch.outer).
+    """Outer product of two vectors (torch.outer).
 
     input: (n,); vec2: (m,). Raises EngineError: SHAPE.
     """
@@ -2969,9 +2980,9 @@ def remainder(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | N
 
 
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
-    """The input with every slice along dim scaled down to a p-norm of at most maxnorm (torch.renorm).
+    """Scale each slice along `dim` down to a p-norm of at most maxnorm (torch.renorm).
 
-    Raises EngineError: RUNTIME for fewer than two dimensions, a p or maxnorm below 0.
+    Raises EngineError: RUNTIME for fewer than two dimensions, p <= 0 or maxnorm < 0.
     """
     made = _call("renorm", (input, p, dim, maxnorm))
     return made if out is None else _into("renorm", out, made, (input, p, dim, maxnorm))
@@ -3164,7 +3175,7 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = 
 
 
 def slogdet(input: Tensor) -> Any:
-    """The signs of determinants and the logarithms of their sizes (torch.slogdet)."""
+    """Signs of determinants, and the logarithms of their absolute values (torch.slogdet)."""
     return _call("slogdet", (input,), (), ('sign', 'logabsdet'))
 
 
@@ -3440,10 +3451,10 @@ def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: i
 
 
 def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[int] = 2) -> Tensor:
-    """Products summed over the last dims of a and the first of b, or over two lists of dims (torch.tensordot).
+    """Contract the last dims of a with the first of b, or two lists of dims (torch.tensordot).
 
-    dims: a number; or a list, whose first half are dims of a and whose second dims of b.
-    Raises EngineError: RUNTIME where the sizes differ.
+    dims: a number; or a list, whose first half are dims of a and whose second half are dims of b.
+    Raises EngineError: RUNTIME if the sizes differ.
     """
     return _call("tensordot", (a, b, dims))
 
@@ -3471,7 +3482,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
 
 def trace(input: Tensor) -> Tensor:
-    """The sum of a matrix's diagonal (torch.trace). input: (n, m). Raises EngineError: SHAPE."""
+    """Sum of a matrix's diagonal (torch.trace). input: (n, m). Raises EngineError: SHAPE."""
     return _call("trace", (input,))
 
 
@@ -3481,9 +3492,9 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1, axis: Any = None) -> Tensor:
-    """The area under the curve y along dim, by trapezoids between the points x or dx apart (torch.trapezoid).
+    """Integrate y along `dim` by the trapezoidal rule, with points at x or dx apart (torch.trapezoid).
 
-    Raises EngineError: RUNTIME for bool, or an x of another size.
+    Raises EngineError: RUNTIME for bool, or for an x of another size; ARGUMENT_TYPE for both x and dx.
     """
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
@@ -3606,7 +3617,7 @@ def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bo
 
 
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The sum of the products of a vector's conjugates and another vector (torch.vdot).
+    """Dot product of a vector's conjugate and another vector (torch.vdot).
 
     input, other: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
@@ -3759,7 +3770,7 @@ class TensorMethods:
         return _call("add_", (self, other), (("alpha", alpha),))
 
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-        """See `gradwire.addbmm`: beta * input + alpha * the sum of bmm(batch1, batch2) (torch.addbmm)."""
+        """See `gradwire.addbmm`: beta * input + alpha * bmm(batch1, batch2).sum(0) (torch.addbmm)."""
         return _call("addbmm", (self, batch1, batch2), (("beta", beta), ("alpha", alpha),))
 
     def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
@@ -3993,7 +4004,7 @@ class TensorMethods:
         return _call("bitwise_xor_", (self, other))
 
     def bmm(self, mat2: Tensor) -> Tensor:
-        """See `gradwire.bmm`: The products of two batches of matrices (torch.bmm)."""
+        """See `gradwire.bmm`: Products of two batches of matrices (torch.bmm)."""
         return _call("bmm", (self, mat2))
 
     def broadcast_to(self, *size: int | Sequence[int]) -> Tensor:
@@ -4013,11 +4024,11 @@ class TensorMethods:
         return _call("ceil_", (self,))
 
     def cholesky_inverse(self, upper: bool = False) -> Tensor:
-        """See `gradwire.cholesky_inverse`: The inverse of A, given its Cholesky factor (torch.cholesky_inverse)."""
+        """See `gradwire.cholesky_inverse`: Inverse of A, given its Cholesky factor (torch.cholesky_inverse)."""
         return _call("cholesky_inverse", (self, upper))
 
     def cholesky_solve(self, L: Tensor, upper: bool = False) -> Tensor:
-        """See `gradwire.cholesky_solve`: X with A @ X = B, given A's Cholesky factor (torch.cholesky_solve)."""
+        """See `gradwire.cholesky_solve`: Solve A @ X = B, given A's Cholesky factor (torch.cholesky_solve)."""
         return _call("cholesky_solve", (self, L, upper))
 
     def chunk(self, chunks: int, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
@@ -4075,7 +4086,7 @@ class TensorMethods:
         return _call("copysign_", (self, other))
 
     def corrcoef(self) -> Tensor:
-        """See `gradwire.corrcoef`: The correlation coefficients of variables, one a row, within [-1, 1] (torch.corrcoef)."""
+        """See `gradwire.corrcoef`: Correlation coefficients of variables, one per row, in [-1, 1] (torch.corrcoef)."""
         return _call("corrcoef", (self,))
 
     def cos(self) -> Tensor:
@@ -4101,11 +4112,11 @@ class TensorMethods:
         return _call("count_nonzero", (self, dim))
 
     def cov(self, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-        """See `gradwire.cov`: The covariances of variables, one a row (torch.cov). fweights: how often each column counts; aweights: how much."""
+        """See `gradwire.cov`: Covariance matrix of variables, one per row (torch.cov)."""
         return _call("cov", (self,), (("correction", correction), ("fweights", fweights), ("aweights", aweights),))
 
     def cross(self, other: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
-        """See `gradwire.cross`: The vectors perpendicular to two; dim is the first of size 3 unless given (torch.cross)."""
+        """See `gradwire.cross`: Cross product; `dim` defaults to the first dimension of size 3 (torch.cross)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         return _call("cross", (self, other, dim))
@@ -4155,7 +4166,7 @@ class TensorMethods:
         return _call("deg2rad_", (self,))
 
     def det(self) -> Tensor:
-        """See `gradwire.det`: The determinants of square matrices (torch.det)."""
+        """See `gradwire.det`: Determinants of square matrices (torch.det)."""
         return _call("det", (self,))
 
     def detach(self) -> Tensor:
@@ -4201,7 +4212,7 @@ class TensorMethods:
         return _call("digamma_", (self,))
 
     def dist(self, other: Tensor, p: float = 2) -> Tensor:
-        """See `gradwire.dist`: The p-norm of input - other, shapes that broadcast (torch.dist)."""
+        """See `gradwire.dist`: p-norm of input - other; shapes broadcast (torch.dist)."""
         return _call("dist", (self, other, p))
 
     def div(self, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
@@ -4213,7 +4224,7 @@ class TensorMethods:
         return _call("div_", (self, other), (("rounding_mode", rounding_mode),))
 
     def dot(self, tensor: Tensor) -> Tensor:
-        """See `gradwire.dot`: The sum of the products of two vectors (torch.dot)."""
+        """See `gradwire.dot`: Dot product of two vectors (torch.dot)."""
         return _call("dot", (self, tensor))
 
     def dsplit(self, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
@@ -4405,7 +4416,7 @@ class TensorMethods:
         return _call("heaviside_", (self, values))
 
     def histc(self, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor:
-        """See `gradwire.histc`: How many elements lie in each of so many equal bins from min to max (torch.histc)."""
+        """See `gradwire.histc`: Histogram: count the elements in each of `bins` equal bins from min to max (torch.histc)."""
         return _call("histc", (self, bins, min, max))
 
     def hsplit(self, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
@@ -4493,11 +4504,11 @@ class TensorMethods:
         return _call("index_select", (self, dim, index))
 
     def inner(self, other: Tensor) -> Tensor:
-        """See `gradwire.inner`: Products summed over the last dims of both; of a tensor without dimensions, plain products (torch.inner)."""
+        """See `gradwire.inner`: Contract the last dims of both; with a 0-dim tensor, multiply (torch.inner)."""
         return _call("inner", (self, other))
 
     def inverse(self) -> Tensor:
-        """See `gradwire.inverse`: The inverses of square matrices (torch.inverse)."""
+        """See `gradwire.inverse`: Inverses of square matrices (torch.inverse)."""
         return _call("inverse", (self,))
 
     def isclose(self, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
@@ -4533,7 +4544,7 @@ class TensorMethods:
         return _call("istft", (self, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex))
 
     def kron(self, other: Tensor) -> Tensor:
-        """See `gradwire.kron`: Every element of input times the whole of other, laid out in blocks (torch.kron)."""
+        """See `gradwire.kron`: Kronecker product: a block matrix of `other` times each element of the input (torch.kron)."""
         return _call("kron", (self, other))
 
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
@@ -4641,7 +4652,7 @@ class TensorMethods:
         return _call("logcumsumexp", (self, dim))
 
     def logdet(self) -> Tensor:
-        """See `gradwire.logdet`: The logarithms of determinants; nan for negative ones, -inf for 0 (torch.logdet). input: (..., n, n)."""
+        """See `gradwire.logdet`: Logarithms of determinants; nan for negative ones, -inf for 0 (torch.logdet). input: (..., n, n)."""
         return _call("logdet", (self,))
 
     def logical_and(self, other: Tensor) -> Tensor:
@@ -4733,7 +4744,7 @@ class TensorMethods:
         return _call("matmul", (self, other))
 
     def matrix_exp(self) -> Tensor:
-        """See `gradwire.matrix_exp`: The exponentials of square matrices (torch.matrix_exp)."""
+        """See `gradwire.matrix_exp`: Matrix exponential of square matrices (torch.matrix_exp)."""
         return _call("matrix_exp", (self,))
 
     def max(self, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None) -> Any:
@@ -4777,7 +4788,7 @@ class TensorMethods:
         return _call("minimum", (self, other))
 
     def mm(self, mat2: Tensor) -> Tensor:
-        """See `gradwire.mm`: The product of two matrices (torch.mm)."""
+        """See `gradwire.mm`: Product of two matrices (torch.mm)."""
         return _call("mm", (self, mat2))
 
     def mode(self, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
@@ -4813,7 +4824,7 @@ class TensorMethods:
         return _call("multinomial", (self, num_samples, replacement))
 
     def mv(self, vec: Tensor) -> Tensor:
-        """See `gradwire.mv`: The product of a matrix and a vector (torch.mv)."""
+        """See `gradwire.mv`: Product of a matrix and a vector (torch.mv)."""
         return _call("mv", (self, vec))
 
     def mvlgamma(self, p: int) -> Tensor:
@@ -4913,7 +4924,7 @@ class TensorMethods:
         return _call("nonzero", (self,), (("as_tuple", as_tuple),), "tuple")
 
     def norm(self, p: Number | str | None = 'fro', dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.norm`: The p-norm of the elements over dim, or all of them (torch.norm)."""
+        """See `gradwire.norm`: p-norm of the elements over `dim`, or of all elements (torch.norm)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -4925,7 +4936,7 @@ class TensorMethods:
         return _call("normal_", (self, mean, std))
 
     def outer(self, vec2: Tensor) -> Tensor:
-        """See `gradwire.outer`: All products of the elements of two vectors (torch.outer)."""
+        """See `gradwire.outer`: Outer product of two vectors (torch.outer)."""
         return _call("outer", (self, vec2))
 
     def permute(self, *dims: int | Sequence[int]) -> Tensor:
@@ -5017,7 +5028,7 @@ class TensorMethods:
         return _call("remainder_", (self, other))
 
     def renorm(self, p: float, dim: int, maxnorm: float) -> Tensor:
-        """See `gradwire.renorm`: The input with every slice along dim scaled down to a p-norm of at most maxnorm (torch.renorm)."""
+        """See `gradwire.renorm`: Scale each slice along `dim` down to a p-norm of at most maxnorm (torch.renorm)."""
         return _call("renorm", (self, p, dim, maxnorm))
 
     def renorm_(self, p: float, dim: int, maxnorm: float) -> Tensor:
@@ -5161,7 +5172,7 @@ class TensorMethods:
         return _call("slice_scatter", (self, src, dim, start, end, step))
 
     def slogdet(self) -> Any:
-        """See `gradwire.slogdet`: The signs of determinants and the logarithms of their sizes (torch.slogdet)."""
+        """See `gradwire.slogdet`: Signs of determinants, and the logarithms of their absolute values (torch.slogdet)."""
         return _call("slogdet", (self,), (), ('sign', 'logabsdet'))
 
     def softmax(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
@@ -5301,7 +5312,7 @@ class TensorMethods:
         return _call("topk", (self, k, dim, largest, sorted), (), ('values', 'indices'))
 
     def trace(self) -> Tensor:
-        """See `gradwire.trace`: The sum of a matrix's diagonal (torch.trace). input: (n, m). Raises EngineError: SHAPE."""
+        """See `gradwire.trace`: Sum of a matrix's diagonal (torch.trace). input: (n, m). Raises EngineError: SHAPE."""
         return _call("trace", (self,))
 
     def transpose(self, dim0: int, dim1: int) -> Tensor:
@@ -5381,7 +5392,7 @@ class TensorMethods:
         return _call("var", (self, dim, unbiased, keepdim), (("correction", correction),))
 
     def vdot(self, other: Tensor) -> Tensor:
-        """See `gradwire.vdot`: The sum of the products of a vector's conjugates and another vector (torch.vdot)."""
+        """See `gradwire.vdot`: Dot product of a vector's conjugate and another vector (torch.vdot)."""
         return _call("vdot", (self, other))
 
     def view(self, *size: int | Sequence[int]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Sums of products over named or numbered dimensions: einsum, tensordot, kron. All end in one (batched) matmul."""
+"""Tensor contractions: einsum, tensordot, kron. The contractions reduce to (batched) matmul."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradwire_engine.ops.linalg.matrix import matmul
 from gradwire_engine.ops.reduce.reduce import sum as total
 from gradwire_engine.ops.shape.shape import diagonal, permute, reshape
 
-Ints = Any  # an int or several
+Ints = Any  # an int or a sequence of ints
 
 
 def _refuse(message: str) -> None:
@@ -22,7 +22,7 @@ def _refuse(message: str) -> None:
 
 
 class _Equation:
-    """An equation's labels, per operand and of the output; "..." becomes the labels .0, .1 and so on."""
+    """Labels of an einsum equation, per operand and of the output; "..." becomes the labels .0, .1 and so on."""
 
     def __init__(self, equation: str, operands: list[Any]) -> None:
         left, arrow, right = equation.replace(" ", "").partition("->")
@@ -73,7 +73,7 @@ class _Equation:
 
 
 def _take_diagonals(value: Any, labels: list[str]) -> tuple[Any, list[str]]:
-    """A label that an operand repeats means its diagonal, which comes last."""
+    """Replace the dimensions of each repeated label by their diagonal, which becomes the last dimension."""
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
             first = labels.index(label)
@@ -89,13 +89,13 @@ def _take_diagonals(value: Any, labels: list[str]) -> tuple[Any, list[str]]:
 
 
 def _summed(value: Any, labels: list[str], kept: set[str]) -> tuple[Any, list[str]]:
-    """Summed over the labels that nothing else needs."""
+    """Sum over the labels that are not in `kept`."""
     gone = tuple(place for place, label in enumerate(labels) if label not in kept)
     return (total(value, gone) if gone else value), [label for label in labels if label in kept]
 
 
 def _arranged(value: Any, labels: list[str], *groups: list[str], sizes: dict[str, int]) -> Any:
-    """Dimensions in the order of the groups, each group one dimension. Size 1 is stretched."""
+    """Permute to the order of the groups' labels, expand sizes of 1, and merge each group into one dimension."""
     order = [label for group in groups for label in group]
     value = permute(value, tuple(labels.index(label) for label in order))
     full = tuple(sizes[label] for label in order)
@@ -105,7 +105,7 @@ def _arranged(value: Any, labels: list[str], *groups: list[str], sizes: dict[str
 
 
 def _multiplied(a: Any, la: list[str], b: Any, lb: list[str], needed: set[str]) -> tuple[Any, list[str]]:
-    """Two operands contracted over what they share and nothing else needs."""
+    """Contract two operands over their shared labels that are not in `needed`."""
     shared = set(la) & set(lb)
     a, la = _summed(a, la, needed | shared)
     b, lb = _summed(b, lb, needed | shared)
@@ -134,10 +134,10 @@ def _multiplied(a: Any, la: list[str], b: Any, lb: list[str], needed: set[str]) 
 
 @composite
 def einsum(equation: str, operands: list[Array]) -> Any:
-    """Products of the operands' elements, summed over the labels that the output lacks (torch.einsum).
+    """Sum of products over the labels that the output lacks, by Einstein's notation (torch.einsum).
 
-    equation: "ij,jk->ik"; a label twice in one operand is its diagonal, "..." any further dimensions, which broadcast.
-    Raises EngineError: RUNTIME for an equation that does not fit the operands.
+    equation: such as "ij,jk->ik". A label repeated in one operand selects the diagonal. "..." stands for any further
+    dimensions, which broadcast. Raises EngineError: RUNTIME for an equation that does not fit the operands.
     """
     if not operands:
         raise EngineError(
@@ -155,10 +155,10 @@ def einsum(equation: str, operands: list[Array]) -> Any:
 
 @composite
 def tensordot(a: Array, b: Array, dims: Ints = 2) -> Any:
-    """Products summed over the last dims of a and the first of b, or over two lists of dims (torch.tensordot).
+    """Contract the last dims of a with the first of b, or two lists of dims (torch.tensordot).
 
-    dims: a number; or a list, whose first half are dims of a and whose second dims of b.
-    Raises EngineError: RUNTIME where the sizes differ.
+    dims: a number; or a list, whose first half are dims of a and whose second half are dims of b.
+    Raises EngineError: RUNTIME if the sizes differ.
     """
     if isinstance(dims, int):
         if dims < 0:
@@ -191,7 +191,7 @@ def tensordot(a: Array, b: Array, dims: Ints = 2) -> Any:
 
 @composite
 def kron(input: Array, other: Array) -> Any:
-    """Every element of input times the whole of other, laid out in blocks (torch.kron)."""
+    """Kronecker product: a block matrix of `other` times each element of the input (torch.kron)."""
     ndim = max(input.ndim, other.ndim)
     a = (1,) * (ndim - input.ndim) + tuple(input.shape)
     b = (1,) * (ndim - other.ndim) + tuple(other.shape)

@@ -1,4 +1,4 @@
-"""What products and decompositions of matrices cost: operations, for `cost=` of their ops (op/cost.py)."""
+"""Cost models of matrix products and decompositions: operations, for `cost=` of their ops (op/cost.py)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def product(rows: int, inner: int, columns: int, dtype: Any) -> Any:
 
 
 def mm_cost(input: Any, mat2: Any) -> Any:
-    """Operations of a product of rows with a matrix."""
+    """Operations of a product of a matrix, or of a batch folded into its rows, with a matrix."""
     return product(math.prod(input.shape[:-1]), input.shape[-1], mat2.shape[-1], mat2.dtype)
 
 
 def bmm_cost(input: Any, other: Any) -> Any:
-    """Operations of products of matrices, whose leading dimensions broadcast."""
+    """Operations of batched matrix products; leading dimensions broadcast."""
     lead = max(math.prod(input.shape[:-2]), math.prod(other.shape[:-2]))
     if input.ndim > 2 < other.ndim and input.shape[:-2] != other.shape[:-2]:
         lead = elements((_Shaped(input.shape[:-2]), _Shaped(other.shape[:-2])))
@@ -28,7 +28,7 @@ def bmm_cost(input: Any, other: Any) -> Any:
 
 
 class _Shaped:
-    """A shape, for `elements`."""
+    """A shape in the form that `elements` reads."""
 
     dtype = dtypes.float32
 
@@ -38,7 +38,7 @@ class _Shaped:
 
 
 def lapack(per: float, backward: float = 4.0) -> Cost:
-    """A decomposition: so many operations for each of m n min(m, n)."""
+    """Cost of a decomposition. per: operations for each of m * n * min(m, n). backward: as in `counted`."""
 
     def works(A: Any, *rest: Any) -> Any:
         m, n = A.shape[-2:]
@@ -50,7 +50,7 @@ def lapack(per: float, backward: float = 4.0) -> Cost:
 
 
 def tall(per: Cost) -> Cost:
-    """A decomposition whose formulas make squares of the larger side."""
+    """Cost of a decomposition whose gradient formulas form square matrices of the larger size."""
 
     def backward(A: Any, *rest: Any) -> Any:
         return per.backward(A, *rest) + 8.0 * math.prod(A.shape[:-2]) * max(A.shape[-2:]) ** 2 * (

@@ -1,9 +1,9 @@
 """Decompositions: Cholesky, QR, singular values and Hermitian eigenvalues, batched.
 
-Their formulas use the factors alone, so they hold for every order. Sources: Murray, "Differentiation of the Cholesky
-decomposition" (2016); Seeger et al., "Auto-differentiating linear algebra" (2017) for QR; Townsend, "Differentiating
-the singular value decomposition" (2016). Factors that are unique only up to a phase have a derivative only where the
-phase does not count; otherwise backward refuses, as PyTorch's does.
+The gradient formulas use only the factors, so they are differentiable to any order. Sources: Murray, "Differentiation
+of the Cholesky decomposition" (2016); Seeger et al., "Auto-differentiating linear algebra" (2017) for QR; Townsend,
+"Differentiating the singular value decomposition" (2016). Some factors are unique only up to a phase. Backward refuses
+a loss that depends on the phase, as PyTorch does.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def row(values: Any) -> Any:
 
 
 def real_part(value: Any) -> Any:
-    """The real part of complex numbers; real ones themselves."""
+    """Real part of complex numbers; real numbers unchanged."""
     return real(value) if value.dtype.kind == "c" else value
 
 
@@ -55,9 +55,10 @@ def _array(value: Any) -> Any:
 
 @op(name="linalg.cholesky", node="LinalgCholeskyExBackward0", cost=lapack(0.1, 12.0))
 def cholesky(xp: Any, A: Array, *, upper: bool = False) -> Array:
-    """L with L @ L^H = A, or U with U^H @ U = A where `upper`, of positive-definite A (torch.linalg.cholesky).
+    """Cholesky factor: L with L @ L^H = A, or U with U^H @ U = A if `upper` (torch.linalg.cholesky).
 
-    A: (..., n, n), of which one half is read. Raises EngineError: RUNTIME where A is not positive-definite, SHAPE.
+    A: (..., n, n), positive-definite; only one triangle is read.
+    Raises EngineError: RUNTIME if A is not positive-definite, SHAPE.
     """
     needs_matrices("linalg.cholesky", A, square=True, kernel="cholesky_cpu")
     if not A.size:
@@ -76,7 +77,7 @@ cholesky.works_in(forward=1.4, backward=3.7)
 
 
 def _not_definite(matrices: Any) -> EngineError:
-    """PyTorch's refusal for the first matrix that is not positive-definite."""
+    """PyTorch's error for the first matrix that is not positive-definite."""
     which, order = "", 1
     for number, place in enumerate(np.ndindex(matrices.shape[:-2])):
         (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (matrices[place],))
@@ -102,7 +103,7 @@ def _cholesky_A(g: Any, out: Any, upper: bool) -> Any:
 
 
 def diagonals(value: Any) -> Any:
-    """The diagonals of matrices."""
+    """Diagonals of matrices."""
     return diagonal(value, 0, -2, -1)
 
 
@@ -113,7 +114,7 @@ cholesky.grad(A=_cholesky_A)
 
 
 def _squares(A: Array, whole: bool) -> int:
-    """The bytes of the orthogonal factors, squares of the rows and columns if they are `whole`, and of the rest."""
+    """Bytes of the factors: two orthogonal ones, square if `whole`, and the values on the diagonal."""
     rows, columns = A.shape[-2:]
     least = min(rows, columns)
     count = rows * (rows if whole else least) + columns * (columns if whole else least) + least
@@ -121,7 +122,7 @@ def _squares(A: Array, whole: bool) -> int:
 
 
 def _full_cost(A: Any, full: bool) -> Any:
-    """What square factors of the larger side add."""
+    """Additional operations for square factors of the larger size."""
     large = max(A.shape[-2:])
     return math.prod(A.shape[:-2]) * 4.0 * large**2 * min(A.shape[-2:]) if full else 0.0
 
@@ -152,7 +153,7 @@ def _qr_A(gs: Any, out0: Any, out1: Any, mode: str) -> Any:
             "The QR decomposition is not differentiable when mode='complete' and nrows > ncols",
         )
     turned, g = gs
-    inner = g @ adjoint(out1)  # the part of it above the diagonal, mirrored below
+    inner = g @ adjoint(out1)  # the gradient formula mirrors its upper triangle to the lower
     inner = inner - adjoint(out0) @ turned
     strict = triu(inner, 1)
     mirrored = strict + adjoint(strict) + diag_embed(as_dtype(real_part(diagonals(inner)), inner.dtype))
@@ -160,7 +161,7 @@ def _qr_A(gs: Any, out0: Any, out1: Any, mode: str) -> Any:
 
 
 def as_dtype(value: Any, dtype: Any) -> Any:
-    """Real numbers as complex ones, where that is the dtype."""
+    """Cast real numbers to a complex dtype if `dtype` is one; differentiable."""
     return value if value.dtype == dtype else value * np.ones((), dtype)
 
 
@@ -173,10 +174,10 @@ _qr.grad(A=_qr_A)
 
 @composite(name="linalg.qr", outputs=("Q", "R"))
 def qr(A: Array, mode: str = "reduced") -> Any:
-    """Q with orthonormal columns and upper triangular R with Q @ R = A (torch.linalg.qr).
+    """QR decomposition: Q with orthonormal columns and upper triangular R, Q @ R = A (torch.linalg.qr).
 
-    A: (..., m, n); mode: "reduced" (Q (m, k), k the smaller size), "complete" (Q (m, m)), "r" (Q empty). Differentiable
-    for "reduced", and for "complete" where m <= n. Raises EngineError: RUNTIME for another mode, SHAPE.
+    A: (..., m, n). mode: "reduced" (Q: (m, k), k = min(m, n)), "complete" (Q: (m, m)) or "r" (Q empty).
+    Differentiable for "reduced", and for "complete" if m <= n. Raises EngineError: RUNTIME for another mode, SHAPE.
     """
     needs_matrices("linalg.qr", A, kernel="geqrf_cpu")
     if mode not in ("reduced", "complete", "r"):
@@ -187,7 +188,7 @@ def qr(A: Array, mode: str = "reduced") -> Any:
     rows, columns = A.shape[-2:]
     if mode == "r" or rows >= columns:
         return _qr(A, mode)
-    # A wide matrix: the factors of its square part, and the rest of R by a product.
+    # A wide matrix: factor its square part; a product gives the rest of R.
     q, first = _qr(narrow(A, -1, 0, rows), "reduced")
     return q, cat([first, adjoint(q) @ narrow(A, -1, rows, columns - rows)], -1)
 
@@ -202,7 +203,7 @@ def qr(A: Array, mode: str = "reduced") -> Any:
     cost=counted(lambda A, full: lapack(3.0).forward(A) + _full_cost(A, full), 2.0, 1 << 14),
 )
 def _svd(xp: Any, A: Array, full_matrices: bool) -> Array:
-    if is_half(A.dtype):  # of which there are no elements, or it would have been refused
+    if is_half(A.dtype):  # only without elements; others were refused
         return tuple(part.astype(A.dtype) for part in xp.linalg.svd(A.astype(np.float32), full_matrices=full_matrices))
     return tuple(xp.linalg.svd(A, full_matrices=full_matrices))
 
@@ -216,13 +217,13 @@ def _skewed(value: Any) -> Any:
 
 
 def gaps(values: Any) -> Any:
-    """values_j - values_i, with ones on the diagonal, which is not divided."""
+    """values_j - values_i, with ones on the diagonal to avoid a division by zero."""
     xp = module_of(_array(values))
     return row(values) - column(values) + xp.eye(values.shape[-1], dtype=values.dtype)
 
 
 def off_diagonal(value: Any) -> Any:
-    """Matrices with zeros on their diagonals."""
+    """Matrices with their diagonals set to zero."""
     return triu(value, 1) + tril(value, -1)
 
 
@@ -253,7 +254,7 @@ def _svd_A(gs: Any, out0: Any, out1: Any, out2: Any) -> Any:
 
 
 def check_phase(name: str, what: str, turned: Any) -> None:
-    """Refuse a loss that depends on the vectors' phases, which are arbitrary. Raises EngineError: RUNTIME."""
+    """Refuse a loss that depends on the phases of the vectors, which are arbitrary. Raises EngineError: RUNTIME."""
     array = _array(turned)
     xp = module_of(array)
     phases = xp.diagonal(array, 0, -2, -1).imag
@@ -270,10 +271,10 @@ _svd.grad(A=_svd_A)
 
 @composite(name="linalg.svd", outputs=("U", "S", "Vh"))
 def svd(A: Array, full_matrices: bool = True) -> Any:
-    """U, S, Vh with U @ diag(S) @ Vh = A, S in descending order (torch.linalg.svd).
+    """Singular value decomposition: U @ diag(S) @ Vh = A, S in descending order (torch.linalg.svd).
 
-    A: (..., m, n); U: (..., m, m) and Vh: (..., n, n), or their first min(m, n) columns and rows unless
-    full_matrices. Raises EngineError: SHAPE.
+    A: (..., m, n). U: (..., m, m) and Vh: (..., n, n); their first min(m, n) columns and rows if not full_matrices.
+    Raises EngineError: SHAPE.
     """
     needs_matrices("linalg.svd", A, kernel="linalg_svd_cpu")
     return _svd(A, full_matrices)
@@ -281,7 +282,7 @@ def svd(A: Array, full_matrices: bool = True) -> Any:
 
 @op(name="linalg.svdvals", node="LinalgSvdBackward0", cost=lapack(1.0, 5.0))
 def svdvals(xp: Any, A: Array) -> Array:
-    """The singular values in descending order (torch.linalg.svdvals). A: (..., m, n). Raises EngineError: SHAPE."""
+    """Singular values in descending order (torch.linalg.svdvals). A: (..., m, n). Raises EngineError: SHAPE."""
     needs_matrices("linalg.svdvals", A, kernel="linalg_svd_cpu")
     if not A.size:
         return xp.zeros((*A.shape[:-2], min(A.shape[-2:])), dtypes.real_part(A.dtype))
@@ -309,9 +310,10 @@ def _check_half(UPLO: str) -> None:
 
 @op(name="linalg.eigh", node="LinalgEighBackward0", outputs=("eigenvalues", "eigenvectors"), cost=lapack(1.5))
 def eigh(xp: Any, A: Array, UPLO: str = "L") -> Array:
-    """Eigenvalues of Hermitian matrices in ascending order, and their vectors as columns (torch.linalg.eigh).
+    """Eigenvalues of Hermitian matrices in ascending order, and eigenvectors as columns (torch.linalg.eigh).
 
-    A: (..., n, n), of which one half is read: the lower ("L") or the upper ("U"). Raises EngineError: RUNTIME, SHAPE.
+    A: (..., n, n), of which one triangle is read: the lower ("L") or the upper ("U").
+    Raises EngineError: RUNTIME, SHAPE.
     """
     needs_matrices("linalg.eigh", A, square=True, kernel="linalg_eigh_cpu")
     _check_half(UPLO)
@@ -339,9 +341,9 @@ eigh.grad(A=_eigh_A)
 
 @op(name="linalg.eigvalsh", node="LinalgEighBackward0", cost=lapack(0.5, 5.0))
 def eigvalsh(xp: Any, A: Array, UPLO: str = "L") -> Array:
-    """The eigenvalues of Hermitian matrices in ascending order (torch.linalg.eigvalsh).
+    """Eigenvalues of Hermitian matrices in ascending order (torch.linalg.eigvalsh).
 
-    A: (..., n, n), of which one half is read. Raises EngineError: RUNTIME, SHAPE.
+    A: (..., n, n), of which one triangle is read. Raises EngineError: RUNTIME, SHAPE.
     """
     needs_matrices("linalg.eigvalsh", A, square=True, kernel="linalg_eigh_cpu")
     _check_half(UPLO)

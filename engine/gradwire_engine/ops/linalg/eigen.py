@@ -1,7 +1,7 @@
-"""Eigenvalues of matrices of any kind, and their vectors.
+"""Eigenvalues and eigenvectors of general square matrices.
 
-The formula is that of Giles, "Collected matrix derivative results" (2008), for vectors of norm 1: their length is
-fixed, their phase is not, so a loss that depends on the phase is refused.
+Gradient formula: Giles, "Collected matrix derivative results" (2008), for eigenvectors of norm 1. Their norm is fixed
+but their phase is arbitrary, so backward refuses a loss that depends on the phase.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from gradwire_engine.ops.shape.join import diag_embed
 
 @op(name="linalg.eig", node="LinalgEigBackward0", outputs=("eigenvalues", "eigenvectors"), cost=lapack(8.0, 2.0))
 def eig(xp: Any, A: Array) -> Array:
-    """The eigenvalues and, as columns of norm 1, eigenvectors of square matrices, always complex (torch.linalg.eig).
+    """Eigenvalues and eigenvectors of square matrices, always complex (torch.linalg.eig).
 
-    A: (..., n, n). Not in any order. Raises EngineError: SHAPE, RUNTIME for infinities and nan, NOT_SUPPORTED.
+    A: (..., n, n). The eigenvectors are columns of norm 1; the order is arbitrary.
+    Raises EngineError: SHAPE, RUNTIME for infinities and nan, NOT_SUPPORTED.
     """
     _check("linalg.eig", A)
-    host = A if xp is np else A.get()  # cuSOLVER has none
+    host = A if xp is np else A.get()  # cuSOLVER has no general eigenvalue solver
     values, vectors = np.linalg.eig(host)
     dtype = dtypes.to_complex(A.dtype)
     return xp.asarray(values.astype(dtype, copy=False)), xp.asarray(vectors.astype(dtype, copy=False))
@@ -60,7 +61,7 @@ def _eig_A(gs: Any, out0: Any, out1: Any) -> Any:
     g_values, g_vectors = gs
     turned = adjoint(out1) @ g_vectors
     check_phase("linalg_eig_backward", "eigenvectors", turned)
-    # What would lengthen a vector does not count: its norm is 1.
+    # Remove the component that changes an eigenvector's norm, which is fixed at 1.
     inner = turned - (adjoint(out1) @ out1) * row(as_dtype(real_part(diagonals(turned)), turned.dtype))
     core = off_diagonal(inner / conj(gaps(out0))) + diag_embed(g_values)
     return solve(adjoint(out1), core @ adjoint(out1))
@@ -71,7 +72,7 @@ eig.grad(A=_eig_A)
 
 @composite(name="linalg.eigvals")
 def eigvals(A: Array) -> Any:
-    """The eigenvalues of square matrices, always complex, not in any order (torch.linalg.eigvals).
+    """Eigenvalues of square matrices, always complex, in arbitrary order (torch.linalg.eigvals).
 
     A: (..., n, n). Raises EngineError: SHAPE, RUNTIME for infinities and nan, NOT_SUPPORTED.
     """

@@ -1,8 +1,8 @@
-"""Inverses, determinants and linear systems, batched, and what all of linear algebra checks first.
+"""Inverses, determinants and linear systems, batched, and the argument checks shared by linear algebra.
 
-Formulas are adjoints as in Giles, "Collected matrix derivative results" (2008), and Golub & Pereyra (1973) for the
-pseudo-inverse, with conjugates for complex matrices. LAPACK computes on the CPU, cuSOLVER on a GPU; SciPy is asked
-only which pivot was zero.
+Gradient formulas: adjoints as in Giles, "Collected matrix derivative results" (2008), and Golub & Pereyra (1973) for
+the pseudo-inverse, with conjugates for complex matrices. LAPACK computes on the CPU, cuSOLVER on a GPU. After a failure
+SciPy finds the zero pivot.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from gradwire_engine.ops.shape.join import tril, triu
 from gradwire_engine.ops.shape.shape import clone as copied
 
 Shape = tuple[int, ...]
-# Kernels that PyTorch asks whether they take whole numbers, instead of asking first whether these are floats.
-# Those that are not asked about half types where there is nothing to compute.
+# For an empty input PyTorch does not check half types for these kernels ...
 _SILENT = ("lu_cpu", "linalg_svd_cpu", "cholesky_cpu")
+# ... and for these kernels it reports integers as not implemented.
 _UNCHECKED = ("linalg_eigh_cpu", "triangular_solve_cpu")
 
 
 def adjoint(value: Any) -> Any:
-    """The conjugate transposes."""
+    """Conjugate transpose of matrices."""
     return matrix_t(conj(value))
 
 
 def needs_matrices(name: str, input: Array, square: bool = False, kernel: str | None = None) -> None:
-    """Refuse what is no (square) matrix of floats or complex numbers; `kernel` is whose name half types are refused in.
+    """Check for (square) matrices of a float or complex dtype. kernel: the name in the message for half types.
 
     Raises EngineError: RUNTIME, SHAPE, NOT_SUPPORTED.
     """
@@ -63,7 +63,7 @@ def _needs_two(name: str, input: Array) -> None:
 
 
 def needs_square(name: str, input: Array) -> None:
-    """Refuse what is no square matrix, or several. Raises EngineError: SHAPE."""
+    """Check for square matrices. Raises EngineError: SHAPE."""
     _needs_two(name, input)
     if input.shape[-1] != input.shape[-2]:
         raise EngineError(
@@ -74,7 +74,7 @@ def needs_square(name: str, input: Array) -> None:
 
 
 def needs_float(name: str, input: Array, kernel: str | None = None) -> None:
-    """Refuse whole numbers and half types, as LAPACK does. Raises EngineError: RUNTIME, NOT_SUPPORTED."""
+    """Refuse integers and half types, which LAPACK lacks. Raises EngineError: RUNTIME, NOT_SUPPORTED."""
     title = dtypes.TITLES[input.dtype]
     floating = dtypes.category(input.dtype) >= dtypes.FLOAT
     if not input.size and (kernel == "linalg_eigh_cpu" or (floating and kernel in _SILENT)):
@@ -91,12 +91,12 @@ def needs_float(name: str, input: Array, kernel: str | None = None) -> None:
 
 @functools.cache
 def solvers(xp: Any) -> ModuleType:
-    """The module of decompositions beyond `xp.linalg`."""
+    """SciPy's or CuPy's module of further decompositions and solvers, for an array module."""
     return importlib.import_module("scipy.linalg" if xp is np else "cupyx.scipy.linalg")
 
 
 def _zero_pivot(matrices: Array) -> tuple[Shape, int] | None:
-    """The first matrix whose factorization meets a zero pivot, and which one, from 1."""
+    """Index of the first matrix whose LU factorization has a zero pivot, and that pivot, counted from 1."""
     host = matrices if isinstance(matrices, np.ndarray) else matrices.get()
     for place in np.ndindex(host.shape[:-2]):
         if host.shape[-1]:
@@ -108,7 +108,7 @@ def _zero_pivot(matrices: Array) -> tuple[Shape, int] | None:
 
 
 def singular_ones(matrices: Array) -> Array:
-    """Which of the matrices have no inverse."""
+    """Mask of the singular matrices."""
     xp = module_of(matrices)
     host = matrices if xp is np else matrices.get()
     found = np.zeros(host.shape[:-2], bool)
@@ -118,7 +118,7 @@ def singular_ones(matrices: Array) -> Array:
 
 
 def _singular(name: str, matrices: Array) -> EngineError | None:
-    """PyTorch's refusal for the first singular matrix, if one is."""
+    """PyTorch's error for the first singular matrix; None if there is none."""
     found = _zero_pivot(matrices)
     if found is None:
         return None
@@ -136,7 +136,10 @@ def _singular(name: str, matrices: Array) -> EngineError | None:
 
 
 def _checked(xp: Any, name: str, matrices: Array, compute: Callable[[], Array]) -> Array:
-    """What is computed, or the refusal: NumPy tells of a singular matrix, CuPy answers with inf or nan."""
+    """Call `compute` and refuse singular matrices: NumPy raises LinAlgError for them, CuPy returns inf or nan.
+
+    Raises EngineError: RUNTIME.
+    """
     try:
         found = compute()
     except np.linalg.LinAlgError:
@@ -156,7 +159,7 @@ def _checked(xp: Any, name: str, matrices: Array, compute: Callable[[], Array]) 
 
 @op(name="linalg.inv", node="LinalgInvExBackward0", cost=lapack(0.3))
 def inv(xp: Any, A: Array) -> Array:
-    """The inverses of square matrices (torch.linalg.inv).
+    """Inverses of square matrices (torch.linalg.inv).
 
     A: (..., n, n). Raises EngineError: RUNTIME for a singular matrix, SHAPE.
     """
@@ -170,12 +173,12 @@ inv.grad(A=lambda g, out: neg(adjoint(out) @ g @ adjoint(out)))
 
 @composite
 def inverse(input: Array) -> Any:
-    """The inverses of square matrices (torch.inverse)."""
+    """Inverses of square matrices (torch.inverse)."""
     return inv(input)
 
 
 def rank_limit(xp: Any, A: Array, values: Array, atol: Any, rtol: Any) -> Any:
-    """Singular values up to this count as zero, one limit for each matrix."""
+    """Limit per matrix: singular values up to it count as zero."""
     absolute = xp.asarray(0 if atol is None else atol, values.dtype)[..., None]
     default = float(xp.finfo(A.dtype).eps) * max(A.shape[-2:])
     relative = xp.where(absolute > 0, 0, default) if rtol is None else xp.asarray(rtol, values.dtype)[..., None]
@@ -192,10 +195,11 @@ def pinv(
     rtol: Array | Number | None = None,
     hermitian: bool = False,
 ) -> Array:
-    """The Moore-Penrose pseudo-inverses (torch.linalg.pinv).
+    """Moore-Penrose pseudo-inverses (torch.linalg.pinv).
 
-    A: (..., m, n). Singular values up to max(atol, rtol * the largest) count as zero; rtol is the dtype's eps times the
-    larger size by default. hermitian: A equals its conjugate transpose, of which only the lower half is read.
+    A: (..., m, n). Singular values up to max(atol, rtol * the largest) count as zero. rtol: by default the dtype's eps
+    times the larger size. hermitian: A equals its conjugate transpose; only the lower triangle is read.
+    Raises EngineError: RUNTIME, SHAPE.
     """
     needs_matrices("linalg.pinv", A, square=hermitian)
     if not A.size:
@@ -216,7 +220,7 @@ pinv.lacks("c", says="torch.linalg.pinv: rtol tensor of complex type is not supp
 
 
 def pinv_backward(g: Any, A: Any, out: Any) -> Any:
-    """The gradient of A, given that of its pseudo-inverse `out`."""
+    """Gradient of A, given the gradient of its pseudo-inverse `out`."""
     turned, back = adjoint(g), adjoint(out)
     if A.shape[-2] <= A.shape[-1]:
         k = turned @ out
@@ -260,7 +264,7 @@ def _cofactored_cost(A: Any) -> Any:
 
 @op(name="linalg.det", node="LinalgDetBackward0", cost=counted(lapack(0.15).forward, _cofactored_cost, 1 << 13))
 def det(xp: Any, A: Array) -> Array:
-    """The determinants of square matrices (torch.linalg.det). A: (..., n, n). Raises EngineError: SHAPE."""
+    """Determinants of square matrices (torch.linalg.det). A: (..., n, n). Raises EngineError: SHAPE."""
     needs_matrices("linalg.det", A, square=True, kernel="lu_cpu")
     return xp.linalg.det(A) if A.size else xp.ones(A.shape[:-2], A.dtype)
 
@@ -270,9 +274,9 @@ det.works_in(forward=1.1, backward=6.9)
 
 @op(name="_cofactors", cost=counted(_cofactored_cost, 2.0, 1 << 13))
 def _cofactors(xp: Any, A: Array) -> Array:
-    """The conjugate cofactors, which are conj(det(A)) * inv(A)^H where there is an inverse.
+    """Conjugate cofactors: conj(det(A)) * inv(A)^H for an invertible A.
 
-    By singular values, so that they are right for singular matrices too.
+    Computed from singular values, so they are correct for singular matrices too.
     """
     if not A.size:
         return A.copy()
@@ -285,7 +289,7 @@ def _cofactors(xp: Any, A: Array) -> Array:
 
 
 def _cofactors_A(g: Any, A: Any, out: Any) -> Any:
-    """The derivative of conj(det(A)) * inv(A)^H; needs the inverse."""
+    """Gradient of conj(det(A)) * inv(A)^H; needs the inverse."""
     back = adjoint(inv(A))
     return back * _unsqueezed(total(conj(g) * out, (-2, -1)), 2) - out @ adjoint(g) @ back
 
@@ -300,9 +304,9 @@ _cofactors.grad(A=_cofactors_A)
 
 @op(name="linalg.slogdet", node="LinalgSlogdetBackward0", outputs=("sign", "logabsdet"), cost=lapack(0.15))
 def slogdet(xp: Any, A: Array) -> Array:
-    """The signs (or phases) of determinants and the logarithms of their sizes (torch.linalg.slogdet).
+    """Signs (or phases) of determinants, and the logarithms of their absolute values (torch.linalg.slogdet).
 
-    A: (..., n, n); of a singular matrix 0 and -inf. Raises EngineError: SHAPE.
+    A: (..., n, n); a singular matrix gives 0 and -inf. Raises EngineError: SHAPE.
     """
     needs_matrices("linalg.slogdet", A, square=True)
     sign, size = xp.linalg.slogdet(A)
@@ -321,7 +325,7 @@ slogdet.grad(A=_slogdet_A)
 
 @composite
 def logdet(input: Array) -> Any:
-    """The logarithms of determinants; nan for negative ones, -inf for 0 (torch.logdet). input: (..., n, n)."""
+    """Logarithms of determinants; nan for negative ones, -inf for 0 (torch.logdet). input: (..., n, n)."""
     sign, size = slogdet(input)
     if sign.dtype.kind == "c":
         return size + log(sign)
@@ -330,13 +334,13 @@ def logdet(input: Array) -> Any:
 
 @composite(name="det")
 def det_(input: Array) -> Any:
-    """The determinants of square matrices (torch.det)."""
+    """Determinants of square matrices (torch.det)."""
     return det(input)
 
 
 @composite(name="slogdet", outputs=("sign", "logabsdet"))
 def slogdet_(input: Array) -> Any:
-    """The signs of determinants and the logarithms of their sizes (torch.slogdet)."""
+    """Signs of determinants, and the logarithms of their absolute values (torch.slogdet)."""
     return slogdet(input)
 
 
@@ -344,12 +348,12 @@ def slogdet_(input: Array) -> Any:
 
 
 def is_vector(A: Any, B: Any) -> bool:
-    """Whether `solve` takes B as one right-hand side for each matrix, as PyTorch tells it from shapes."""
+    """Whether `solve` treats B as one right-hand side per matrix: PyTorch's rule, from the shapes."""
     return bool(B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1])))
 
 
 def solved_bytes(A: Array, B: Array) -> int:
-    """At most the bytes of X with A @ X = B, where batches broadcast; B may be vectors."""
+    """Upper bound of the bytes of X with A @ X = B; batches broadcast, and B may be vectors."""
     vectors = B.shape == A.shape[:-1]
     batch = A.shape[:-2] if vectors else np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
     return int(math.prod(batch) * (math.prod(A.shape[-2:]) + math.prod(B.shape[-2:])) * B.itemsize)
@@ -357,10 +361,10 @@ def solved_bytes(A: Array, B: Array) -> int:
 
 @op(name="linalg.solve", node="LinalgSolveExBackward0", cost=counted(_solved_cost(0.2), 4.0, 1 << 16))
 def solve(xp: Any, A: Array, B: Array, *, left: bool = True) -> Array:
-    """X with A @ X = B, or X @ A = B where not `left` (torch.linalg.solve).
+    """Solve A @ X = B, or X @ A = B if not `left` (torch.linalg.solve).
 
-    A: (..., n, n); B: (..., n, k), or (n,) or A's batch and n for one right-hand side each; batches broadcast.
-    Raises EngineError: RUNTIME for a singular matrix, SHAPE.
+    A: (..., n, n). B: (..., n, k); or (n,), or A's batch and n, for one right-hand side per matrix. Batches broadcast.
+    Raises EngineError: RUNTIME for a singular matrix, SHAPE, DTYPE.
     """
     name = "linalg.solve"
     needs_matrices(name, A, square=True, kernel="lu_cpu")
@@ -389,7 +393,7 @@ solve.sized_by(lambda A, B, left: solved_bytes(A, B))
 
 
 def check_same_dtype(name: str, A: Array, B: Array, names: tuple[str, str] = ("A", "B")) -> None:
-    """Refuse two operands of different dtypes. Raises EngineError: DTYPE."""
+    """Check that two operands have the same dtype. Raises EngineError: DTYPE."""
     if A.dtype != B.dtype:
         (first, second), a, b = names, dtypes.TITLES[A.dtype], dtypes.TITLES[B.dtype]
         raise EngineError(
@@ -400,7 +404,7 @@ def check_same_dtype(name: str, A: Array, B: Array, names: tuple[str, str] = ("A
 
 
 def check_sides(name: str, A: Array, B: Array, left: bool) -> None:
-    """Refuse a right-hand side that does not fit the matrices. Raises EngineError: SHAPE."""
+    """Check that a right-hand side fits the matrices. Raises EngineError: SHAPE."""
     if B.ndim < 2:
         raise EngineError(Reason.SHAPE, f"{name}: The input tensor B must have at least 2 dimensions.")
     if A.shape[-2] != B.shape[-2 if left else -1]:
@@ -430,10 +434,11 @@ solve.grad(A=_solve_A, B=lambda g, A, left: solve(adjoint(A), g, left=left))
 def solve_triangular(
     xp: Any, A: Array, B: Array, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Array:
-    """X with A @ X = B, or X @ A = B where not `left`, of triangular A (torch.linalg.solve_triangular).
+    """Solve A @ X = B, or X @ A = B if not `left`, for triangular A (torch.linalg.solve_triangular).
 
-    A: (..., n, n), of which only the upper or the lower half is read; B: (..., n, k); batches broadcast.
-    unitriangular: the diagonal counts as ones. A zero on it gives inf or nan. Raises EngineError: SHAPE.
+    A: (..., n, n), of which only the upper or the lower triangle is read. B: (..., n, k); batches broadcast.
+    unitriangular: the diagonal counts as ones. A zero on the diagonal gives inf or nan.
+    Raises EngineError: SHAPE, DTYPE.
     """
     name = "linalg.solve_triangular"
     needs_matrices(name, A, square=True, kernel="triangular_solve_cpu")
@@ -482,9 +487,9 @@ solve_triangular.grad(A=_triangular_A, B=_triangular_B)
 
 @op(node="CholeskySolveBackward0", cost=counted(lambda B, L, upper: _solved_cost(0.05)(L, B), 4.0, 1 << 16))
 def cholesky_solve(xp: Any, B: Array, L: Array, upper: bool = False) -> Array:
-    """X with A @ X = B, given A's Cholesky factor (torch.cholesky_solve).
+    """Solve A @ X = B, given A's Cholesky factor (torch.cholesky_solve).
 
-    B: (..., n, k); L: (..., n, n), lower triangular, or upper where so said. Raises EngineError: SHAPE.
+    B: (..., n, k). L: (..., n, n), lower triangular, or upper triangular if `upper`. Raises EngineError: SHAPE.
     """
     for name, operand in (("b", B), ("u", L)):
         if operand.ndim < 2:
@@ -500,7 +505,7 @@ cholesky_solve.sized_by(lambda B, L, upper: solved_bytes(L, B))
 
 
 def _cholesky_solve_L(g: Any, B: Any, L: Any, out: Any, upper: bool) -> Any:
-    """As if all of L counted, which is what PyTorch answers."""
+    """Gradient of L as of a full matrix, without a triangular mask, as in PyTorch."""
     half = cholesky_solve(g, L, upper) @ adjoint(out)
     common = neg(half + adjoint(half))
     return L @ common if upper else common @ L
@@ -511,7 +516,7 @@ cholesky_solve.grad(B=lambda g, L, upper: cholesky_solve(g, L, upper), L=_choles
 
 @composite(name="linalg.matrix_power")
 def matrix_power(A: Array, n: int) -> Any:
-    """Products of square matrices with themselves; of their inverses for a negative n (torch.linalg.matrix_power)."""
+    """Integer powers of square matrices; negative powers by the inverse (torch.linalg.matrix_power)."""
     needs_square("linalg.matrix_power", A)
     if n == 0:
         return _identity_like(A)

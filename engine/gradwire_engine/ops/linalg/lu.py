@@ -1,8 +1,8 @@
-"""Triangular factors with row exchanges: lu, lu_factor, lu_solve; and the product of reflections.
+"""LU factorization with pivoting: lu, lu_factor, lu_solve; householder_product and cholesky_inverse.
 
-The formulas of the factors are those of de Hoog, Anderssen & Lukas, "Differentiation of matrix functionals using
-triangular factorization" (2011), for wide and tall matrices too. A permutation is applied as a matrix: it is a
-constant, so that derivatives of any order pass through it.
+Gradient formulas: de Hoog, Anderssen & Lukas, "Differentiation of matrix functionals using triangular factorization"
+(2011), also for wide and tall matrices. A permutation is applied as a constant matrix, so derivatives of any order
+pass through it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _needs_pivot(pivot: bool) -> None:
 
 
 def _factored(xp: Any, A: Array) -> tuple[Array, Array]:
-    """Both factors in one matrix, and the rows exchanged, counted from 1."""
+    """L and U packed in one matrix, and LAPACK's pivots, counted from 1."""
     packed = xp.array(A, order="C")
     pivots = xp.zeros((*A.shape[:-2], min(A.shape[-2:])), dtypes.int32)
     if not A.size:
@@ -65,7 +65,7 @@ def _factored(xp: Any, A: Array) -> tuple[Array, Array]:
 
 
 def _permutation(pivots: Array, rows: int, dtype: Any) -> Array:
-    """P with P @ L @ U = A, of rows exchanged one after the other."""
+    """P with P @ L @ U = A, from pivots: rows exchanged in sequence."""
     xp = module_of(pivots)
     host = pivots if xp is np else pivots.get()
     admit((*host.shape[:-1], rows, rows), dtype)
@@ -81,7 +81,7 @@ def _permutation(pivots: Array, rows: int, dtype: Any) -> Array:
 
 
 def _split(xp: Any, packed: Array) -> tuple[Array, Array]:
-    """The lower factor, with ones on its diagonal, and the upper one."""
+    """Unpack L, with ones on its diagonal, and U."""
     rows, columns = packed.shape[-2:]
     count = min(rows, columns)
     lower = xp.tril(packed[..., :, :count], -1) + xp.eye(rows, count, dtype=packed.dtype)
@@ -96,10 +96,10 @@ def _split(xp: Any, packed: Array) -> tuple[Array, Array]:
     cost=counted(lambda A, pivot: lapack(0.3).forward(A) + 4.0 * A.size // A.shape[-1] * A.shape[-2], 4.0, 1 << 14),
 )
 def lu(xp: Any, A: Array, *, pivot: bool = True) -> Array:
-    """P, L, U with P @ L @ U = A: rows exchanged, a lower and an upper triangle (torch.linalg.lu).
+    """LU factorization: P, L, U with P @ L @ U = A (torch.linalg.lu).
 
-    A: (..., m, n); P: (..., m, m); L: (..., m, k) with ones on its diagonal; U: (..., k, n); k = min(m, n).
-    Raises EngineError: SHAPE, NOT_SUPPORTED, RUNTIME without `pivot`.
+    A: (..., m, n). P: (..., m, m), a permutation. L: (..., m, k), lower triangular with ones on its diagonal.
+    U: (..., k, n), upper triangular. k = min(m, n). Raises EngineError: SHAPE, NOT_SUPPORTED, RUNTIME if not `pivot`.
     """
     _needs_factors("linalg.lu", A)
     _needs_pivot(pivot)
@@ -113,7 +113,7 @@ lu.sized_by(lambda A, pivot: (math.prod(A.shape[:-2]) * A.shape[-2] ** 2 + 2 * A
 
 
 def _factors_backward(g_lower: Any, g_upper: Any, lower: Any, upper: Any) -> Any:
-    """The gradient of L @ U, given those of its factors."""
+    """Gradient of L @ U, given the gradients of L and U."""
     rows, count, columns = lower.shape[-2], lower.shape[-1], upper.shape[-1]
     top, left = (narrow(lower, -2, 0, count), narrow(upper, -1, 0, count))
     g_top, g_left = (narrow(g_lower, -2, 0, count), narrow(g_upper, -1, 0, count))
@@ -145,10 +145,10 @@ lu.grad(A=lambda gs, out0, out1, out2: out0 @ _factors_backward(gs[1], gs[2], ou
     cost=tall(lapack(0.15, 10.0)),
 )
 def lu_factor(xp: Any, A: Array, *, pivot: bool = True) -> Array:
-    """Both triangles of `linalg.lu` in one matrix, and which rows were exchanged (torch.linalg.lu_factor).
+    """LU factorization, packed: L and U in one matrix, and the pivots (torch.linalg.lu_factor).
 
-    A: (..., m, n); LU: as A, without the lower triangle's ones; pivots: (..., min(m, n)), int32, counted from 1.
-    Raises EngineError: RUNTIME for a zero pivot and without `pivot`, SHAPE, NOT_SUPPORTED.
+    A: (..., m, n). LU: A's shape, without L's diagonal of ones. pivots: (..., min(m, n)), int32, counted from 1.
+    Raises EngineError: RUNTIME for a zero pivot or if not `pivot`, SHAPE, NOT_SUPPORTED.
     """
     _needs_factors("linalg.lu_factor", A)
     _needs_pivot(pivot)
@@ -172,7 +172,7 @@ lu_factor.works_in(backward=9.5)
 
 
 def _parts(packed: Any) -> tuple[Any, Any]:
-    """The lower triangle, its ones put in, and the upper one, of arrays or Tensors."""
+    """Unpack L, with ones on its diagonal, and U; of arrays or Tensors."""
     rows, columns = packed.shape[-2:]
     count = min(rows, columns)
     array = packed.array if type(packed) is Tensor else packed
@@ -199,10 +199,10 @@ lu_factor.grad(A=_lu_factor_A)
 
 @composite(name="linalg.lu_solve", reads_values=True)
 def lu_solve(LU: Array, pivots: Array, B: Array, *, left: bool = True, adjoint: bool = False) -> Any:
-    """X with A @ X = B, or X @ A = B where not `left`, given A's lu_factor (torch.linalg.lu_solve).
+    """Solve A @ X = B, or X @ A = B if not `left`, given A's lu_factor (torch.linalg.lu_solve).
 
-    adjoint: A^H instead of A. LU: (..., n, n); pivots: (..., n), int32; B: (..., n, k); batches broadcast.
-    Raises EngineError: SHAPE, DTYPE.
+    adjoint: use A^H instead of A. LU: (..., n, n); pivots: (..., n), int32; B: (..., n, k); batches broadcast.
+    Raises EngineError: SHAPE, DTYPE, NOT_SUPPORTED.
     """
     name = "linalg.lu_solve"
     needs_square(f"torch.{name}", LU)
@@ -242,10 +242,10 @@ def _turned(value: Any) -> Any:
 
 @composite(name="linalg.householder_product", reads_values=True)
 def householder_product(input: Array, tau: Array) -> Any:
-    """The first n columns of a product of reflections 1 - tau_i v_i v_i^H (torch.linalg.householder_product).
+    """First n columns of a product of Householder reflections 1 - tau_i v_i v_i^H (torch.linalg.householder_product).
 
-    input: (..., m, n) with n <= m, the v_i below its diagonal, where each has a one; tau: (..., k) with k <= n.
-    As one product 1 - V T V^H (Schreiber & Van Loan, 1989). Raises EngineError: SHAPE, DTYPE, NOT_SUPPORTED.
+    input: (..., m, n), n <= m; the v_i lie below its diagonal, with diagonal elements of 1. tau: (..., k), k <= n.
+    Computed as one product 1 - V T V^H (Schreiber & Van Loan, 1989). Raises EngineError: SHAPE, DTYPE, NOT_SUPPORTED.
     """
     _check_reflections(input, tau)
     columns, count = input.shape[-1], tau.shape[-1]
@@ -289,9 +289,10 @@ def _check_reflections(input: Array, tau: Array) -> None:
 
 @composite(reads_values=True)
 def cholesky_inverse(input: Array, upper: bool = False) -> Any:
-    """The inverse of A, given its Cholesky factor (torch.cholesky_inverse).
+    """Inverse of A, given its Cholesky factor (torch.cholesky_inverse).
 
-    input: (..., n, n), of which the lower half is read, or the upper. Raises EngineError: RUNTIME, SHAPE.
+    input: (..., n, n); only the lower triangle is read, or the upper if `upper`.
+    Raises EngineError: RUNTIME for a zero on the diagonal, SHAPE, NOT_SUPPORTED.
     """
     name = "cholesky_inverse"
     needs_square(name, input)

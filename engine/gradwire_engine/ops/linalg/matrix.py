@@ -1,7 +1,7 @@
-"""Products of matrices and vectors: mm, bmm, mv, dot and what is made of them.
+"""Products of matrices and vectors: mm, bmm, mv, dot, and the composites matmul, linear, outer.
 
-`matmul` and `linear` choose among these as PyTorch does, so the graph shows the same nodes. Half types are
-multiplied in float32 and rounded once: that is what PyTorch's kernels do, and NumPy has no half BLAS.
+`matmul` and `linear` choose among the primitives as PyTorch does, so the graph has the same nodes. Half types are
+multiplied in float32 and rounded once, as PyTorch's kernels do; NumPy has no half-precision BLAS.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gradwire_engine.ops.base.checks import broadcast_shape, reshaped
 from gradwire_engine.ops.linalg.costs import bmm_cost, mm_cost
 
 Ints = tuple[int, ...]
-# C++ names of element types, which PyTorch's message about mixed matrices uses.
+# C++ names of dtypes in PyTorch's message about mixed dtypes.
 _C_NAMES = {
     dtypes.bool_: "bool", dtypes.uint8: "unsigned char", dtypes.uint16: "uint16_t", dtypes.uint32: "uint32_t",
     dtypes.uint64: "uint64_t", dtypes.int8: "signed char", dtypes.int16: "short",
@@ -36,12 +36,12 @@ _C_NAMES = {
 
 
 def is_half(dtype: DType) -> bool:
-    """Whether a dtype is float16 or bfloat16, which are computed with in float32."""
+    """Whether a dtype is float16 or bfloat16, whose arithmetic is done in float32."""
     return dtype.itemsize == 2 and dtypes.category(dtype) == dtypes.FLOAT
 
 
 def product(xp: Any, a: Array, b: Array) -> Array:
-    """a @ b, of half types through float32 (but for the plain matrices that cuBLAS takes)."""
+    """a @ b; half types in float32, except plain float16 matrices on a GPU, which cuBLAS multiplies."""
     if is_half(a.dtype) and (xp is np or a.ndim > 2 or b.ndim > 2 or a.dtype == dtypes.bfloat16):
         return xp.matmul(a.astype(dtypes.float32), b.astype(dtypes.float32)).astype(a.dtype)
     return xp.matmul(a, b)
@@ -61,7 +61,7 @@ _transposed.works_in(backward=0, grows=False)
 
 
 def matrix_t(value: Any) -> Any:
-    """The matrices transposed: a recorded view of a Tensor, a bare one of an array."""
+    """Transposed matrices: a recorded view of a Tensor, a plain view of an array."""
     return _transposed(value) if type(value) is Tensor else value.swapaxes(-1, -2)
 
 
@@ -70,7 +70,7 @@ _transposed.grad(input=lambda g: matrix_t(g))
 
 @op(name="_fold", view="maybe", node="ViewBackward0", cost=4)
 def fold(xp: Any, input: Array, size: Ints) -> Array:
-    """The values in another shape, a view where the layout allows it."""
+    """Reshape; a view if the strides allow it."""
     return reshaped(input, size)
 
 
@@ -80,7 +80,7 @@ fold.grad(input=lambda g, input_meta: fold(g, input_meta.shape))
 
 @op(name="_unsafe_view", node="UnsafeViewBackward0", cost=4)
 def _unsafe_view(xp: Any, input: Array, size: Ints) -> Array:
-    """A fresh result nobody else holds, in another shape."""
+    """Reshape an intermediate result that has no other reference."""
     return input.reshape(size)
 
 
@@ -97,7 +97,7 @@ def _refuse_bool(kernel: str, operand: Array) -> None:
 
 
 def _check_matrices(mat1: Array, mat2: Array) -> None:
-    """PyTorch's conditions for the product of two matrices."""
+    """Check shapes and dtypes of mm as PyTorch does. Raises EngineError: SHAPE, DTYPE, NOT_SUPPORTED."""
     if mat1.ndim != 2 or mat2.ndim != 2:
         raise _shape_error(f"{'self' if mat1.ndim != 2 else 'mat2'} must be a matrix", mat1, mat2)
     if mat1.shape[1] != mat2.shape[0]:
@@ -111,7 +111,7 @@ def _check_matrices(mat1: Array, mat2: Array) -> None:
 
 @op(cost=counted(mm_cost, 2.5, 1 << 30))
 def mm(xp: Any, input: Array, mat2: Array) -> Array:
-    """The product of two matrices (torch.mm).
+    """Product of two matrices (torch.mm).
 
     input: (n, k); mat2: (k, m) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
@@ -123,12 +123,12 @@ mm.works_in(widens=True)
 
 
 def _left(g: Any, right: Any) -> Any:
-    """The gradient of the left factor of a product of matrices."""
+    """Gradient of the left factor of a matrix product."""
     return (mm if g.ndim == 2 else bmm)(g, matrix_t(conj(right)))
 
 
 def _right(g: Any, left: Any) -> Any:
-    """The gradient of the right factor of a product of matrices."""
+    """Gradient of the right factor of a matrix product."""
     return (mm if g.ndim == 2 else bmm)(matrix_t(conj(left)), g)
 
 
@@ -154,12 +154,12 @@ def _check_expands(input: Array, target: Array) -> None:
 
 
 def _added(input: Array, multiplied: Array, beta: Number, alpha: Number) -> Array:
-    """beta * input + alpha * multiplied, written into `multiplied`."""
+    """beta * input + alpha * multiplied, computed in place in `multiplied`."""
     _check_expands(input, multiplied)
     beta, alpha = (fit_number(factor, multiplied.dtype) for factor in (beta, alpha))
     if alpha != 1:
         multiplied *= multiplied.dtype.type(alpha)
-    if beta == 0:  # then whatever is in `input` does not count, not even nan
+    if beta == 0:  # `input` is ignored, nan included
         return multiplied
     multiplied += input if beta == 1 else input * multiplied.dtype.type(beta)
     return multiplied
@@ -200,8 +200,8 @@ addmm.grad(
 )
 
 
-# The two products of `linear`. They differ from addmm and mm in the layout of one gradient: the weight comes
-# transposed, so its gradient is computed transposed too and arrives row-major at the weight.
+# The two products of `linear`. They differ from addmm and mm in the layout of the second gradient: that of the
+# transposed weight is computed transposed, so the weight's gradient is row-major.
 @op(
     name="_linear_addmm",
     node="AddmmBackward0",
@@ -273,7 +273,7 @@ def _count(shape: Ints) -> int:
 
 @op(cost=counted(bmm_cost, 3.0, 1 << 30))
 def bmm(xp: Any, input: Array, mat2: Array) -> Array:
-    """The products of two batches of matrices (torch.bmm).
+    """Products of two batches of matrices (torch.bmm).
 
     input: (b, n, k); mat2: (b, k, m) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
@@ -338,7 +338,7 @@ baddbmm.grad(
 
 @op(cost=placed(4))
 def mv(xp: Any, input: Array, vec: Array) -> Array:
-    """The product of a matrix and a vector (torch.mv).
+    """Product of a matrix and a vector (torch.mv).
 
     input: (n, k); vec: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
@@ -364,7 +364,7 @@ mv.grad(
 
 @op(cost=placed(4))
 def dot(xp: Any, input: Array, tensor: Array) -> Array:
-    """The sum of the products of two vectors (torch.dot).
+    """Dot product of two vectors (torch.dot).
 
     input, tensor: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
@@ -389,7 +389,7 @@ dot.grad(input=lambda g, tensor: g * conj(tensor), tensor=lambda g, input: g * c
 
 
 def _broadcast_node(input: Any, other: Any) -> str:
-    """PyTorch folds a batch on the right of one matrix into it and ends with a copy."""
+    """Node name. With one matrix on the left PyTorch folds the batch on the right into it and ends with a copy."""
     folds = input.size == input.shape[-1] * input.shape[-2] and getattr(other, "requires_grad", False)
     return "CloneBackward0" if folds else "UnsafeViewBackward0"
 
@@ -401,7 +401,7 @@ def _batched_bytes(input: Array, other: Array) -> int:
 
 @op(name="_matmul_batched", node=_broadcast_node, cost=counted(bmm_cost, 3.0, 1 << 30))
 def _matmul_batched(xp: Any, input: Array, other: Array) -> Array:
-    """Products over batches that broadcast; each operand has two dimensions or more."""
+    """Batched products; batches broadcast, and each operand has at least two dimensions."""
     if input.shape[-1] != other.shape[-2]:
         (n, k), (j, m) = input.shape[-2:], other.shape[-2:]
         if input.ndim == 2:
@@ -438,7 +438,7 @@ _matmul_batched.grad(
 def matmul(input: Array, other: Array) -> Any:
     """input @ other: vectors, matrices, or batches of them that broadcast (torch.matmul).
 
-    Raises EngineError: SHAPE where the sizes do not go together, DTYPE where the dtypes differ.
+    Raises EngineError: SHAPE if the sizes do not match, DTYPE if the dtypes differ.
     """
     left, right = input.ndim, other.ndim
     if left == 2 and right == 2:
@@ -456,7 +456,7 @@ def matmul(input: Array, other: Array) -> Any:
         if right == 2:
             return _squeezed(mm(row, other))
         return _unsafe_view(_matmul_batched(row, other), (*other.shape[:-2], other.shape[-1]))
-    if right <= 2:  # the batch folds into the rows of one product
+    if right <= 2:  # fold the batch into the rows of one product
         rows = fold(input, (_count(input.shape[:-1]), input.shape[-1]))
         multiplied = mm(rows, other) if right == 2 else mv(rows, other)
         return _unsafe_view(multiplied, (*input.shape[:-1], *other.shape[1:]))
@@ -475,7 +475,7 @@ _squeezed.grad(input=lambda g: fold(g, (1, -1)))
 
 @composite
 def outer(input: Array, vec2: Array) -> Any:
-    """All products of the elements of two vectors (torch.outer).
+    """Outer product of two vectors (torch.outer).
 
     input: (n,); vec2: (m,). Raises EngineError: SHAPE.
     """
@@ -487,7 +487,7 @@ def outer(input: Array, vec2: Array) -> Any:
 
 @op(cost=4)
 def trace(xp: Any, input: Array) -> Array:
-    """The sum of a matrix's diagonal (torch.trace). input: (n, m). Raises EngineError: SHAPE."""
+    """Sum of a matrix's diagonal (torch.trace). input: (n, m). Raises EngineError: SHAPE."""
     _refuse_bool("trace", input)
     if input.ndim != 2:
         raise _shape_error(f"trace: expected a matrix, but got tensor with dim {input.ndim}", input)

@@ -1,4 +1,4 @@
-"""Norms of matrices, and what is told by their singular values: condition numbers and ranks."""
+"""Matrix norms, condition numbers and ranks."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _NUMBERED = (1, 2, math.inf)
 def matrix_norm(
     A: Array, ord: Number | str = "fro", dim: Ints = (-2, -1), keepdim: bool = False, *, dtype: DType | None = None
 ) -> Any:
-    """A norm of the matrices along two dims (torch.linalg.matrix_norm).
+    """Norm of the matrices along two dims (torch.linalg.matrix_norm).
 
     ord: "fro", the root of the sum of squares; "nuc", the sum of the singular values; 2 or -2, the largest or smallest
-    of them; 1 or -1, the largest or smallest sum of a column's sizes; inf or -inf, of a row's.
-    Raises EngineError: RUNTIME for another order, SHAPE, DTYPE.
+    singular value; 1 or -1, the largest or smallest column sum of absolute values; inf or -inf, the same of rows.
+    Raises EngineError: RUNTIME for another order or dtype, SHAPE.
     """
     name = "linalg.matrix_norm"
     if A.ndim < 2:
@@ -83,7 +83,7 @@ def _check_dtype(name: str, A: Any, dtype: Any, ord: Any) -> None:
 
 
 def _extreme(values: Any, ord: Any, axis: int, keepdim: bool) -> Any:
-    """The largest or smallest along a dimension; the largest of none is 0, a constant."""
+    """Maximum (ord > 0) or minimum along a dimension; the maximum over no elements is 0, a constant."""
     if not values.shape[axis] and ord > 0:
         return total(_detached(values), (axis,), keepdim)
     return (amax if ord > 0 else amin)(values, (axis,), keepdim)
@@ -100,10 +100,10 @@ def linalg_norm(
     A: Array, ord: Number | str | None = None, dim: Ints | None = None, keepdim: bool = False,
     *, dtype: DType | None = None,
 ) -> Any:  # fmt: skip
-    """A norm of vectors or matrices (torch.linalg.norm).
+    """Norm of vectors or matrices (torch.linalg.norm).
 
-    Over one dim, or of a vector, `linalg.vector_norm`; over two, or of a matrix, `linalg.matrix_norm`; without `ord`
-    the root of the sum of all squares. Raises EngineError: RUNTIME, SHAPE, DTYPE.
+    Over one dim, or of a vector: `linalg.vector_norm`. Over two dims, or of a matrix: `linalg.matrix_norm`.
+    Without `ord`: the root of the sum of all squares. Raises EngineError: RUNTIME, SHAPE.
     """
     if dim is not None:
         if len(ints(dim)) not in (1, 2):
@@ -128,10 +128,10 @@ def norm(
     input: Array, p: Number | str | None = "fro", dim: Ints | None = None, keepdim: bool = False,
     *, dtype: DType | None = None,
 ) -> Any:  # fmt: skip
-    """The p-norm of the elements over dim, or all of them (torch.norm).
+    """p-norm of the elements over `dim`, or of all elements (torch.norm).
 
     p: a number; "fro" for 2; "nuc" for the sum of the singular values of the matrices along two dims.
-    Raises EngineError: RUNTIME for another word, SHAPE, DTYPE.
+    Raises EngineError: RUNTIME for another string, SHAPE.
     """
     if not isinstance(p, str):
         return vector_norm(input, 2 if p is None else p, dim, keepdim, dtype=dtype)
@@ -142,7 +142,7 @@ def norm(
 
 
 def _nothing(A: Any) -> Any:
-    """The condition numbers of matrices without elements: 0, in the matrices' dtype and without a gradient."""
+    """Condition numbers of matrices without elements: 0, without a gradient."""
     array = A.array if type(A) is Tensor else A
     zeros = module_of(array).zeros(array.shape[:-2], dtypes.real_part(array.dtype))
     return Tensor(zeros) if type(A) is Tensor else zeros
@@ -150,10 +150,11 @@ def _nothing(A: Any) -> Any:
 
 @composite(name="linalg.cond", reads_values=True)
 def cond(A: Array, p: Number | str | None = None) -> Any:
-    """The condition numbers of matrices: a norm of each times that of its inverse (torch.linalg.cond).
+    """Condition numbers: norm of each matrix times the norm of its inverse (torch.linalg.cond).
 
-    A: (..., m, n); p: a `linalg.matrix_norm` order, of square matrices; by default 2, or -2: the ratio of the largest
-    and the smallest singular value. inf where there is no inverse. Raises EngineError: RUNTIME, SHAPE.
+    A: (..., m, n). p: an order of `linalg.matrix_norm`, for square matrices. 2 (the default) means the ratio of the
+    largest to the smallest singular value, -2 its inverse; both take any matrix. A singular matrix gives inf.
+    Raises EngineError: RUNTIME, SHAPE.
     """
     if A.ndim < 2:
         raise EngineError(Reason.SHAPE, "linalg.cond: The input tensor must have at least 2 dimensions.")
@@ -177,7 +178,7 @@ def cond(A: Array, p: Number | str | None = None) -> Any:
 
 
 def _as_is(source: Any, array: Any) -> Any:
-    """A constant beside a Tensor or an array."""
+    """Wrap an array as a constant Tensor if `source` is a Tensor."""
     return Tensor(array) if type(source) is Tensor else array
 
 
@@ -187,7 +188,7 @@ def _detached(value: Any) -> Any:
 
 @op(name="_matrix_rank", cost=linear(4))
 def _matrix_rank(xp: Any, A: Array, values: Array, atol: Array | Number | None, rtol: Array | Number | None) -> Array:
-    """How many (singular) values of each matrix are above its limit."""
+    """Count the values of each matrix whose absolute value is above its limit."""
     return (xp.abs(values) > rank_limit(xp, A, values, atol, rtol)).sum(-1, dtype=dtypes.int64)
 
 
@@ -195,10 +196,10 @@ def _matrix_rank(xp: Any, A: Array, values: Array, atol: Array | Number | None, 
 def matrix_rank(
     A: Array, *, atol: Array | Number | None = None, rtol: Array | Number | None = None, hermitian: bool = False
 ) -> Any:
-    """How many singular values of each matrix are above max(atol, rtol * the largest) (torch.linalg.matrix_rank).
+    """Rank: the number of singular values above max(atol, rtol * the largest) (torch.linalg.matrix_rank).
 
-    A: (..., m, n); rtol is the dtype's eps times the larger size by default, 0 where atol is positive; both may be
-    tensors, a limit for each matrix. hermitian: A equals its conjugate transpose. Raises EngineError: RUNTIME, SHAPE.
+    A: (..., m, n). rtol: by default the dtype's eps times the larger size, or 0 for a positive atol. Both limits may be
+    tensors, one limit per matrix. hermitian: A equals its conjugate transpose. Raises EngineError: RUNTIME, SHAPE.
     """
     name = "torch.linalg.matrix_rank"
     if A.ndim < 2:

@@ -1,4 +1,4 @@
-"""More products of vectors and matrices, distances between rows, the matrix exponential."""
+"""Products of vectors and matrices beyond matrix.py, pairwise distances, the matrix exponential."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from gradwire_engine.ops.reduce.scan import cumprod
 from gradwire_engine.ops.shape.join import cat
 from gradwire_engine.ops.shape.shape import diagonal, narrow, transpose, unsqueeze
 
-# Of vectors.
+# Vectors.
 
 
 @op(node="LinalgCrossBackward0", name="linalg.cross", promote="same", in_place=False, cost=4)
 def cross(xp: Any, input: Array, other: Array, *, dim: int = -1) -> Array:
-    """The vectors perpendicular to two, along a dim of size 3 (torch.linalg.cross).
+    """Cross product along a dimension of size 3 (torch.linalg.cross).
 
-    input, other: of as many dimensions, the others broadcast. Raises EngineError: SHAPE.
+    input, other: the same number of dimensions; the other dimensions broadcast. Raises EngineError: SHAPE.
     """
     if input.ndim != other.ndim:
         raise EngineError(Reason.SHAPE, "linalg.cross: inputs must have the same number of dimensions.")
@@ -71,7 +71,7 @@ cross.checked_by(_refuse_mixed)
 
 @composite(name="cross")
 def cross_(input: Array, other: Array, dim: int | None = None) -> Any:
-    """The vectors perpendicular to two; dim is the first of size 3 unless given (torch.cross)."""
+    """Cross product; `dim` defaults to the first dimension of size 3 (torch.cross)."""
     if dim is None:
         dim = next((axis for axis, size in enumerate(input.shape) if size == 3), None)
         if dim is None:
@@ -81,7 +81,7 @@ def cross_(input: Array, other: Array, dim: int | None = None) -> Any:
 
 @op(cost=placed(4))
 def vdot(xp: Any, input: Array, other: Array) -> Array:
-    """The sum of the products of a vector's conjugates and another vector (torch.vdot).
+    """Dot product of a vector's conjugate and another vector (torch.vdot).
 
     input, other: (k,) of the same dtype. Raises EngineError: SHAPE, DTYPE.
     """
@@ -93,9 +93,10 @@ vdot.grad(input=lambda g, other: conj(g) * other, other=lambda g, input: g * inp
 
 @composite(name="linalg.vecdot")
 def vecdot(x: Array, y: Array, *, dim: int = -1) -> Any:
-    """The sums of conj(x) * y along dim (torch.linalg.vecdot).
+    """Sum of conj(x) * y along `dim` (torch.linalg.vecdot).
 
-    x, y: broadcast, of one floating or complex dtype. Raises EngineError: DTYPE, SHAPE, DIM_OUT_OF_RANGE.
+    x, y: shapes broadcast; the same float or complex dtype.
+    Raises EngineError: RUNTIME for other dtypes, DTYPE, SHAPE, DIM_OUT_OF_RANGE.
     """
     name = "linalg.vecdot"
     if dtypes.category(x.dtype) < dtypes.FLOAT:
@@ -116,9 +117,9 @@ def vecdot(x: Array, y: Array, *, dim: int = -1) -> Any:
 
 @composite(name="linalg.vander", reads_values=True)
 def vander(x: Array, *, N: int | None = None) -> Any:
-    """The powers 0 to N - 1 of each element, along a new last dim (torch.linalg.vander).
+    """Vandermonde matrices: the powers 0 to N - 1 of each element, along a new last dim (torch.linalg.vander).
 
-    N: the last size unless given. x: (..., n), whole numbers, float32, float64 or complex. Raises EngineError: RUNTIME.
+    x: (..., n), integers, float32, float64 or complex. N: x's last size by default. Raises EngineError: RUNTIME.
     """
     if x.dtype == dtypes.bool_ or is_half(x.dtype):
         title = dtypes.TITLES[x.dtype]
@@ -137,13 +138,13 @@ def vander(x: Array, *, N: int | None = None) -> Any:
 
 @composite(name="linalg.diagonal")
 def linalg_diagonal(A: Array, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
-    """The diagonals of matrices, a view (torch.linalg.diagonal). Raises EngineError: DIM_OUT_OF_RANGE."""
+    """Diagonals of matrices; a view (torch.linalg.diagonal). Raises EngineError: DIM_OUT_OF_RANGE."""
     return diagonal(A, offset, dim1, dim2)
 
 
 @composite
 def inner(input: Array, other: Array) -> Any:
-    """Products summed over the last dims of both; of a tensor without dimensions, plain products (torch.inner)."""
+    """Contract the last dims of both; with a 0-dim tensor, multiply (torch.inner)."""
     if not input.ndim or not other.ndim:
         return input * other
     if input.shape[-1] != other.shape[-1]:
@@ -155,12 +156,12 @@ def inner(input: Array, other: Array) -> Any:
     return tensordot(input, other, ([-1], [-1]))
 
 
-# Products that are added to something.
+# Products with an added term.
 
 
 @op(name="_scaled_sum", promote="same", in_place=False, cost=4)
 def _added(xp: Any, input: Array, product: Array, beta: Number, alpha: Number) -> Array:
-    """beta * input + alpha * product, of the product's shape; where beta is 0 nothing in `input` counts."""
+    """beta * input + alpha * product, with the product's shape; if beta is 0, `input` is ignored, nan included."""
     for back, (size, wanted) in enumerate(zip(input.shape[::-1], product.shape[::-1], strict=False), 1):
         if size not in (1, wanted):
             raise EngineError(
@@ -181,7 +182,7 @@ _added.grad(input=lambda g, beta: g * conj(beta), product=lambda g, alpha: g * c
 
 
 def _below(name: str, input: Any, ndim: int) -> Any:
-    """What a product of so many dimensions is added to. Raises EngineError: SHAPE for one of more."""
+    """Check that `input` has at most `ndim` dimensions; return it. Raises EngineError: SHAPE."""
     if input.ndim > ndim:
         raise EngineError(
             Reason.SHAPE,
@@ -215,7 +216,7 @@ def addr(input: Array, vec1: Array, vec2: Array, *, beta: Number = 1, alpha: Num
 
 @composite(in_place=True)
 def addbmm(input: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alpha: Number = 1) -> Any:
-    """beta * input + alpha * the sum of bmm(batch1, batch2) (torch.addbmm).
+    """beta * input + alpha * bmm(batch1, batch2).sum(0) (torch.addbmm).
 
     input: broadcasts to (n, m); batch1: (b, n, k); batch2: (b, k, m).
     """
@@ -225,9 +226,9 @@ def addbmm(input: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alph
 
 @composite(name="linalg.multi_dot")
 def multi_dot(tensors: list[Array]) -> Any:
-    """The product of several matrices in the order that costs least (torch.linalg.multi_dot).
+    """Product of several matrices in the cheapest order (torch.linalg.multi_dot).
 
-    The first and the last may be vectors. Raises EngineError: SHAPE, RUNTIME for fewer than two.
+    The first and the last may be vectors. Raises EngineError: SHAPE, RUNTIME for fewer than two tensors.
     """
     count = len(tensors)
     if count < 2:
@@ -258,22 +259,23 @@ def multi_dot(tensors: list[Array]) -> Any:
 
 
 def _best_cuts(sizes: list[int]) -> Any:
-    """[first, last]: where each run of matrices is best cut in two, by the cost of all its products.
+    """Cheapest split of each subchain [first, last] of matrices, by the operations of its products.
 
-    Cormen et al., 15.2, all runs of one length at once. Raises EngineError: OP_LIMIT, MEMORY_LIMIT, CANCELLED.
+    Cormen et al., section 15.2; all subchains of one length are computed at once.
+    Raises EngineError: OP_LIMIT, MEMORY_LIMIT, CANCELLED.
     """
     count = len(sizes) - 1
     foresee("linalg.multi_dot", float(count) ** 3)
     admit((2, count, count), dtypes.float64)
     size = np.asarray(sizes, np.float64)
-    # `left` has the runs by where they begin, `right` by where they end, so that both are read along rows.
+    # `left` stores costs by the subchain's first matrix, `right` by its last, so that both are read along rows.
     left, right = np.zeros((count, count)), np.zeros((count, count))
     cuts = np.zeros((count, count), np.int32)
     for length in range(1, count):
         pause()
         first = np.arange(count - length)
         last = first + length
-        # Of the run from f to l: cut after f + 0, 1, ... length - 1.
+        # Costs of subchain f to l, split after f + 0, 1, ... length - 1.
         before = as_strided(left, (len(first), length), (left.strides[0] + left.strides[1], left.strides[1]))
         after = as_strided(right[length:, 1:], before.shape, before.strides)
         inner = as_strided(size[1:], before.shape, (size.strides[0], size.strides[0]))
@@ -285,7 +287,7 @@ def _best_cuts(sizes: list[int]) -> Any:
 
 
 def _chained(chain: list[Any], cuts: Any) -> Any:
-    """The product of all, cut as told; without recursion, since a chain may be long."""
+    """Multiply the chain by the splits `cuts`, with a stack instead of recursion, since a chain may be long."""
     made: list[Any] = []
     stack = [(0, len(chain) - 1, False)]
     while stack:
@@ -306,11 +308,12 @@ def _chained(chain: list[Any], cuts: Any) -> Any:
 
 @composite
 def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: str | None = None) -> Any:
-    """The p-norm distances of all rows of one to all rows of the other (torch.cdist).
+    """Pairwise p-norm distances between the rows of x1 and x2 (torch.cdist).
 
-    x1: (..., n, k); x2: (..., m, k); batches broadcast. compute_mode: whether 2-norms may be computed by a matrix
-    product, which is fast and less exact for rows close to each other: "use_mm_for_euclid_dist_if_necessary" (the
-    default: for more than 25 rows), "use_mm_for_euclid_dist" or "donot_use_mm_for_euclid_dist".
+    x1: (..., n, k); x2: (..., m, k); batches broadcast.
+    compute_mode: whether a matrix product computes 2-norms, which is fast but less exact for rows close to each other:
+    "use_mm_for_euclid_dist_if_necessary" (the default: for more than 25 rows), "use_mm_for_euclid_dist" or
+    "donot_use_mm_for_euclid_dist".
     Raises EngineError: SHAPE, RUNTIME for a negative p.
     """
     for name, value in (("X1", x1), ("X2", x2)):
@@ -351,7 +354,7 @@ def _distances_cost(x1: Any, x2: Any) -> Any:
 
 @op(name="_euclidean_dist", node="CdistBackward0", cost=counted(_distances_cost, 4.0, 1 << 20))
 def _euclidean(xp: Any, x1: Array, x2: Array) -> Array:
-    """The distances by |a|² - 2 a·b + |b|²: without the differences of all rows in memory."""
+    """Distances by |a|² - 2 a·b + |b|², which needs no array of all differences."""
     squares = xp.matmul(x1 * -2, xp.swapaxes(x2, -1, -2))
     squares += (x1 * x1).sum(-1, keepdims=True)
     squares += xp.swapaxes((x2 * x2).sum(-1, keepdims=True), -1, -2)
@@ -366,7 +369,7 @@ _euclidean.sized_by(
 
 
 def _euclidean_input(g: Any, one: Any, other: Any, out: Any) -> Any:
-    """sum over rows b of g (a - b) / |a - b|; nothing where they are the same."""
+    """Gradient of x1: sum over the rows b of g (a - b) / |a - b|; 0 where a equals b."""
     same = eq(out, 0)
     shares = where(same, 0, g / where(same, 1, out))
     return total(shares, -1, True) * one - matmul(shares, other)
@@ -383,7 +386,7 @@ _euclidean.grad(
 
 @op(name="linalg.matrix_exp", node="LinalgMatrixExpBackward0", cost=counted(_exponential_cost, 8.0, 1 << 13))
 def matrix_exp(xp: Any, A: Array) -> Array:
-    """The exponentials of square matrices (torch.linalg.matrix_exp). A: (..., n, n). Raises EngineError: SHAPE."""
+    """Matrix exponential of square matrices (torch.linalg.matrix_exp). A: (..., n, n). Raises EngineError: SHAPE."""
     needs_square("linalg.matrix_exp", A)
     if is_half(A.dtype):
         return matrix_exp.function(xp, A.astype(dtypes.float32)).astype(A.dtype)
@@ -397,7 +400,7 @@ matrix_exp.works_in(forward=8, backward=33)
 
 
 def _matrix_exp_A(g: Any, A: Any) -> Any:
-    """A block of the exponential of [[A^H, g], [0, A^H]] (Mathias, 1996)."""
+    """The upper right block of the exponential of [[A^H, g], [0, A^H]] (Mathias, 1996)."""
     size = A.shape[-1]
     turned = adjoint(A)
     blocks = cat([cat([turned, g], -1), cat([turned * 0, turned], -1)], -2)
@@ -409,5 +412,5 @@ matrix_exp.grad(A=_matrix_exp_A)
 
 @composite(name="matrix_exp")
 def matrix_exp_(input: Array) -> Any:
-    """The exponentials of square matrices (torch.matrix_exp)."""
+    """Matrix exponential of square matrices (torch.matrix_exp)."""
     return matrix_exp(input)

@@ -1,4 +1,4 @@
-"""Figures about whole samples: histograms, covariance, distances, clipped norms, areas under a curve."""
+"""Statistics of samples: histograms, covariance and correlation; distances, renorm, the trapezoidal rule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gradwire_engine.ops.shape.shape import diagonal, reshape, slice_, squeeze, 
 
 
 def _bounds(xp: Any, input: Array, low: float, high: float) -> tuple[float, float]:
-    """From where to where a histogram goes: the data's range where none is given, one unit wide at least."""
+    """Range of a histogram: the data's range if low equals high, and at least 2 wide. Raises EngineError: RUNTIME."""
     if low > high:
         raise EngineError(Reason.RUNTIME, "torch.histc: max must be larger than min")
     if low == high and input.size:
@@ -39,10 +39,10 @@ def _bounds(xp: Any, input: Array, low: float, high: float) -> tuple[float, floa
 
 @op(cost=counted(lambda input, bins, *rest: 60.0 * input.size + 10.0 * bins))
 def histc(xp: Any, input: Array, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Array:
-    """How many elements lie in each of so many equal bins from min to max (torch.histc).
+    """Histogram: count the elements in each of `bins` equal bins from min to max (torch.histc).
 
-    min == max: from the smallest element to the largest. Elements outside, and nan, count nowhere.
-    Raises EngineError: RUNTIME, NOT_SUPPORTED for bool and complex.
+    min == max means the range of the elements. Elements outside the range, and nan, are not counted.
+    Raises EngineError: RUNTIME, NOT_SUPPORTED for dtypes other than float.
     """
     if dtypes.category(input.dtype) != dtypes.FLOAT:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"histogram_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'")
@@ -87,9 +87,10 @@ def _check_weights(name: str, weights: Any, count: int, whole: bool) -> None:
 
 @composite
 def cov(input: Array, *, correction: int = 1, fweights: Array | None = None, aweights: Array | None = None) -> Any:
-    """The covariances of variables, one a row (torch.cov). fweights: how often each column counts; aweights: how much.
+    """Covariance matrix of variables, one per row (torch.cov).
 
-    Raises EngineError: RUNTIME for more than two dimensions or weights of another shape or kind.
+    fweights: integer frequency of each column. aweights: float weight of each column.
+    Raises EngineError: RUNTIME for more than two dimensions, or weights of another shape or dtype.
     """
     if input.ndim > 2:
         raise EngineError(
@@ -126,7 +127,7 @@ def cov(input: Array, *, correction: int = 1, fweights: Array | None = None, awe
 
 @composite
 def corrcoef(input: Array) -> Any:
-    """The correlation coefficients of variables, one a row, within [-1, 1] (torch.corrcoef).
+    """Correlation coefficients of variables, one per row, in [-1, 1] (torch.corrcoef).
 
     Raises EngineError: RUNTIME for more than two dimensions.
     """
@@ -147,15 +148,15 @@ def corrcoef(input: Array) -> Any:
 
 @composite
 def dist(input: Array, other: Array, p: float = 2) -> Any:
-    """The p-norm of input - other, shapes that broadcast (torch.dist)."""
+    """p-norm of input - other; shapes broadcast (torch.dist)."""
     return vector_norm(input - other, float(p))
 
 
 @composite(in_place=True)
 def renorm(input: Array, p: float, dim: int, maxnorm: float) -> Any:
-    """The input with every slice along dim scaled down to a p-norm of at most maxnorm (torch.renorm).
+    """Scale each slice along `dim` down to a p-norm of at most maxnorm (torch.renorm).
 
-    Raises EngineError: RUNTIME for fewer than two dimensions, a p or maxnorm below 0.
+    Raises EngineError: RUNTIME for fewer than two dimensions, p <= 0 or maxnorm < 0.
     """
     if p <= 0:
         raise EngineError(Reason.RUNTIME, "renorm: non-positive-norm not supported")
@@ -169,7 +170,7 @@ def renorm(input: Array, p: float, dim: int, maxnorm: float) -> Any:
     return input * where(lengths > maxnorm, maxnorm / (lengths + 1e-7), 1)
 
 
-# Areas by trapezoids.
+# The trapezoidal rule.
 
 
 def _sides(y: Any, dim: int) -> tuple[Any, Any]:
@@ -177,7 +178,7 @@ def _sides(y: Any, dim: int) -> tuple[Any, Any]:
 
 
 def _widths(name: str, y: Any, x: Any, dim: int) -> Any:
-    """How wide each trapezoid is, in a shape that broadcasts with y's differences."""
+    """Width of each trapezoid, in a shape that broadcasts with y's differences. Raises EngineError: RUNTIME."""
     if x.ndim == 1:
         if x.shape[0] != y.shape[dim]:
             raise EngineError(
@@ -193,7 +194,7 @@ def _widths(name: str, y: Any, x: Any, dim: int) -> Any:
 
 
 def _trapezoids(name: str, y: Any, x: Any, dx: Any, dim: int) -> Any:
-    """The area of each trapezoid, twice."""
+    """Twice the area of each trapezoid."""
     before, after = _sides(y, dim)
     if x is None:
         return (before + after) * (1 if dx is None else dx)
@@ -210,14 +211,14 @@ def _curve(name: str, y: Any, x: Any, dx: Any, dim: int) -> int:
 
 @composite
 def trapezoid(y: Array, x: Array | None = None, *, dx: Number | None = None, dim: int = -1) -> Any:
-    """The area under the curve y along dim, by trapezoids between the points x or dx apart (torch.trapezoid).
+    """Integrate y along `dim` by the trapezoidal rule, with points at x or dx apart (torch.trapezoid).
 
-    Raises EngineError: RUNTIME for bool, or an x of another size.
+    Raises EngineError: RUNTIME for bool, or for an x of another size; ARGUMENT_TYPE for both x and dx.
     """
     dim = _curve("trapezoid", y, x, dx, dim)
     if not y.shape[dim]:
         return zeros(y, (*y.shape[:dim], *y.shape[dim + 1 :]))
-    if x is None:  # each point counts once, the first and the last one half
+    if x is None:  # every point has weight 1, the first and the last 1/2
         ends = slice_(y, dim, 0, 1, 1) + slice_(y, dim, -1, None, 1)
         return (total(y, dim) - squeeze(ends, dim) * 0.5) * (1.0 if dx is None else dx)
     return total(_trapezoids("trapezoid", y, x, dx, dim), dim) / 2.0
@@ -225,6 +226,6 @@ def trapezoid(y: Array, x: Array | None = None, *, dx: Number | None = None, dim
 
 @composite
 def cumulative_trapezoid(y: Array, x: Array | None = None, *, dx: Number | None = None, dim: int = -1) -> Any:
-    """The area under the curve y up to each point along dim (torch.cumulative_trapezoid); see trapezoid."""
+    """Cumulative integral of y along `dim` by the trapezoidal rule (torch.cumulative_trapezoid); see trapezoid."""
     dim = _curve("cumulative_trapezoid", y, x, dx, dim)
     return cumsum(_trapezoids("cumulative_trapezoid", y, x, dx, dim) / 2.0, dim)

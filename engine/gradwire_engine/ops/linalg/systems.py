@@ -1,4 +1,4 @@
-"""Least squares, and linear systems of tensors that stand for matrices."""
+"""Least squares; inverses and linear systems of tensors treated as matrices."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ def _least_cost(A: Any, B: Any, *rest: Any) -> Any:
     cost=tall(counted(_least_cost, 4.0, 1 << 14)),
 )
 def lstsq(xp: Any, A: Array, B: Array, rcond: float | None = None, *, driver: str | None = None) -> Array:
-    """X with the least |A @ X - B|, of several the shortest (torch.linalg.lstsq).
+    """Least squares: X that minimizes |A @ X - B|, with the smallest norm (torch.linalg.lstsq).
 
-    A: (..., m, n); B: (..., m, k), or (..., m) for one right-hand side each; solution: (..., n, k). rcond: singular
-    values up to rcond times the largest count as zero, by default the dtype's eps times the larger size.
-    driver: "gels" answers no rank, "gelsd" and "gelss" the singular values too, "gelsy" (the default) neither them nor
-    residuals, which are the squared lengths of the columns of A @ X - B where m > n and A has full rank, else empty.
-    It is always computed by singular values. Raises EngineError: RUNTIME, SHAPE, DTYPE.
+    A: (..., m, n). B: (..., m, k), or (..., m) for one right-hand side per matrix. solution: (..., n, k).
+    rcond: singular values up to rcond times the largest count as zero; by default eps times the larger size.
+    driver: "gels" returns no rank; "gelsd" and "gelss" also return the singular values; "gelsy" (the CPU's default)
+    returns neither singular values nor residuals. All drivers compute by singular values.
+    residuals: squared column norms of A @ X - B if m > n and A has full rank, else empty.
+    Raises EngineError: RUNTIME, SHAPE, DTYPE.
     """
     _check_least(A, B, driver)
     driver = driver or ("gelsy" if xp is np else "gels")
@@ -79,7 +80,7 @@ lstsq.sized_by(lambda A, B, rcond, driver: 2 * solved_bytes(A, B))
 
 
 def _no_values(xp: Any, A: Array) -> tuple[Array, Array, Array]:
-    """The decomposition of matrices of no elements."""
+    """Singular value decomposition of matrices without elements."""
     (rows, columns), count = A.shape[-2:], min(A.shape[-2:])
     batch = A.shape[:-2]
     values = xp.zeros((*batch, count), dtypes.real_part(A.dtype))
@@ -122,7 +123,7 @@ def _matrix(value: Any, vector: bool) -> Any:
 
 
 def _lstsq_parts(gs: Any, A: Any, B: Any, out0: Any, out1: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Everything as matrices: B, X, the gradients of X and, if there are residuals, of A @ X - B."""
+    """B, X and the gradients of X and of A @ X - B (None without residuals) as matrices; whether B holds vectors."""
     vector = A.ndim - B.ndim == 1
     right, found, g_found = (_matrix(value, vector) for value in (B, out0, gs[0]))
     if not math.prod(out1.shape):
@@ -152,9 +153,9 @@ lstsq.grad(A=_lstsq_A, B=_lstsq_B)
 
 @composite(name="linalg.tensorinv")
 def tensorinv(A: Array, ind: int = 2) -> Any:
-    """The inverse of A taken as a matrix, its first `ind` dims by the others (torch.linalg.tensorinv).
+    """Inverse of A as a matrix: rows are its first `ind` dims, columns the others (torch.linalg.tensorinv).
 
-    Raises EngineError: RUNTIME for a matrix that is not square or has no inverse.
+    Raises EngineError: RUNTIME if the matrix is not square or is singular.
     """
     if ind <= 0:
         raise EngineError(Reason.RUNTIME, f"Expected a strictly positive integer for 'ind', but got {ind}")
@@ -171,9 +172,9 @@ def tensorinv(A: Array, ind: int = 2) -> Any:
 
 @composite(name="linalg.tensorsolve")
 def tensorsolve(A: Array, B: Array, dims: Ints | None = None) -> Any:
-    """X with tensordot(A, X, X.ndim) = B (torch.linalg.tensorsolve). dims: dims of A that are first moved to its end.
+    """Solve tensordot(A, X, X.ndim) = B for X (torch.linalg.tensorsolve).
 
-    Raises EngineError: RUNTIME for a matrix that is not square or singular.
+    dims: dims of A to move to its end first. Raises EngineError: RUNTIME if the matrix is not square or is singular.
     """
     if dims is not None:
         moved = tuple(normalize_dim(axis, A.ndim) for axis in ints(dims))
