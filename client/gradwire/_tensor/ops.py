@@ -571,14 +571,14 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis
 
 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
-    """Where the values in order along dim are (torch.argsort)."""
+    """Indices that sort along `dim` (torch.argsort)."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     return _call("argsort", (input, dim, descending, stable))
 
 
 def argwhere(input: Tensor) -> Tensor:
-    """The positions of nonzero elements, one a row (torch.argwhere)."""
+    """Indices of nonzero elements, one per row (torch.argwhere)."""
     return _call("argwhere", (input,))
 
 
@@ -698,9 +698,9 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each whole number from 0 comes, or the sums of its weights (torch.bincount).
+    """Count each integer from 0 on, or sum its weights (torch.bincount).
 
-    input: (n,), not negative; weights: (n,). Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    input: (n,), non-negative; weights: (n,). Raises EngineError: RUNTIME, NOT_SUPPORTED.
     """
     return _call("bincount", (input, weights, minlength))
 
@@ -747,7 +747,7 @@ def bitwise_xor(input: Tensor | Number, other: Tensor | Number, *, out: Tensor |
 
 
 def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
-    """Matrices along a diagonal, zeros elsewhere; vectors count as rows (torch.block_diag).
+    """Block-diagonal matrix; vectors count as rows (torch.block_diag).
 
     Raises EngineError: RUNTIME for more than two dimensions.
     """
@@ -774,13 +774,13 @@ def broadcast_to(input: Tensor, size: int | Sequence[int]) -> Tensor:
 
 
 def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None) -> Tensor:
-    """Which of the intervals between boundaries each value lies in (torch.bucketize)."""
+    """Index of the interval between `boundaries` that contains each value (torch.bucketize)."""
     made = _call("bucketize", (input, boundaries), (("out_int32", out_int32), ("right", right),))
     return made if out is None else _into("bucketize", out, made, (input, boundaries))
 
 
 def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
-    """All tuples of one element of each vector, one a row; of a single vector itself (torch.cartesian_prod)."""
+    """Cartesian product of vectors, one tuple per row; one vector is returned unchanged (torch.cartesian_prod)."""
     return _call("cartesian_prod", (_tensors(tensors),))
 
 
@@ -879,7 +879,7 @@ def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Ten
 
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """All r elements of a vector in their order, one choice a row (torch.combinations).
+    """Combinations of r elements of a vector, one per row (torch.combinations).
 
     Raises EngineError: RUNTIME for another number of dimensions or a negative r.
     """
@@ -1109,7 +1109,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """The elements, row by row, as a diagonal matrix (torch.diagflat)."""
+    """Diagonal matrix of the elements in row-major order (torch.diagflat)."""
     return _call("diagflat", (input, offset))
 
 
@@ -1119,7 +1119,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 
 
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The input with src on the diagonal of two dimensions (torch.diagonal_scatter)."""
+    """Copy of the input with `src` on the diagonal of two dimensions (torch.diagonal_scatter)."""
     return _call("diagonal_scatter", (input, src, offset, dim1, dim2))
 
 
@@ -1209,19 +1209,21 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
-    """Rows of a table (torch.nn.functional.embedding).
+    """Look up rows of a table (torch.nn.functional.embedding).
 
-    input: int32 or int64 of any shape; weight: (rows, width). The row padding_idx gets no gradient; rows longer than
-    max_norm are first shortened in place. Raises EngineError: INDEX_OUT_OF_RANGE, RUNTIME, NOT_SUPPORTED for sparse.
+    input: int32 or int64 of any shape. weight: (rows, width). The row padding_idx gets no gradient. Rows whose norm
+    exceeds max_norm are first scaled down in place.
+    Raises EngineError: INDEX_OUT_OF_RANGE, ARGUMENT_VALUE, RUNTIME, NOT_SUPPORTED for sparse.
     """
     return _call("embedding", (input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse))
 
 
 def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = 'mean', sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None) -> Tensor:
-    """Sums, means or maxima of a table's rows over bags of indices (torch.nn.functional.embedding_bag).
+    """Sum, mean or maximum of a table's rows over bags of indices (torch.nn.functional.embedding_bag).
 
-    input: (bags, n), or (n,) with the offsets where bags begin; weight: (rows, width). Empty bags give zeros, the
-    index padding_idx counts in none. Raises EngineError: ARGUMENT_VALUE, NOT_SUPPORTED, INDEX_OUT_OF_RANGE.
+    input: (bags, n), or (n,) with `offsets`, the start of each bag. weight: (rows, width).
+    An empty bag gives zeros; the index padding_idx is skipped.
+    Raises EngineError: ARGUMENT_VALUE, NOT_SUPPORTED, INDEX_OUT_OF_RANGE, RUNTIME.
     """
     return _call("embedding_bag", (input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx))
 
@@ -1528,7 +1530,7 @@ def full_like(input: Tensor, fill_value: Number, *, dtype: dtype | None = None, 
 
 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
-    """At each place of index the input's element there, at that position along dim (torch.gather)."""
+    """result[i, j, ...] = input[i, index[i, j, ...], ...] for dim 1, and so on (torch.gather)."""
     made = _call("gather", (input, dim, index), (("sparse_grad", sparse_grad),))
     return made if out is None else _into("gather", out, made, (input, dim, index))
 
@@ -1695,36 +1697,36 @@ def imag(input: Tensor) -> Tensor:
 
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
-    """The input with source's slices added at the positions of index along dim (torch.index_add)."""
+    """Copy of the input with the slices of `source` added at the indices `index` along `dim` (torch.index_add)."""
     return _call("index_add", (input, dim, index, source), (("alpha", alpha),))
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """The input with source's slices put at the positions of index along dim (torch.index_copy)."""
+    """Copy of the input with the slices of `source` written at the indices `index` along `dim` (torch.index_copy)."""
     return _call("index_copy", (input, dim, index, source))
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
-    """The input with a value in the slices that index names along dim (torch.index_fill)."""
+    """Copy of the input with `value` in the slices at the indices `index` along `dim` (torch.index_fill)."""
     return _call("index_fill", (input, dim, index, value))
 
 
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number, accumulate: bool = False) -> Tensor:
-    """The input with values at the places that index arrays choose, put or added (torch.index_put)."""
+    """Copy of the input with `values` written, or added, at the selected elements (torch.index_put)."""
     return _call("index_put", (input, indices, values, accumulate))
 
 
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
-    """The input with source's slices at the positions of index along dim, those on one position reduced together.
+    """Reduce the slices of `source` into the input at the positions `index` along `dim` (torch.index_reduce).
 
-    reduce: "prod", "mean", "amax" or "amin"; include_self: whether the input's slice there takes part
-    (torch.index_reduce). Raises EngineError: RUNTIME, INDEX_OUT_OF_RANGE.
+    reduce: "prod", "mean", "amax" or "amin". include_self: whether the input's slice takes part.
+    Raises EngineError: RUNTIME, INDEX_OUT_OF_RANGE.
     """
     return _call("index_reduce", (input, dim, index, source, reduce), (("include_self", include_self),))
 
 
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The slices along dim that a vector of positions names (torch.index_select)."""
+    """Slices at the indices `index` along `dim` (torch.index_select)."""
     made = _call("index_select", (input, dim, index))
     return made if out is None else _into("index_select", out, made, (input, dim, index))
 
@@ -1770,7 +1772,7 @@ def isfinite(input: Tensor) -> Tensor:
 
 
 def isin(elements: Tensor | Number, test_elements: Tensor | Number, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    """Whether each element is among the test elements (torch.isin)."""
+    """Whether each element is in `test_elements` (torch.isin)."""
     return _call("isin", (elements, test_elements), (("assume_unique", assume_unique), ("invert", invert),))
 
 
@@ -2374,7 +2376,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """The input with source's first elements, row by row, where the mask holds (torch.masked_scatter).
+    """Copy of the input with elements of `source`, in row-major order, where the mask is True (torch.masked_scatter).
 
     mask: bool, broadcasts with the input. Raises EngineError: RUNTIME for another dtype or too few elements.
     """
@@ -2382,7 +2384,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The elements where the mask holds, as a vector (torch.masked_select)."""
+    """Vector of the elements where the mask is True (torch.masked_select)."""
     made = _call("masked_select", (input, mask))
     return made if out is None else _into("masked_select", out, made, (input, mask))
 
@@ -2548,7 +2550,7 @@ def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, re
 
 
 def msort(input: Tensor) -> Any:
-    """Values in order along the first dimension (torch.msort)."""
+    """Sort along the first dimension (torch.msort)."""
     return _call("msort", (input,), (), ('values', 'indices'))
 
 
@@ -2724,7 +2726,7 @@ def nn_functional_unfold(input: Tensor, kernel_size: int | Sequence[int], dilati
 
 
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> tuple[Tensor, ...]:
-    """The positions of nonzero elements, one a row; or a tuple of one vector a dimension (torch.nonzero)."""
+    """Indices of nonzero elements, one per row; or a tuple of one vector per dimension (torch.nonzero)."""
     return _call("nonzero", (input,), (("as_tuple", as_tuple),), "tuple")
 
 
@@ -2760,9 +2762,9 @@ def normalize(input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: 
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """A last dimension with 1 at each class and 0 elsewhere, int64 (torch.nn.functional.one_hot).
+    """One-hot encoding in a new last dimension, int64 (torch.nn.functional.one_hot).
 
-    num_classes: one more than the largest class if -1. Raises EngineError: RUNTIME for values that are no classes.
+    num_classes: -1 means the largest class plus 1. Raises EngineError: RUNTIME for values that are no classes.
     """
     return _call("one_hot", (tensor, num_classes))
 
@@ -2880,9 +2882,9 @@ def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype:
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """The input with source's elements at these places of the flattened tensor, added if told (torch.put).
+    """Copy of the input with `source` at flat positions `index`, added if `accumulate` (torch.put).
 
-    index: int64; source: the input's dtype, as many elements. Raises EngineError: RUNTIME, INDEX_OUT_OF_RANGE.
+    index: int64. source: the input's dtype, as many elements as index. Raises EngineError: RUNTIME, INDEX_OUT_OF_RANGE.
     """
     return _call("put", (input, index, source, accumulate))
 
@@ -2994,7 +2996,7 @@ def repeat(input: Tensor, repeats: int | Sequence[int]) -> Tensor:
 
 
 def repeat_interleave(input: Tensor, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None, axis: Any = None) -> Tensor:
-    """Each element, or slice along dim, repeated in place (torch.repeat_interleave)."""
+    """Repeat each element, or each slice along `dim`, next to itself (torch.repeat_interleave)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     return _call("repeat_interleave", (input, repeats, dim), (("output_size", output_size),))
@@ -3073,28 +3075,29 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
 
 
 def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None) -> Tensor:
-    """The input with src's elements (or a value) put at the places of index along dim (torch.scatter)."""
+    """Copy of the input with `src`, or a value, written at the indices along `dim` (torch.scatter)."""
     return _call("scatter", (input, dim, index, src), (("value", value),))
 
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """The input with src's elements added at the places of index along dim (torch.scatter_add)."""
+    """Copy of the input with `src` added at the indices along `dim` (torch.scatter_add)."""
     return _call("scatter_add", (input, dim, index, src))
 
 
 def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
-    """The input with src's elements at the places of index along dim, those on one place reduced together.
+    """Reduce the elements of `src` into the input at the positions `index` along `dim` (torch.scatter_reduce).
 
-    reduce: "sum", "prod", "mean", "amax" or "amin"; include_self: whether the input's element there takes part
-    (torch.scatter_reduce). Raises EngineError: RUNTIME.
+    reduce: "sum", "prod", "mean", "amax" or "amin". include_self: whether the input's element takes part.
+    Raises EngineError: RUNTIME.
     """
     return _call("scatter_reduce", (input, dim, index, src, reduce), (("include_self", include_self),))
 
 
 def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-    """Where each value would go in the sorted last dimension: before equal ones, or behind (torch.searchsorted).
+    """Insertion index of each value in the sorted last dimension (torch.searchsorted).
 
-    sorted_sequence: (n,), or (..., n) with input (..., m); sorter: what sorts it. Raises EngineError: RUNTIME.
+    sorted_sequence: (n,), or (..., n) with input (..., m). right, side: insert after equal values. sorter: indices that
+    sort the sequence. Raises EngineError: RUNTIME.
     """
     made = _call("searchsorted", (sorted_sequence, input), (("out_int32", out_int32), ("right", right), ("side", side), ("sorter", sorter),))
     return made if out is None else _into("searchsorted", out, made, (sorted_sequence, input))
@@ -3106,7 +3109,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """The input with src at one position along dim (torch.select_scatter)."""
+    """Copy of the input with `src` at one index of `dim` (torch.select_scatter)."""
     return _call("select_scatter", (input, src, dim, index))
 
 
@@ -3116,7 +3119,7 @@ def selu(input: Tensor) -> Tensor:
 
 
 def setitem(input: Tensor, index: Index, value: Tensor | Number) -> Tensor:
-    """x with x[index] = value, in place as `setitem_` (torch.Tensor.__setitem__)."""
+    """Copy of x after x[index] = value; in place as `setitem_` (torch.Tensor.__setitem__)."""
     return _call("setitem", (input, index, value))
 
 
@@ -3168,7 +3171,7 @@ def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, axis: Any = None) -> Tensor:
-    """The input with src at positions start to end along dim, every step-th (torch.slice_scatter)."""
+    """Copy of the input with `src` in a slice of `dim`: start to end, by step (torch.slice_scatter)."""
     if axis is not None:
         dim = _renamed("dim", dim, 0, "axis", axis)
     return _call("slice_scatter", (input, src, dim, start, end, step))
@@ -3228,7 +3231,7 @@ def softsign(input: Tensor) -> Tensor:
 
 
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Any:
-    """Values in order along dim, and where they were (torch.sort); equal ones always keep their order."""
+    """Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     return _call("sort", (input, dim, descending, stable), (), ('values', 'indices'))
@@ -3405,12 +3408,12 @@ def t(input: Tensor) -> Tensor:
 
 
 def take(input: Tensor, index: Tensor) -> Tensor:
-    """Elements of the flattened tensor (torch.take)."""
+    """Elements of the flattened tensor at `index` (torch.take)."""
     return _call("take", (input, index))
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """gather, with input and indices broadcast but for dim; of the flattened tensor without (torch.take_along_dim)."""
+    """gather with broadcasting except along `dim`; without `dim`, of the flattened tensors (torch.take_along_dim)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("take_along_dim", (input, indices, dim))
@@ -3475,7 +3478,7 @@ def to(input: Tensor, dtype: dtype | None = None, device: device | str | None = 
 
 
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, axis: Any = None) -> Any:
-    """The k largest (or smallest) values along dim in order, and where they are (torch.topk)."""
+    """The k largest (or smallest) values along `dim`, sorted, and their indices (torch.topk)."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     return _call("topk", (input, k, dim, largest, sorted), (), ('values', 'indices'))
@@ -3569,10 +3572,10 @@ def uniform(input: Tensor, from_: float = 0.0, to: float = 1.0) -> Tensor:
 
 
 def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, axis: Any = None) -> Any:
-    """The distinct elements, or slices along dim, always in order (torch.unique).
+    """Distinct elements, or slices along `dim`, always sorted (torch.unique).
 
-    return_inverse: also which of them each element is; return_counts: also how often each comes.
-    Raises EngineError: NOT_SUPPORTED for complex numbers, DIM_OUT_OF_RANGE.
+    return_inverse: also return each element's index among them. return_counts: also return their counts.
+    Raises EngineError: NOT_SUPPORTED for complex numbers, DIM_OUT_OF_RANGE, RUNTIME.
     """
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
@@ -3580,9 +3583,9 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 
 
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, axis: Any = None) -> Any:
-    """The first of each run of equal elements, or slices along dim (torch.unique_consecutive).
+    """First element, or slice along `dim`, of each run of equal ones (torch.unique_consecutive).
 
-    return_inverse: also which run each element is in; return_counts: also how long each run is.
+    return_inverse: also return the run of each element. return_counts: also return the runs' lengths.
     Raises EngineError: NOT_SUPPORTED for complex numbers, DIM_OUT_OF_RANGE, RUNTIME.
     """
     if axis is not None:
@@ -3882,13 +3885,13 @@ class TensorMethods:
         return _call("argmin", (self, dim, keepdim))
 
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
-        """See `gradwire.argsort`: Where the values in order along dim are (torch.argsort)."""
+        """See `gradwire.argsort`: Indices that sort along `dim` (torch.argsort)."""
         if axis is not None:
             dim = _renamed("dim", dim, -1, "axis", axis)
         return _call("argsort", (self, dim, descending, stable))
 
     def argwhere(self) -> Tensor:
-        """See `gradwire.argwhere`: The positions of nonzero elements, one a row (torch.argwhere)."""
+        """See `gradwire.argwhere`: Indices of nonzero elements, one per row (torch.argwhere)."""
         return _call("argwhere", (self,))
 
     def as_strided(self, size: int | Sequence[int], stride: int | Sequence[int], storage_offset: int | None = None) -> Tensor:
@@ -3952,7 +3955,7 @@ class TensorMethods:
         return _call("bernoulli_", (self, p))
 
     def bincount(self, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-        """See `gradwire.bincount`: How often each whole number from 0 comes, or the sums of its weights (torch.bincount)."""
+        """See `gradwire.bincount`: Count each integer from 0 on, or sum its weights (torch.bincount)."""
         return _call("bincount", (self, weights, minlength))
 
     def bitwise_and(self, other: Tensor | Number) -> Tensor:
@@ -4186,7 +4189,7 @@ class TensorMethods:
         return _call("diag_embed", (self, offset, dim1, dim2))
 
     def diagflat(self, offset: int = 0) -> Tensor:
-        """See `gradwire.diagflat`: The elements, row by row, as a diagonal matrix (torch.diagflat)."""
+        """See `gradwire.diagflat`: Diagonal matrix of the elements in row-major order (torch.diagflat)."""
         return _call("diagflat", (self, offset))
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
@@ -4194,7 +4197,7 @@ class TensorMethods:
         return _call("diagonal", (self, offset, dim1, dim2))
 
     def diagonal_scatter(self, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-        """See `gradwire.diagonal_scatter`: The input with src on the diagonal of two dimensions (torch.diagonal_scatter)."""
+        """See `gradwire.diagonal_scatter`: Copy of the input with `src` on the diagonal of two dimensions (torch.diagonal_scatter)."""
         return _call("diagonal_scatter", (self, src, offset, dim1, dim2))
 
     def diff(self, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, axis: Any = None) -> Tensor:
@@ -4372,7 +4375,7 @@ class TensorMethods:
         return _call("frac_", (self,))
 
     def gather(self, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
-        """See `gradwire.gather`: At each place of index the input's element there, at that position along dim (torch.gather)."""
+        """See `gradwire.gather`: result[i, j, ...] = input[i, index[i, j, ...], ...] for dim 1, and so on (torch.gather)."""
         return _call("gather", (self, dim, index), (("sparse_grad", sparse_grad),))
 
     def gcd(self, other: Tensor) -> Tensor:
@@ -4460,7 +4463,7 @@ class TensorMethods:
         return _call("imag", (self,))
 
     def index_add(self, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
-        """See `gradwire.index_add`: The input with source's slices added at the positions of index along dim (torch.index_add)."""
+        """See `gradwire.index_add`: Copy of the input with the slices of `source` added at the indices `index` along `dim` (torch.index_add)."""
         return _call("index_add", (self, dim, index, source), (("alpha", alpha),))
 
     def index_add_(self, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
@@ -4468,7 +4471,7 @@ class TensorMethods:
         return _call("index_add_", (self, dim, index, source), (("alpha", alpha),))
 
     def index_copy(self, dim: int, index: Tensor, source: Tensor) -> Tensor:
-        """See `gradwire.index_copy`: The input with source's slices put at the positions of index along dim (torch.index_copy)."""
+        """See `gradwire.index_copy`: Copy of the input with the slices of `source` written at the indices `index` along `dim` (torch.index_copy)."""
         return _call("index_copy", (self, dim, index, source))
 
     def index_copy_(self, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -4476,7 +4479,7 @@ class TensorMethods:
         return _call("index_copy_", (self, dim, index, source))
 
     def index_fill(self, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
-        """See `gradwire.index_fill`: The input with a value in the slices that index names along dim (torch.index_fill)."""
+        """See `gradwire.index_fill`: Copy of the input with `value` in the slices at the indices `index` along `dim` (torch.index_fill)."""
         return _call("index_fill", (self, dim, index, value))
 
     def index_fill_(self, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
@@ -4484,7 +4487,7 @@ class TensorMethods:
         return _call("index_fill_", (self, dim, index, value))
 
     def index_put(self, indices: Sequence[Tensor], values: Tensor | Number, accumulate: bool = False) -> Tensor:
-        """See `gradwire.index_put`: The input with values at the places that index arrays choose, put or added (torch.index_put)."""
+        """See `gradwire.index_put`: Copy of the input with `values` written, or added, at the selected elements (torch.index_put)."""
         return _call("index_put", (self, indices, values, accumulate))
 
     def index_put_(self, indices: Sequence[Tensor], values: Tensor | Number, accumulate: bool = False) -> Tensor:
@@ -4492,7 +4495,7 @@ class TensorMethods:
         return _call("index_put_", (self, indices, values, accumulate))
 
     def index_reduce(self, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
-        """See `gradwire.index_reduce`: The input with source's slices at the positions of index along dim, those on one position reduced together."""
+        """See `gradwire.index_reduce`: Reduce the slices of `source` into the input at the positions `index` along `dim` (torch.index_reduce)."""
         return _call("index_reduce", (self, dim, index, source, reduce), (("include_self", include_self),))
 
     def index_reduce_(self, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
@@ -4500,7 +4503,7 @@ class TensorMethods:
         return _call("index_reduce_", (self, dim, index, source, reduce), (("include_self", include_self),))
 
     def index_select(self, dim: int, index: Tensor) -> Tensor:
-        """See `gradwire.index_select`: The slices along dim that a vector of positions names (torch.index_select)."""
+        """See `gradwire.index_select`: Slices at the indices `index` along `dim` (torch.index_select)."""
         return _call("index_select", (self, dim, index))
 
     def inner(self, other: Tensor) -> Tensor:
@@ -4728,7 +4731,7 @@ class TensorMethods:
         return _call("masked_fill_", (self, mask, value))
 
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
-        """See `gradwire.masked_scatter`: The input with source's first elements, row by row, where the mask holds (torch.masked_scatter)."""
+        """See `gradwire.masked_scatter`: Copy of the input with elements of `source`, in row-major order, where the mask is True (torch.masked_scatter)."""
         return _call("masked_scatter", (self, mask, source))
 
     def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
@@ -4736,7 +4739,7 @@ class TensorMethods:
         return _call("masked_scatter_", (self, mask, source))
 
     def masked_select(self, mask: Tensor) -> Tensor:
-        """See `gradwire.masked_select`: The elements where the mask holds, as a vector (torch.masked_select)."""
+        """See `gradwire.masked_select`: Vector of the elements where the mask is True (torch.masked_select)."""
         return _call("masked_select", (self, mask))
 
     def matmul(self, other: Tensor) -> Tensor:
@@ -4808,7 +4811,7 @@ class TensorMethods:
         return _call("movedim", (self, source, destination))
 
     def msort(self) -> Any:
-        """See `gradwire.msort`: Values in order along the first dimension (torch.msort)."""
+        """See `gradwire.msort`: Sort along the first dimension (torch.msort)."""
         return _call("msort", (self,), (), ('values', 'indices'))
 
     def mul(self, other: Tensor | Number) -> Tensor:
@@ -4920,7 +4923,7 @@ class TensorMethods:
         return _call("nextafter_", (self, other))
 
     def nonzero(self, *, as_tuple: bool = False) -> tuple[Tensor, ...]:
-        """See `gradwire.nonzero`: The positions of nonzero elements, one a row; or a tuple of one vector a dimension (torch.nonzero)."""
+        """See `gradwire.nonzero`: Indices of nonzero elements, one per row; or a tuple of one vector per dimension (torch.nonzero)."""
         return _call("nonzero", (self,), (("as_tuple", as_tuple),), "tuple")
 
     def norm(self, p: Number | str | None = 'fro', dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
@@ -4968,7 +4971,7 @@ class TensorMethods:
         return _call("prod", (self, dim, keepdim), (("dtype", dtype),))
 
     def put(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-        """See `gradwire.put`: The input with source's elements at these places of the flattened tensor, added if told (torch.put)."""
+        """See `gradwire.put`: Copy of the input with `source` at flat positions `index`, added if `accumulate` (torch.put)."""
         return _call("put", (self, index, source, accumulate))
 
     def put_(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
@@ -5040,7 +5043,7 @@ class TensorMethods:
         return _call("repeat", (self, _sizes(repeats)))
 
     def repeat_interleave(self, repeats: Tensor | Number, dim: int | None = None, *, output_size: int | None = None, axis: Any = None) -> Tensor:
-        """See `gradwire.repeat_interleave`: Each element, or slice along dim, repeated in place (torch.repeat_interleave)."""
+        """See `gradwire.repeat_interleave`: Repeat each element, or each slice along `dim`, next to itself (torch.repeat_interleave)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         return _call("repeat_interleave", (self, repeats, dim), (("output_size", output_size),))
@@ -5082,7 +5085,7 @@ class TensorMethods:
         return _call("rsqrt_", (self,))
 
     def scatter(self, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None) -> Tensor:
-        """See `gradwire.scatter`: The input with src's elements (or a value) put at the places of index along dim (torch.scatter)."""
+        """See `gradwire.scatter`: Copy of the input with `src`, or a value, written at the indices along `dim` (torch.scatter)."""
         return _call("scatter", (self, dim, index, src), (("value", value),))
 
     def scatter_(self, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None) -> Tensor:
@@ -5090,7 +5093,7 @@ class TensorMethods:
         return _call("scatter_", (self, dim, index, src), (("value", value),))
 
     def scatter_add(self, dim: int, index: Tensor, src: Tensor) -> Tensor:
-        """See `gradwire.scatter_add`: The input with src's elements added at the places of index along dim (torch.scatter_add)."""
+        """See `gradwire.scatter_add`: Copy of the input with `src` added at the indices along `dim` (torch.scatter_add)."""
         return _call("scatter_add", (self, dim, index, src))
 
     def scatter_add_(self, dim: int, index: Tensor, src: Tensor) -> Tensor:
@@ -5098,7 +5101,7 @@ class TensorMethods:
         return _call("scatter_add_", (self, dim, index, src))
 
     def scatter_reduce(self, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
-        """See `gradwire.scatter_reduce`: The input with src's elements at the places of index along dim, those on one place reduced together."""
+        """See `gradwire.scatter_reduce`: Reduce the elements of `src` into the input at the positions `index` along `dim` (torch.scatter_reduce)."""
         return _call("scatter_reduce", (self, dim, index, src, reduce), (("include_self", include_self),))
 
     def scatter_reduce_(self, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
@@ -5110,7 +5113,7 @@ class TensorMethods:
         return _call("select", (self, dim, index))
 
     def select_scatter(self, src: Tensor, dim: int, index: int) -> Tensor:
-        """See `gradwire.select_scatter`: The input with src at one position along dim (torch.select_scatter)."""
+        """See `gradwire.select_scatter`: Copy of the input with `src` at one index of `dim` (torch.select_scatter)."""
         return _call("select_scatter", (self, src, dim, index))
 
     def sgn(self) -> Tensor:
@@ -5166,7 +5169,7 @@ class TensorMethods:
         return _call("sinh_", (self,))
 
     def slice_scatter(self, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, axis: Any = None) -> Tensor:
-        """See `gradwire.slice_scatter`: The input with src at positions start to end along dim, every step-th (torch.slice_scatter)."""
+        """See `gradwire.slice_scatter`: Copy of the input with `src` in a slice of `dim`: start to end, by step (torch.slice_scatter)."""
         if axis is not None:
             dim = _renamed("dim", dim, 0, "axis", axis)
         return _call("slice_scatter", (self, src, dim, start, end, step))
@@ -5182,7 +5185,7 @@ class TensorMethods:
         return _call("softmax", (self, dim), (("dtype", dtype),))
 
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Any:
-        """See `gradwire.sort`: Values in order along dim, and where they were (torch.sort); equal ones always keep their order."""
+        """See `gradwire.sort`: Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable."""
         if axis is not None:
             dim = _renamed("dim", dim, -1, "axis", axis)
         return _call("sort", (self, dim, descending, stable), (), ('values', 'indices'))
@@ -5266,11 +5269,11 @@ class TensorMethods:
         return _call("t", (self,))
 
     def take(self, index: Tensor) -> Tensor:
-        """See `gradwire.take`: Elements of the flattened tensor (torch.take)."""
+        """See `gradwire.take`: Elements of the flattened tensor at `index` (torch.take)."""
         return _call("take", (self, index))
 
     def take_along_dim(self, indices: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
-        """See `gradwire.take_along_dim`: gather, with input and indices broadcast but for dim; of the flattened tensor without (torch.take_along_dim)."""
+        """See `gradwire.take_along_dim`: gather with broadcasting except along `dim`; without `dim`, of the flattened tensors (torch.take_along_dim)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         return _call("take_along_dim", (self, indices, dim))
@@ -5306,7 +5309,7 @@ class TensorMethods:
         return _call("to", (self, dtype, device), (("non_blocking", non_blocking), ("copy", copy),))
 
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, axis: Any = None) -> Any:
-        """See `gradwire.topk`: The k largest (or smallest) values along dim in order, and where they are (torch.topk)."""
+        """See `gradwire.topk`: The k largest (or smallest) values along `dim`, sorted, and their indices (torch.topk)."""
         if axis is not None:
             dim = _renamed("dim", dim, -1, "axis", axis)
         return _call("topk", (self, k, dim, largest, sorted), (), ('values', 'indices'))
@@ -5366,13 +5369,13 @@ class TensorMethods:
         return _call("uniform_", (self, from_, to))
 
     def unique(self, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, axis: Any = None) -> Any:
-        """See `gradwire.unique`: The distinct elements, or slices along dim, always in order (torch.unique)."""
+        """See `gradwire.unique`: Distinct elements, or slices along `dim`, always sorted (torch.unique)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         return _call("unique", (self, sorted, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
 
     def unique_consecutive(self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, axis: Any = None) -> Any:
-        """See `gradwire.unique_consecutive`: The first of each run of equal elements, or slices along dim (torch.unique_consecutive)."""
+        """See `gradwire.unique_consecutive`: First element, or slice along `dim`, of each run of equal ones (torch.unique_consecutive)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         return _call("unique_consecutive", (self, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))

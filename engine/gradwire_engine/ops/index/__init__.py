@@ -1,4 +1,4 @@
-"""Ops that pick or arrange elements by index or order: gather, scatter, embedding, sort, unique."""
+"""Ops that select or arrange elements by index or by order: gather, scatter, embedding, sort, unique."""
 
 from gradwire_engine.ops.index import arrange, embedding, embedding_bag, gather, index, scatters, sets, sort
 

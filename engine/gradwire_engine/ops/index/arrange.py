@@ -1,4 +1,4 @@
-"""Tensors arranged to larger ones: block and flat diagonals, products and combinations of vectors."""
+"""Larger tensors from smaller ones: block_diag, diagflat, cartesian_prod, combinations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gradwire_engine.ops.shape.shape import reshape, slice_
 
 @composite
 def diagflat(input: Array, offset: int = 0) -> Any:
-    """The elements, row by row, as a diagonal matrix (torch.diagflat)."""
+    """Diagonal matrix of the elements in row-major order (torch.diagflat)."""
     return diag_embed(reshape(input, (-1,)), offset)
 
 
@@ -36,7 +36,7 @@ def _blocks_cost(tensors: list[Any]) -> Any:
 
 @op(name="_block_diag", promote="same", in_place=False, node="BlockDiagBackward0", cost=counted(_blocks_cost))
 def _block_diag(xp: Any, tensors: list[Array]) -> Array:
-    """Matrices along a diagonal."""
+    """Block-diagonal matrix."""
     shape = (sum(block.shape[0] for block in tensors), sum(block.shape[1] for block in tensors))
     admit(shape, tensors[0].dtype)
     whole = xp.zeros(shape, tensors[0].dtype)
@@ -63,7 +63,7 @@ _block_diag.grad(tensors=_blocks)
 
 @composite
 def block_diag(tensors: list[Array]) -> Any:
-    """Matrices along a diagonal, zeros elsewhere; vectors count as rows (torch.block_diag).
+    """Block-diagonal matrix; vectors count as rows (torch.block_diag).
 
     Raises EngineError: RUNTIME for more than two dimensions.
     """
@@ -74,7 +74,7 @@ def block_diag(tensors: list[Array]) -> Any:
                 "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input "
                 f"{place} has {tensor.ndim} dimensions",
             )
-    # Promoted as they are given: as a matrix one of no dimensions would count for more.
+    # Promote before the reshape, because 0-dim tensors have a lower priority in type promotion.
     dtype = dtypes.result_type(*(getattr(tensor, "array", tensor) for tensor in tensors))
     blocks = [reshape(tensor, (1, -1)) if tensor.ndim < 2 else tensor for tensor in tensors]
     return _block_diag([block if block.dtype == dtype else cast(block, dtype) for block in blocks])
@@ -87,7 +87,7 @@ def _vector(input: Any) -> None:
 
 @composite
 def cartesian_prod(tensors: list[Array]) -> Any:
-    """All tuples of one element of each vector, one a row; of a single vector itself (torch.cartesian_prod)."""
+    """Cartesian product of vectors, one tuple per row; one vector is returned unchanged (torch.cartesian_prod)."""
     for tensor in tensors:
         _vector(tensor)
     if len(tensors) == 1:
@@ -99,7 +99,7 @@ def cartesian_prod(tensors: list[Array]) -> Any:
 
 @composite(reads_values=True)
 def combinations(input: Array, r: int = 2, with_replacement: bool = False) -> Any:
-    """All r elements of a vector in their order, one choice a row (torch.combinations).
+    """Combinations of r elements of a vector, one per row (torch.combinations).
 
     Raises EngineError: RUNTIME for another number of dimensions or a negative r.
     """

@@ -1,4 +1,4 @@
-"""Looking rows up in a table, and one-hot rows. The adjoint adds rows up: on the CPU a sparse matrix product."""
+"""Embedding lookup and one_hot. The lookup's adjoint sums rows: on the CPU by a sparse matrix product."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Ints = tuple[int, ...]
 
 
 def _check_indices(xp: Any, indices: Array, rows: int) -> None:
-    """CuPy would wrap an index out of range silently."""
+    """Refuse an index out of range, which CuPy would wrap. Raises EngineError: INDEX_OUT_OF_RANGE."""
     if indices.size and bool((indices < 0).any() | (indices >= rows).any()):
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, f"index out of range in self: the table has {rows} rows")
 
 
 def _looked_up_cost(weight: float, table: int) -> Cost:
-    """By the rows of a table that are looked up."""
+    """Cost of a lookup, by the rows read from the table."""
 
     def works(*arrays: Any) -> float:
         return weight * float(arrays[1 - table].size * arrays[table].shape[-1])
@@ -49,14 +49,14 @@ def _embedding(xp: Any, input: Array, weight: Array, padding_idx: int, scale_gra
 def _embedding_backward(
     xp: Any, grad: Array, input: Array, rows: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Array:
-    """Each row's gradients added up; none for the padding row."""
+    """Sum of the gradients of each row; zeros for the padding row."""
     flat = input.reshape(-1)
     weights = (flat != padding_idx).astype(dtypes.float32 if grad.dtype.itemsize == 2 else grad.dtype)
     if scale_grad_by_freq:
         weights /= xp.bincount(flat, minlength=rows)[flat]
     values = grad.reshape(flat.size, grad.shape[-1]).astype(weights.dtype, copy=False)
     if xp is np:
-        from scipy import sparse  # on first use: it takes long to import
+        from scipy import sparse  # imported on first use, because the import is slow
 
         table = sparse.csr_array((weights, (flat, np.arange(flat.size))), shape=(rows, flat.size))
         return np.asarray(table @ values).astype(grad.dtype, copy=False)
@@ -70,7 +70,7 @@ _embedding_backward.sized_by(lambda grad, input, rows, *rest: rows * grad.shape[
 
 @op(name="_embedding_forward", cost=_looked_up_cost(4, 0))
 def _embedding_forward(xp: Any, weight: Array, input: Array, padding_idx: int, scale_grad_by_freq: bool) -> Array:
-    """The adjoint of `_embedding_backward`: rows looked up, zeros for the padding row."""
+    """Adjoint of `_embedding_backward`: look rows up; zeros for the padding row."""
     taken = weight.take(input, axis=0)
     if scale_grad_by_freq:
         flat = input.reshape(-1)
@@ -99,10 +99,11 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    """Rows of a table (torch.nn.functional.embedding).
+    """Look up rows of a table (torch.nn.functional.embedding).
 
-    input: int32 or int64 of any shape; weight: (rows, width). The row padding_idx gets no gradient; rows longer than
-    max_norm are first shortened in place. Raises EngineError: INDEX_OUT_OF_RANGE, RUNTIME, NOT_SUPPORTED for sparse.
+    input: int32 or int64 of any shape. weight: (rows, width). The row padding_idx gets no gradient. Rows whose norm
+    exceeds max_norm are first scaled down in place.
+    Raises EngineError: INDEX_OUT_OF_RANGE, ARGUMENT_VALUE, RUNTIME, NOT_SUPPORTED for sparse.
     """
     if sparse:
         raise EngineError(Reason.NOT_SUPPORTED, "embedding: sparse gradients are not implemented; use sparse=False")
@@ -124,7 +125,7 @@ def embedding(
 
 
 def _shorten(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
-    """Bring the rows that are looked up to a norm of max_norm at most, in place and unrecorded."""
+    """Scale the looked-up rows down to a norm of at most max_norm, in place and without a graph node."""
     table, wanted = look(weight), look(indices)
     xp = module_of(table)
     _check_indices(xp, wanted, table.shape[0])
@@ -139,9 +140,9 @@ def _shorten(weight: Any, indices: Any, max_norm: float, norm_type: float) -> No
     cost=counted(lambda tensor, classes: 2.0 * tensor.size * max(1, classes) + 30.0 * tensor.size),
 )
 def one_hot(xp: Any, tensor: Array, num_classes: int = -1) -> Array:
-    """A last dimension with 1 at each class and 0 elsewhere, int64 (torch.nn.functional.one_hot).
+    """One-hot encoding in a new last dimension, int64 (torch.nn.functional.one_hot).
 
-    num_classes: one more than the largest class if -1. Raises EngineError: RUNTIME for values that are no classes.
+    num_classes: -1 means the largest class plus 1. Raises EngineError: RUNTIME for values that are no classes.
     """
     if tensor.dtype != dtypes.int64:
         raise EngineError(Reason.RUNTIME, "one_hot is only applicable to index tensor of type LongTensor.")

@@ -1,4 +1,4 @@
-"""embedding_bag: rows of a table, summed, averaged or maximized over bags of indices."""
+"""embedding_bag: sum, mean or maximum of a table's rows over bags of indices."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _check(input: Any, weight: Any, offsets: Any, mode: str, per_sample_weights:
 
 
 def _bags(xp: Any, input: Array, offsets: Array | None, include_last: bool) -> tuple[Array, int]:
-    """Which bag each index is in, and how many bags there are."""
+    """Bag of each index, and the number of bags. Raises EngineError: RUNTIME for wrong offsets."""
     if input.ndim == 2:
         return xp.repeat(xp.arange(input.shape[0]), input.shape[1]), input.shape[0]
     starts = offsets.astype(dtypes.int64)  # type: ignore[union-attr]
@@ -80,10 +80,11 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
-    """Sums, means or maxima of a table's rows over bags of indices (torch.nn.functional.embedding_bag).
+    """Sum, mean or maximum of a table's rows over bags of indices (torch.nn.functional.embedding_bag).
 
-    input: (bags, n), or (n,) with the offsets where bags begin; weight: (rows, width). Empty bags give zeros, the
-    index padding_idx counts in none. Raises EngineError: ARGUMENT_VALUE, NOT_SUPPORTED, INDEX_OUT_OF_RANGE.
+    input: (bags, n), or (n,) with `offsets`, the start of each bag. weight: (rows, width).
+    An empty bag gives zeros; the index padding_idx is skipped.
+    Raises EngineError: ARGUMENT_VALUE, NOT_SUPPORTED, INDEX_OUT_OF_RANGE, RUNTIME.
     """
     _check(input, weight, offsets, mode, per_sample_weights)
     if scale_grad_by_freq and mode == "max":
@@ -126,7 +127,7 @@ embedding_bag.lacks(
 
 
 def _largest(xp: Any, rows: Any, bag: Array, count: int, whole: Any) -> Any:
-    """Of each bag's rows the largest elements, the first of equal ones; zeros for an empty bag."""
+    """Elementwise maximum of each bag's rows; gradients go to the first of equal rows. Zeros for an empty bag."""
     values = _array(rows)
     nowhere = len(values)
     best = xp.full((count, values.shape[1]), nowhere, dtypes.int64)
@@ -142,7 +143,7 @@ def _largest(xp: Any, rows: Any, bag: Array, count: int, whole: Any) -> Any:
 
 
 def _like(source: Any, array: Any) -> Any:
-    """An array as what `source` is: a Tensor without grad, or an array."""
+    """Wrap an array as a constant Tensor if `source` is a Tensor."""
     return Tensor(array) if type(source) is Tensor else array
 
 

@@ -1,4 +1,4 @@
-"""Taking and putting along one dimension: index_select, gather, scatter and their adjoints; masked_select, nonzero."""
+"""Indexing along one dimension: index_select, gather, scatter and their adjoints; also masked_select and nonzero."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _whole_number(name: str, index: Array) -> Array:
 
 
 def _line(xp: Any, name: str, index: Array, dim: int, size: int) -> Array:
-    """A vector of positions along a dimension."""
+    """Check a vector of indices along `dim`; convert it to int64. Raises EngineError: INDEX_OUT_OF_RANGE, RUNTIME."""
     if index.ndim > 1:
         raise EngineError(Reason.INDEX_OUT_OF_RANGE, f"{name}(): Index is supposed to be a vector", op=name)
     index = _whole_number(name, index).reshape(-1)
@@ -55,7 +55,7 @@ def _line(xp: Any, name: str, index: Array, dim: int, size: int) -> Array:
 
 @op(cost=placed(30))
 def index_select(xp: Any, input: Array, dim: int, index: Array) -> Array:
-    """The slices along dim that a vector of positions names (torch.index_select)."""
+    """Slices at the indices `index` along `dim` (torch.index_select)."""
     dim = normalize_dim(dim, input.ndim)
     places = _line(xp, "index_select", index, dim, input.shape[dim] if input.ndim else 1)
     if not input.ndim and places.size != 1:
@@ -71,7 +71,7 @@ index_select.sized_by(lambda input, dim, index: input.nbytes // max(input.shape[
 
 @op(name="_index_select_backward", cost=of_shape(60, 3))
 def _index_select_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
-    """Zeros of a shape, with the slices of g added at their positions."""
+    """Adjoint of index_select: add the slices of g into zeros at their indices."""
     if not shape:
         return g.reshape(shape).copy()
     dim = normalize_dim(dim, len(shape))
@@ -89,7 +89,7 @@ _index_select_backward.grad(g=lambda g, dim, index: index_select(g, dim, index))
 
 @op(in_place=True, apart=True, cost=placed(60))
 def index_add(xp: Any, input: Array, dim: int, index: Array, source: Array, *, alpha: Number = 1) -> Array:
-    """The input with source's slices added at the positions of index along dim (torch.index_add)."""
+    """Copy of the input with the slices of `source` added at the indices `index` along `dim` (torch.index_add)."""
     dim = normalize_dim(dim, input.ndim)
     _match(input, dim, index, source, "index_add")
     places = _line(xp, "index_add", index, dim, input.shape[dim] if input.ndim else 1)
@@ -125,7 +125,7 @@ def _match(input: Array, dim: int, index: Array, source: Array, name: str) -> No
 
 
 def positions_along(input: Any, dim: int, index: Any, source: Any, name: str) -> Any:
-    """A vector of int64 positions along dim for source's slices, checked; of a composite's Tensors."""
+    """Check a composite's vector of indices along `dim`, one per slice of `source`, and convert it to int64."""
     arrays = [getattr(value, "array", value) for value in (input, index, source)]
     _match(arrays[0], dim, arrays[1], arrays[2], name)
     places = _line(module_of(arrays[0]), name, arrays[1], dim, arrays[0].shape[dim] if arrays[0].ndim else 1)
@@ -140,7 +140,7 @@ index_add.grad(
 
 @op(in_place=True, apart=True, cost=placed(30))
 def index_copy(xp: Any, input: Array, dim: int, index: Array, source: Array) -> Array:
-    """The input with source's slices put at the positions of index along dim (torch.index_copy)."""
+    """Copy of the input with the slices of `source` written at the indices `index` along `dim` (torch.index_copy)."""
     dim = normalize_dim(dim, input.ndim)
     _match(input, dim, index, source, "index_copy")
     places = _line(xp, "index_copy", index, dim, input.shape[dim] if input.ndim else 1)
@@ -155,7 +155,7 @@ def index_copy(xp: Any, input: Array, dim: int, index: Array, source: Array) -> 
     cost=placed(30),
 )
 def index_fill(xp: Any, input: Array, dim: int, index: Array, value: Array | Number) -> Array:
-    """The input with a value in the slices that index names along dim (torch.index_fill)."""
+    """Copy of the input with `value` in the slices at the indices `index` along `dim` (torch.index_fill)."""
     if index.ndim > 1:
         raise EngineError(Reason.RUNTIME, "index_fill_(): Index has to be a vector/scalar", op="index_fill")
     extent = getattr(value, "ndim", 0)
@@ -186,11 +186,11 @@ index_fill.grad(
 )
 
 
-# Element by element along a dimension.
+# Elements along a dimension.
 
 
 def flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Array) -> Array:
-    """Positions in the flattened tensor of the elements that an index along dim names."""
+    """Flat positions of the elements at the indices `index` along `dim`. Raises EngineError: RUNTIME."""
     index = _whole_number(name, index)
     if index.ndim != len(shape) and index.size and not (index.ndim <= 1 and len(shape) <= 1):
         raise EngineError(
@@ -207,7 +207,7 @@ def flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Arr
                 f"{list(shape)} apart from dimension {dim}",
                 op=name,
             )
-    # As unsigned numbers, negative ones are too large.
+    # Viewed as unsigned integers, negative indices are out of range too.
     if index.size and int(index.view(np.uint64).max()) >= shape[dim]:
         low, high = int(index.min()), int(index.max())
         raise EngineError(
@@ -218,7 +218,7 @@ def flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Arr
     steps = [1] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         steps[axis] = steps[axis + 1] * shape[axis + 1]
-    # Where an element lies but for dim, is the same along dim: small beside the index.
+    # Flat offsets without `dim`'s part do not vary along `dim`, so they need less memory than the index.
     starts = xp.zeros((1,) * index.ndim, dtypes.int64)
     for axis, size in enumerate(index.shape):
         if axis != dim:
@@ -229,7 +229,7 @@ def flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Arr
 
 @op(cost=placed_alike(30))
 def gather(xp: Any, input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
-    """At each place of index the input's element there, at that position along dim (torch.gather)."""
+    """result[i, j, ...] = input[i, index[i, j, ...], ...] for dim 1, and so on (torch.gather)."""
     dim = normalize_dim(dim, input.ndim)
     places = flat_places(xp, "gather", input.shape, dim, index)
     return input.reshape(-1).take(places)
@@ -238,13 +238,13 @@ def gather(xp: Any, input: Array, dim: int, index: Array, *, sparse_grad: bool =
 gather.works_in(forward=0.3, backward=3.1)
 gather.sized_by(
     lambda input, dim, index, sparse_grad: index.size * (input.itemsize + 8),
-    bounded=True,  # and places
+    bounded=True,  # the result, and the flat positions
 )
 
 
 @op(name="_gather_backward", node="ScatterAddBackward0", cost=placed_alike(60))
 def gather_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
-    """Zeros of a shape with g added at the places of index: gather's adjoint."""
+    """Adjoint of gather: add g into zeros at the indices."""
     whole = xp.zeros(shape, dtypes.float32 if is_half(g.dtype) else g.dtype)
     places = flat_places(xp, "gather", whole.shape, normalize_dim(dim, whole.ndim), index)
     add_flat(xp, whole, places.reshape(-1), g.reshape(-1))
@@ -257,7 +257,7 @@ gather_backward.grad(g=lambda g, dim, index: gather(g, dim, index))
 
 @op(name="_put_along", node="ScatterBackward0", cost=placed_alike(30))
 def put_along(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
-    """Zeros of a shape with g at the places of index, none of which comes twice."""
+    """Write g into zeros at the indices, none of which repeats."""
     whole = xp.zeros(shape, g.dtype)
     whole.reshape(-1)[flat_places(xp, "scatter", whole.shape, normalize_dim(dim, whole.ndim), index)] = g
     return whole
@@ -267,7 +267,7 @@ put_along.grad(g=lambda g, dim, index: gather(g, dim, index))
 
 
 def source_part(src: Any, index: Any) -> Any:
-    """The part of a scatter's source that the index covers, which is all of it as a rule."""
+    """The part of a scatter's source that the index covers, usually all of it. Raises EngineError: RUNTIME."""
     if not hasattr(src, "shape") or src.shape == index.shape or 0 in index.shape:
         return src
     if (src.ndim or 1) != (index.ndim or 1):
@@ -326,7 +326,7 @@ _scatter_add.grad(input=lambda g: g, src=lambda g, dim, index: gather(g, dim, in
 def scatter(
     input: Array, dim: int, index: Array, src: Array | Number | None = None, *, value: Number | None = None
 ) -> Array:
-    """The input with src's elements (or a value) put at the places of index along dim (torch.scatter)."""
+    """Copy of the input with `src`, or a value, written at the indices along `dim` (torch.scatter)."""
     given = src if value is None else value
     if given is None:
         raise EngineError(Reason.ARGUMENT_TYPE, "scatter() missing 1 required argument: 'src'", op="scatter")
@@ -335,13 +335,13 @@ def scatter(
 
 @composite(in_place=True, apart=True)
 def scatter_add(input: Array, dim: int, index: Array, src: Array) -> Array:
-    """The input with src's elements added at the places of index along dim (torch.scatter_add)."""
+    """Copy of the input with `src` added at the indices along `dim` (torch.scatter_add)."""
     return _scatter_add(input, dim, index, source_part(src, index))
 
 
 @composite
 def take_along_dim(input: Array, indices: Array, dim: int | None = None) -> Array:
-    """gather, with input and indices broadcast but for dim; of the flattened tensor without (torch.take_along_dim)."""
+    """gather with broadcasting except along `dim`; without `dim`, of the flattened tensors (torch.take_along_dim)."""
     if indices.dtype != dtypes.int64:
         title = dtypes.TITLES[indices.dtype]
         raise EngineError(
@@ -369,7 +369,7 @@ def _without(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
 
 @composite
 def take(input: Array, index: Array) -> Array:
-    """Elements of the flattened tensor (torch.take)."""
+    """Elements of the flattened tensor at `index` (torch.take)."""
     if index.dtype != dtypes.int64:
         title = dtypes.TITLES[index.dtype]
         raise EngineError(Reason.RUNTIME, f"take(): Expected a long tensor for index, but got {title}", op="take")
@@ -380,12 +380,12 @@ def take(input: Array, index: Array) -> Array:
     )
 
 
-# Masks: how many elements there are depends on values.
+# Masks: the number of elements depends on values.
 
 
 @op(data_dependent=True, cost=30)
 def masked_select(xp: Any, input: Array, mask: Array) -> Array:
-    """The elements where the mask holds, as a vector (torch.masked_select)."""
+    """Vector of the elements where the mask is True (torch.masked_select)."""
     if mask.dtype != dtypes.bool_:
         raise EngineError(Reason.RUNTIME, "masked_select: expected BoolTensor for mask")
     broadcast_shape(input.shape, mask.shape)
@@ -413,7 +413,7 @@ def _nonzero(xp: Any, input: Array) -> Array:
     found = xp.nonzero(input)
     if input.ndim == 1:
         return found[0].reshape(-1, 1).astype(dtypes.int64, copy=False)
-    together = getattr(found[0], "base", None)  # NumPy's are the columns of one array
+    together = getattr(found[0], "base", None)  # NumPy's index vectors are columns of one array
     if xp is np and together is not None and together.shape == (found[0].size, input.ndim):
         return together.astype(dtypes.int64, copy=False)
     return xp.stack(found, axis=1).astype(dtypes.int64, copy=False)
@@ -424,7 +424,7 @@ _nonzero.sized_by(lambda input: input.size * max(1, input.ndim) * 8)
 
 @composite(data_dependent=True, differentiable=False, outputs=("...",))
 def nonzero(input: Array, *, as_tuple: bool = False) -> Array:
-    """The positions of nonzero elements, one a row; or a tuple of one vector a dimension (torch.nonzero)."""
+    """Indices of nonzero elements, one per row; or a tuple of one vector per dimension (torch.nonzero)."""
     places = _nonzero(input if input.ndim or not as_tuple else reshape(input, (1,)))
     if not as_tuple:
         return places
@@ -433,7 +433,7 @@ def nonzero(input: Array, *, as_tuple: bool = False) -> Array:
 
 @composite(data_dependent=True, differentiable=False)
 def argwhere(input: Array) -> Array:
-    """The positions of nonzero elements, one a row (torch.argwhere)."""
+    """Indices of nonzero elements, one per row (torch.argwhere)."""
     return _nonzero(input)
 
 
@@ -443,7 +443,7 @@ def argwhere(input: Array) -> Array:
 def repeat_interleave(
     input: Array, repeats: Array | Number, dim: int | None = None, *, output_size: int | None = None
 ) -> Array:
-    """Each element, or slice along dim, repeated in place (torch.repeat_interleave)."""
+    """Repeat each element, or each slice along `dim`, next to itself (torch.repeat_interleave)."""
     if dim is None:
         input, dim = reshape(input, (-1,)), 0
     dim = normalize_dim(dim, input.ndim)

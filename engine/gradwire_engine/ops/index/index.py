@@ -1,7 +1,7 @@
-"""Indexing: x[...], index_select, gather and their adjoints, which add up what several indices share.
+"""Indexing: x[key] and x[key] = value, index_put, and the adjoints, which sum gradients at repeated indices.
 
-`x[key]` is made of views (select, slice, unsqueeze) and, where the key has tensors, one `_index`, as PyTorch makes it.
-Every index is checked before the array module sees it: CuPy wraps those out of range silently.
+As in PyTorch, `x[key]` is a chain of views (select, slice, unsqueeze) and, for tensors in the key, one `_index`.
+Every index is checked before the array module uses it, because CuPy wraps an index out of range without an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Ints = Any
 
 
 def checked(xp: Any, index: Array, size: int, dim: int, reason: Reason = Reason.INDEX_OUT_OF_RANGE) -> Array:
-    """An index array with negative ones counted from the end. Raises EngineError if one is out of bounds."""
+    """Check an index array and make negative indices positive. Raises EngineError if an index is out of bounds."""
     if not index.size:
         return index
     low, high = int(index.min()), int(index.max())
@@ -46,11 +46,11 @@ def checked(xp: Any, index: Array, size: int, dim: int, reason: Reason = Reason.
     return xp.where(index < 0, index + size, index) if low < 0 else index
 
 
-# Index arrays: one per leading dimension, None where a dimension is taken whole.
+# Index arrays: one per leading dimension; None takes the whole dimension.
 
 
 def _positions(xp: Any, shape: tuple[int, ...], indices: list[Any]) -> list[Any]:
-    """Masks as the integer arrays they stand for, all checked and on the input's device; None stays."""
+    """Check the index arrays and convert masks to integer arrays, on the input's device; None stays None."""
     found: list[Any] = []
     for place, index in enumerate(indices):
         if index is None:
@@ -113,7 +113,7 @@ def _is_mask(index: Any) -> bool:
     cost=placed(30),
 )
 def index_(xp: Any, input: Array, indices: list[Array]) -> Array:
-    """The elements that index arrays choose; None takes a dimension whole. Masks stand for where they hold."""
+    """Elements selected by index arrays and masks; None takes the whole dimension."""
     return input[_key(xp, input.shape, indices)]
 
 
@@ -121,7 +121,7 @@ index_.works_in(forward=0.8)
 
 
 def _chosen_bytes(input: Array, indices: list[Array]) -> int:
-    """The bytes of what integer arrays choose; masks choose no more than there is."""
+    """Upper bound of the result's bytes: exact for integer arrays, the input's bytes with masks."""
     whole = [index for index in indices if index is not None]
     if any(index.dtype == dtypes.bool_ for index in whole):
         return int(input.nbytes)
@@ -135,9 +135,9 @@ index_.sized_by(_chosen_bytes)
 
 @op(name="_index_backward", node="IndexPutBackward0", cost=placed(60))
 def _index_backward(xp: Any, g: Array, indices: list[Array], shape: Ints) -> Array:
-    """Zeros of a shape, with g added at the indices: `index_`'s adjoint."""
+    """Adjoint of `index_`: add g into zeros at the indices."""
     given = [place for place in indices if place is not None]
-    if len(given) == 1 and given[0].dtype == dtypes.bool_:  # a mask chooses nothing twice
+    if len(given) == 1 and given[0].dtype == dtypes.bool_:  # a mask selects each element once
         whole = xp.zeros(shape, g.dtype)
         whole[_key(xp, shape, indices)] = g
         return whole
@@ -145,7 +145,7 @@ def _index_backward(xp: Any, g: Array, indices: list[Array], shape: Ints) -> Arr
     chosen = [dim for dim, place in enumerate(positions) if place is not None]
     arrays = _together(xp, positions)
     rest = [dim for dim in range(len(shape)) if dim not in chosen]
-    # NumPy puts the chosen dimensions' result where they stood if side by side, else first.
+    # NumPy puts the indexed dimensions at their position if they are adjacent, else first.
     beside = chosen[-1] - chosen[0] == len(chosen) - 1
     first = chosen[0] if beside else 0
     wide = arrays[0].ndim
@@ -165,7 +165,7 @@ _index_backward.grad(g=lambda g, indices: index_(g, indices))
 
 
 def _fills(indices: list[Any], values: Any) -> bool:
-    """Whether one value goes where one mask holds, as masked_fill has it: of any dtype, and from any memory."""
+    """Whether the call is a masked_fill: one mask and one value. The value may have any dtype and share memory."""
     return len(indices) == 1 and getattr(indices[0], "dtype", None) == dtypes.bool_ and getattr(values, "size", 1) == 1
 
 
@@ -175,14 +175,14 @@ def _fills(indices: list[Any], values: Any) -> bool:
     cost=placed(30),
 )
 def index_put(xp: Any, input: Array, indices: list[Array], values: Array | Number, accumulate: bool = False) -> Array:
-    """The input with values at the places that index arrays choose, put or added (torch.index_put)."""
+    """Copy of the input with `values` written, or added, at the selected elements (torch.index_put)."""
     result = input.copy()
     _put(xp, result, indices, values, accumulate)
     return result
 
 
 def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: bool) -> None:
-    key = _key(xp, input.shape, indices) if any(map(_is_mask, indices)) else None  # a mask's shape is looked at first
+    key = _key(xp, input.shape, indices) if any(map(_is_mask, indices)) else None  # PyTorch checks masks before dtypes
     if hasattr(values, "dtype") and values.dtype != input.dtype and not _fills(indices, values):
         raise EngineError(
             Reason.RUNTIME,
@@ -214,7 +214,7 @@ index_put.grad(
 
 
 def _parse(shape: tuple[int, ...], key: Any) -> tuple[tuple[Any, ...], list[Any]]:
-    """A key as the ints, slices and Nones that choose a view, and the index arrays (or None) of its dimensions."""
+    """Split a key into the ints, slices and Nones of a view, and an index array or None per dimension of the view."""
     items = [_item(item) for item in (key if isinstance(key, tuple) else (key,))]
     taken = sum(_width(item) for item in items)
     if taken > len(shape):
@@ -226,7 +226,7 @@ def _parse(shape: tuple[int, ...], key: Any) -> tuple[tuple[Any, ...], list[Any]
         )
     basic: list[Any] = []
     indices: list[Any] = []
-    dim = covered = 0  # of the input; of the view, by `indices`
+    dim = covered = 0  # dim: dimensions of the input so far; covered: dimensions of the view in `indices`
     rest = len(shape) - taken
     for item in items:
         if item is Ellipsis:
@@ -236,7 +236,7 @@ def _parse(shape: tuple[int, ...], key: Any) -> tuple[tuple[Any, ...], list[Any]
             basic.append(item)
         elif type(item) is int:
             basic.append(check_index(item, dim, shape[dim]))
-        else:  # an index array, or a bool, which is one of a new dimension
+        else:  # an index array, or a bool, which acts as a mask of a new dimension
             shown = sum(type(one) is not int for one in basic)
             wide = max(_width(item), 1)
             basic += [None] if _is_flag(item) else [slice(None)] * wide
@@ -247,7 +247,10 @@ def _parse(shape: tuple[int, ...], key: Any) -> tuple[tuple[Any, ...], list[Any]
 
 
 def _item(item: Any) -> Any:
-    """One item of a key: a whole number as int, a list as an array, tensors as they are but for 0-d whole ones."""
+    """Normalize one item of a key: integers and 0-dim integer tensors become ints, lists become arrays.
+
+    Raises EngineError: INDEX_OUT_OF_RANGE for another type.
+    """
     if item is None or item is Ellipsis or isinstance(item, slice | bool):
         return item
     if isinstance(item, list):
@@ -266,12 +269,12 @@ def _item(item: Any) -> Any:
 
 
 def _is_flag(item: Any) -> bool:
-    """Whether it is one truth value, which as an index is a mask of a new dimension of size 1."""
+    """Whether the item is a single bool, which acts as a mask of a new dimension of size 1."""
     return isinstance(item, bool) or (getattr(item, "ndim", 1) == 0 and item.dtype == dtypes.bool_)
 
 
 def _width(item: Any) -> int:
-    """How many dimensions an item takes."""
+    """Number of dimensions that an item indexes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     return item.ndim if hasattr(item, "dtype") and item.dtype in (dtypes.bool_, dtypes.uint8) else 1
@@ -283,14 +286,14 @@ def _has_mask(input: Any, index: Any, *rest: Any) -> bool:
 
 
 def _is_whole(item: Any, size: int) -> bool:
-    """Whether it is a slice that takes all of a dimension."""
+    """Whether the item is a slice of the whole dimension."""
     if not isinstance(item, slice) or item.step not in (None, 1):
         return False
     return item.start in (None, 0) and (item.stop is None or item.stop >= size)
 
 
 def _shown(input: Any, basic: tuple[Any, ...]) -> Any:
-    """The view that ints, slices and Nones choose; the input itself if that is all of it."""
+    """View of ints, slices and Nones; the input itself if they select all of it."""
     dim = 0
     for item in basic:
         if type(item) is int:
@@ -310,7 +313,7 @@ def _sliced(input: Any, dim: int, item: slice) -> Any:
 
 
 def _arrays(input: Any, indices: list[Any]) -> list[Any]:
-    """Truth values as what PyTorch makes of them: the number 0 for true, none for false, and so no mask."""
+    """Replace each single bool as PyTorch does: True by the index 0, False by no index."""
     xp = module_behind(input)
     return [xp.zeros(1 if look(item) else 0, dtypes.int64) if _is_flag(item) else item for item in indices]
 
@@ -318,7 +321,7 @@ def _arrays(input: Any, indices: list[Any]) -> list[Any]:
 @composite(data_dependent=_has_mask)
 def getitem(input: Array, index: Index) -> Array:
     """x[index] with ints, slices, None, Ellipsis, masks and integer tensors (torch.Tensor.__getitem__)."""
-    if type(index) is int:  # the usual cases first
+    if type(index) is int:  # fast paths
         if not input.ndim:
             _parse((), index)
         return select(input, 0, index)
@@ -335,14 +338,14 @@ def getitem(input: Array, index: Index) -> Array:
 
 @op(name="_set_index", node="CopySlices", in_place=True, drops_grad=True, cost=placed(30))
 def _set_index(xp: Any, input: Array, index: Index, indices: list[Array], value: Array | Number) -> Array:
-    """The input with a value in the part that a key chooses, the key as `_parse` gives it."""
+    """Copy of the input with `value` written at a key, in `_parse`'s form."""
     result = input.copy()
     _write_index(xp, result, index, indices, value)
     return result
 
 
 def _write_index(xp: Any, input: Array, basic: Any, indices: list[Any], value: Any) -> None:
-    key = (*basic, Ellipsis)  # at the end, so that a single number is shown as a 0-d array that can be written to
+    key = (*basic, Ellipsis)  # with the Ellipsis NumPy returns a writable 0-d array for a single element
     part = input[key]
     if indices:
         _put(xp, part, indices, value, False)
@@ -368,7 +371,7 @@ _set_index.grad(
 
 
 def _trimmed(value: Any) -> Any:
-    """A value without leading dimensions of size 1, of which there may be more than the place has."""
+    """Remove leading dimensions of size 1; a value may have more of them than the target."""
     shape: tuple[int, ...] = getattr(value, "shape", ())
     if not shape or shape[0] != 1:
         return value
@@ -377,7 +380,7 @@ def _trimmed(value: Any) -> Any:
 
 
 class _SetItem(Composite):
-    """x[index] = value: what PyTorch does in place, and the same on a copy."""
+    """x[index] = value: in place as in PyTorch, and out of place on a copy."""
 
     writes_by_parts = True
 
@@ -393,7 +396,7 @@ class _SetItem(Composite):
                 _check_source(target, target.array, given)
             _put_in_place(target, indices, value)
         elif shares_elements(target.array):
-            # What is written shows elsewhere in the target, too: the part is to be changed as the view that it is.
+            # The target's elements share memory, so a write changes others too: write through a recorded view.
             _put_in_place(_shown(target, basic), indices, value)
         else:
             key = (*basic, Ellipsis)
@@ -405,14 +408,14 @@ class _SetItem(Composite):
             _set_index.in_place((target, basic, indices, value))
             if target.view is not None:
                 target.view.written = True
-                target.storage.history += 1  # so that it looks again, too
+                target.storage.history += 1  # makes the view refresh
         return target
 
 
 def _check_source(target: Tensor, part: Array, given: Any) -> None:
-    """Refuse a value that lies in the written memory in another way, as PyTorch tells it of dense ones.
+    """Refuse a value that partly overlaps the written memory, with PyTorch's rule for dense tensors.
 
-    A value of other sizes is expanded first: one element then has strides of 0, which are others than the part's.
+    A value with another shape is expanded first. An expanded single element has strides of 0, unlike the written part.
     """
     if type(given) is not Tensor or given.storage is not target.storage:
         return
@@ -431,12 +434,12 @@ def _put_in_place(target: Tensor, indices: list[Any], value: Any) -> None:
     elif getattr(value, "ndim", 0):
         copy.in_place((target, value if value.shape == target.shape else expand(value, target.shape), False))
     else:
-        check_writable(target.array)  # fill_ itself may write to elements that share memory
+        check_writable(target.array)  # fill_ alone would accept elements that share memory
         fill.in_place((target, value))
 
 
 def _setitem(input: Array, index: Index, value: Array | Number) -> Array:
-    """x with x[index] = value, in place as `setitem_` (torch.Tensor.__setitem__)."""
+    """Copy of x after x[index] = value; in place as `setitem_` (torch.Tensor.__setitem__)."""
     basic, indices = _parse(input.shape, index)
     return _set_index(input, basic, _arrays(input, indices), _trimmed(value))
 

@@ -1,6 +1,6 @@
-"""Copies of a tensor with a part replaced: a position, a slice, a diagonal, what a mask names; and scatter_reduce.
+"""Copies of a tensor with a part replaced: select_scatter and its relatives, masked_scatter, scatter_reduce, put.
 
-Each replacement is the functional form of writing into a view, so its formulas are the view and itself with zeros.
+The first three replace the part of a view. Their gradients are the view, and the same op with zeros as source.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gradwire_engine.ops.index.index import index_put
 from gradwire_engine.ops.shape.join import cat
 from gradwire_engine.ops.shape.shape import contiguous, diagonal, reshape, select, slice_
 
-# Replacing what a view shows.
+# Replacing the part of a view.
 
 
 def _replaced(xp: Any, input: Array, view: Any, src: Array, *args: Any) -> Array:
@@ -53,7 +53,7 @@ def _replaced(xp: Any, input: Array, view: Any, src: Array, *args: Any) -> Array
 
 @op(complex_grad=False, cost=8)
 def select_scatter(xp: Any, input: Array, src: Array, dim: int, index: int) -> Array:
-    """The input with src at one position along dim (torch.select_scatter)."""
+    """Copy of the input with `src` at one index of `dim` (torch.select_scatter)."""
     return _replaced(xp, input, select, src, dim, index)
 
 
@@ -61,13 +61,13 @@ def select_scatter(xp: Any, input: Array, src: Array, dim: int, index: int) -> A
 def slice_scatter(
     xp: Any, input: Array, src: Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Array:
-    """The input with src at positions start to end along dim, every step-th (torch.slice_scatter)."""
+    """Copy of the input with `src` in a slice of `dim`: start to end, by step (torch.slice_scatter)."""
     return _replaced(xp, input, slice_, src, dim, start, end, step)
 
 
 @op(cost=8)
 def diagonal_scatter(xp: Any, input: Array, src: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
-    """The input with src on the diagonal of two dimensions (torch.diagonal_scatter)."""
+    """Copy of the input with `src` on the diagonal of two dimensions (torch.diagonal_scatter)."""
     return _replaced(xp, input, diagonal, src, offset, dim1, dim2)
 
 
@@ -87,7 +87,7 @@ diagonal_scatter.grad(
 
 @op(in_place=True, cost=30)
 def masked_scatter(xp: Any, input: Array, mask: Array, source: Array) -> Array:
-    """The input with source's first elements, row by row, where the mask holds (torch.masked_scatter).
+    """Copy of the input with elements of `source`, in row-major order, where the mask is True (torch.masked_scatter).
 
     mask: bool, broadcasts with the input. Raises EngineError: RUNTIME for another dtype or too few elements.
     """
@@ -112,7 +112,7 @@ def masked_scatter(xp: Any, input: Array, mask: Array, source: Array) -> Array:
 
 
 def _taken_by_mask(g: Any, mask: Any, source_meta: Any) -> Any:
-    """The gradients where the mask holds at source's first elements, zeros at the rest."""
+    """Gradient of masked_scatter's source: g where the mask is True, then zeros for the unused elements."""
     taken = masked_select(g, mask if mask.shape == g.shape else expand(mask, g.shape))
     count = taken.shape[0]
     size = 1
@@ -123,7 +123,7 @@ def _taken_by_mask(g: Any, mask: Any, source_meta: Any) -> Any:
 
 masked_scatter.grad(input=lambda g, mask: masked_fill(g, mask, 0), source=_taken_by_mask)
 
-# Reducing what falls on one place.
+# Reductions at repeated indices.
 
 _MODES = ("sum", "prod", "mean", "amax", "amin")
 
@@ -131,7 +131,7 @@ _MODES = ("sum", "prod", "mean", "amax", "amin")
 @op(name="_scatter_product", cost=placed_alike(60))
 @through_float32
 def _scatter_product(xp: Any, src: Array, base: Array, dim: int, index: Array) -> Array:
-    """base times the elements of src at the places of index."""
+    """Multiply `base` by the elements of `src` at the positions `index` along `dim`."""
     places = flat_places(xp, "scatter", base.shape, normalize_dim(dim, base.ndim), index)
     result = xp.array(base, order="C")
     combine_at(xp, "multiply", result.reshape(-1), places.reshape(-1), src.reshape(-1))
@@ -145,7 +145,7 @@ def _counts(xp: Any, input: Array, places: Array, include_self: bool) -> Array:
 
 
 def _neutral(xp: Any, dtype: Any, reduce: str) -> Any:
-    """What leaves the other operand as it is."""
+    """Neutral element of a reduction."""
     if reduce in ("sum", "mean"):
         return 0
     if reduce == "prod":
@@ -184,13 +184,13 @@ _scatter_reduce.works_in(forward=1, backward=3.9)
 
 @op(name="_scatter_counts", cost=placed_alike(60))
 def _scatter_counts(xp: Any, input: Array, dim: int, index: Array, include_self: bool) -> Array:
-    """How many values were reduced at each place, at least 1, in the input's dtype."""
+    """Number of values reduced at each position, at least 1, in the input's dtype."""
     places = flat_places(xp, "scatter", input.shape, normalize_dim(dim, input.ndim), index)
     return xp.maximum(_counts(xp, input, places, include_self), 1).astype(input.dtype)
 
 
 def _reduce_grads(g: Any, input: Any, index: Any, src: Any, out: Any, dim: int, reduce: str, own: bool) -> Any:
-    """The gradients by input and by src; the input's where it is not included still counts at untouched places."""
+    """Gradients of the input and of src. If the input is not included, only untouched positions pass its gradient."""
     if reduce in ("sum", "mean"):
         shared = g if reduce == "sum" else g / _scatter_counts(out, dim, index, own)
         by_input, by_src = shared, gather(shared, dim, index)
@@ -210,7 +210,7 @@ def _reduce_grads(g: Any, input: Any, index: Any, src: Any, out: Any, dim: int, 
 
 
 def _product_grads(g: Any, input: Any, index: Any, src: Any, dim: int, own: bool) -> Any:
-    """Each factor's gradient is the product of the others: found without dividing by a factor that is zero."""
+    """Gradient of each factor: the product of the others, without division by a zero factor."""
     base = input if own else scatter(input, dim, index, 1)
     none, none_src = eq(base, 0), eq(src, 0)
     factors, factors_src = where(none, 1, base), where(none_src, 1, src)
@@ -224,14 +224,14 @@ def _product_grads(g: Any, input: Any, index: Any, src: Any, dim: int, own: bool
     by_input = where(some, share / factors, where(logical_and(only, none), share, 0))
     by_src = where(some_src, share_src / factors_src, where(logical_and(only_src, none_src), share_src, 0))
     if isinstance(g, Tensor) and bool((missing.array > 1).any()):
-        # Where two factors are zero these gradients are zero, but not their derivatives by those factors.
+        # With two zero factors these gradients are 0, but their derivatives by those factors are not.
         by_input, by_src = _not_again(by_input), _not_again(by_src)
     return by_input, by_src
 
 
 @op(name="_not_again", node="Error", cost=4)
 def _not_again(xp: Any, input: Array) -> Array:
-    """The same, which cannot be differentiated."""
+    """The input, with a node that refuses double backward."""
     return input
 
 
@@ -268,10 +268,10 @@ _scatter_reduce.grad(
 def scatter_reduce(
     input: Array, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True
 ) -> Array:
-    """The input with src's elements at the places of index along dim, those on one place reduced together.
+    """Reduce the elements of `src` into the input at the positions `index` along `dim` (torch.scatter_reduce).
 
-    reduce: "sum", "prod", "mean", "amax" or "amin"; include_self: whether the input's element there takes part
-    (torch.scatter_reduce). Raises EngineError: RUNTIME.
+    reduce: "sum", "prod", "mean", "amax" or "amin". include_self: whether the input's element takes part.
+    Raises EngineError: RUNTIME.
     """
     if reduce not in _MODES:
         raise EngineError(
@@ -289,10 +289,10 @@ scatter_reduce.lacks("b", "scatter_gather_tensor_cpu_reduce_mean", when=scatter_
 def index_reduce(
     input: Array, dim: int, index: Array, source: Array, reduce: str, *, include_self: bool = True
 ) -> Array:
-    """The input with source's slices at the positions of index along dim, those on one position reduced together.
+    """Reduce the slices of `source` into the input at the positions `index` along `dim` (torch.index_reduce).
 
-    reduce: "prod", "mean", "amax" or "amin"; include_self: whether the input's slice there takes part
-    (torch.index_reduce). Raises EngineError: RUNTIME, INDEX_OUT_OF_RANGE.
+    reduce: "prod", "mean", "amax" or "amin". include_self: whether the input's slice takes part.
+    Raises EngineError: RUNTIME, INDEX_OUT_OF_RANGE.
     """
     if reduce not in _MODES[1:]:
         raise EngineError(
@@ -316,9 +316,9 @@ index_reduce.lacks("b", "index_reduce_func_exclude_input_init", when=index_reduc
 
 @composite(in_place=True, apart=True)
 def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
-    """The input with source's elements at these places of the flattened tensor, added if told (torch.put).
+    """Copy of the input with `source` at flat positions `index`, added if `accumulate` (torch.put).
 
-    index: int64; source: the input's dtype, as many elements. Raises EngineError: RUNTIME, INDEX_OUT_OF_RANGE.
+    index: int64. source: the input's dtype, as many elements as index. Raises EngineError: RUNTIME, INDEX_OUT_OF_RANGE.
     """
     if index.dtype != dtypes.int64:
         raise EngineError(

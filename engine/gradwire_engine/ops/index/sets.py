@@ -1,4 +1,4 @@
-"""Values as sets and bins: unique, isin, bincount, searchsorted, bucketize. None of them has a gradient."""
+"""Sets and bins: unique, isin, bincount, searchsorted, bucketize. None of them is differentiable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gradwire_engine.ops.base.checks import admit, normalize_dim, ordered
 
 
 def not_derived(name: str) -> Any:
-    """What the gradient of an op without one comes to. Raises EngineError: NOT_SUPPORTED."""
+    """Gradient of an op that has none. Raises EngineError: NOT_SUPPORTED."""
     raise EngineError(Reason.NOT_SUPPORTED, f"the derivative for '{name}' is not implemented.", op=name)
 
 
@@ -47,8 +47,8 @@ def _member_cost(elements_: Any, test: Any, *rest: Any) -> Any:
     cost=counted(_distinct_cost, few=1 << 16),
 )
 def _unique(xp: Any, input: Array, dim: int | None) -> Any:
-    """The distinct elements, or slices along dim, in order; which of them each one is; how often each comes."""
-    if input.dtype == dtypes.bfloat16:  # which NumPy does not put in order where there is nan
+    """Sorted distinct elements, or slices along `dim`; the index of each element among them; their counts."""
+    if input.dtype == dtypes.bfloat16:  # NumPy does not sort nan last in bfloat16
         values, inverse, counts = _unique.forward(xp, input.astype(dtypes.float32), dim)
         return values.astype(dtypes.bfloat16), inverse, counts
     if dim is None:
@@ -73,10 +73,10 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:
-    """The distinct elements, or slices along dim, always in order (torch.unique).
+    """Distinct elements, or slices along `dim`, always sorted (torch.unique).
 
-    return_inverse: also which of them each element is; return_counts: also how often each comes.
-    Raises EngineError: NOT_SUPPORTED for complex numbers, DIM_OUT_OF_RANGE.
+    return_inverse: also return each element's index among them. return_counts: also return their counts.
+    Raises EngineError: NOT_SUPPORTED for complex numbers, DIM_OUT_OF_RANGE, RUNTIME.
     """
     if dtypes.category(input.dtype) == dtypes.COMPLEX:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"unique\" not implemented for '{dtypes.TITLES[input.dtype]}'")
@@ -100,7 +100,7 @@ def unique(
     cost=30,
 )
 def _unique_consecutive(xp: Any, input: Array, dim: int | None) -> Any:
-    """The first of each run of equal elements, or slices along dim; which run each is in; how long each is."""
+    """First element, or slice along `dim`, of each run of equal ones; the run of each element; the runs' lengths."""
     lines = input.reshape(-1) if dim is None else xp.moveaxis(input, dim, 0)
     length = lines.shape[0]
     starts = xp.ones(length, bool)
@@ -122,9 +122,9 @@ _unique_consecutive.grad(input=lambda g: not_derived("unique_consecutive"))
 def unique_consecutive(
     input: Array, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The first of each run of equal elements, or slices along dim (torch.unique_consecutive).
+    """First element, or slice along `dim`, of each run of equal ones (torch.unique_consecutive).
 
-    return_inverse: also which run each element is in; return_counts: also how long each run is.
+    return_inverse: also return the run of each element. return_counts: also return the runs' lengths.
     Raises EngineError: NOT_SUPPORTED for complex numbers, DIM_OUT_OF_RANGE, RUNTIME.
     """
     if dtypes.category(input.dtype) == dtypes.COMPLEX:
@@ -149,7 +149,7 @@ def isin(
     assume_unique: bool = False,
     invert: bool = False,
 ) -> Array:
-    """Whether each element is among the test elements (torch.isin)."""
+    """Whether each element is in `test_elements` (torch.isin)."""
     dtype = dtypes.result_type(elements, test_elements)
     for value in (elements, test_elements):
         given = getattr(value, "dtype", dtypes.int64)
@@ -170,9 +170,9 @@ isin.works_in(forward=5.6)
     cost=counted(lambda input, weights, minlength: 30.0 * input.size + 2.0 * minlength),
 )
 def bincount(xp: Any, input: Array, weights: Array | None = None, minlength: int = 0) -> Array:
-    """How often each whole number from 0 comes, or the sums of its weights (torch.bincount).
+    """Count each integer from 0 on, or sum its weights (torch.bincount).
 
-    input: (n,), not negative; weights: (n,). Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    input: (n,), non-negative; weights: (n,). Raises EngineError: RUNTIME, NOT_SUPPORTED.
     """
     if dtypes.category(input.dtype) != dtypes.INT:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"bincount_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'")
@@ -194,7 +194,7 @@ bincount.grad(weights=lambda g: not_derived("bincount"))
 
 
 def _check_side(right: bool, side: str | None) -> bool:
-    """Whether the place behind equal values is wanted."""
+    """Whether `side` or `right` asks for the position after equal values. Raises EngineError: RUNTIME."""
     if side not in (None, "left", "right"):
         raise EngineError(Reason.RUNTIME, f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
@@ -216,9 +216,10 @@ def searchsorted(
     side: str | None = None,
     sorter: Array | None = None,
 ) -> Array:
-    """Where each value would go in the sorted last dimension: before equal ones, or behind (torch.searchsorted).
+    """Insertion index of each value in the sorted last dimension (torch.searchsorted).
 
-    sorted_sequence: (n,), or (..., n) with input (..., m); sorter: what sorts it. Raises EngineError: RUNTIME.
+    sorted_sequence: (n,), or (..., n) with input (..., m). right, side: insert after equal values. sorter: indices that
+    sort the sequence. Raises EngineError: RUNTIME.
     """
     behind = "right" if _check_side(right, side) else "left"
     if not sorted_sequence.ndim:
@@ -261,7 +262,7 @@ searchsorted.lacks(
 
 @composite(differentiable=False)
 def bucketize(input: Array | Number, boundaries: Array, *, out_int32: bool = False, right: bool = False) -> Array:
-    """Which of the intervals between boundaries each value lies in (torch.bucketize)."""
+    """Index of the interval between `boundaries` that contains each value (torch.bucketize)."""
     if boundaries.ndim != 1:
         raise EngineError(
             Reason.RUNTIME, f"bucketize(): boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"

@@ -1,4 +1,4 @@
-"""Order along a dimension: sort, topk, kthvalue, median. Values have gradients; indices say where they came from."""
+"""Order along a dimension: sort, topk, kthvalue, median. Values are differentiable; indices are their positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gradwire_engine.ops.shape.shape import at, unsqueeze
 
 
 def scatter_selected(g: Any, indices: Any, shape: tuple[int, ...], dim: int, keepdim: bool) -> Any:
-    """The gradient of values that were found at indices along dim: zeros elsewhere."""
+    """Gradient of values selected at `indices` along `dim`: g at these positions, zeros elsewhere."""
     if not keepdim and shape:
         dim = normalize_dim(dim, len(shape))
         g, indices = unsqueeze(g, dim), unsqueeze(indices, dim)
@@ -27,7 +27,7 @@ def scatter_selected(g: Any, indices: Any, shape: tuple[int, ...], dim: int, kee
 
 
 def _order(xp: Any, input: Array, dim: int, descending: bool) -> Array:
-    """Positions that sort along dim, equal elements in their order; nan counts as the largest."""
+    """Stable argsort along `dim`; nan counts as the largest. Raises EngineError: RUNTIME for complex numbers."""
     if input.dtype.kind == "c":
         raise EngineError(Reason.RUNTIME, "Sort does not support complex dtypes on CPU")
     if not input.ndim:
@@ -50,7 +50,7 @@ def _taken(xp: Any, input: Array, indices: Array, dim: int) -> tuple[Array, Arra
     cost=by_sorting(6),
 )
 def sort(xp: Any, input: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> Array:
-    """Values in order along dim, and where they were (torch.sort); equal ones always keep their order."""
+    """Sort along `dim`; return the values and their indices (torch.sort). The sort is always stable."""
     dim = normalize_dim(dim, input.ndim)
     return _taken(xp, input, xp.ascontiguousarray(_order(xp, input, dim, descending)).reshape(input.shape), dim)
 
@@ -60,7 +60,7 @@ sort.grad(input=lambda g, out1, input_meta, dim: scatter_selected(g, out1, input
 
 @op(cost=by_sorting(6))
 def argsort(xp: Any, input: Array, dim: int = -1, descending: bool = False, stable: bool = False) -> Array:
-    """Where the values in order along dim are (torch.argsort)."""
+    """Indices that sort along `dim` (torch.argsort)."""
     return _order(xp, input, normalize_dim(dim, input.ndim), descending).copy()
 
 
@@ -69,13 +69,13 @@ argsort.works_in(forward=1.1)
 
 @composite(outputs=("values", "indices"))
 def msort(input: Array) -> Array:
-    """Values in order along the first dimension (torch.msort)."""
+    """Sort along the first dimension (torch.msort)."""
     return sort(input, 0)[0]
 
 
 @op(outputs=("values", "indices"), differentiable_outputs=(0,), cost=by_sorting(6))
 def topk(xp: Any, input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Array:
-    """The k largest (or smallest) values along dim in order, and where they are (torch.topk)."""
+    """The k largest (or smallest) values along `dim`, sorted, and their indices (torch.topk)."""
     dim = normalize_dim(dim, input.ndim)
     if k < 0 or k > (input.shape[dim] if input.ndim else 1):
         raise EngineError(Reason.RUNTIME, "selected index k out of range", k=k)
@@ -91,14 +91,14 @@ def topk(xp: Any, input: Array, k: int, dim: int = -1, largest: bool = True, sor
 topk.lacks("c", says=" topk does not support complex dtypes on CPU")
 
 
-# A partition is cheaper than a sort of this many times what is wanted of at least so many elements, of NumPy's dtypes.
+# A partition is faster than a sort from _LONG elements on, if at most 1/_FEW of them are wanted; dtypes of NumPy only.
 _FEW = 8
 _LONG = 256
 _NATIVE = "efdbhilqBHILQ"
 
 
 def _first_places(input: Array, k: int, dim: int, largest: bool) -> Array:
-    """Where the k largest (or smallest) values along dim are, in order; equal ones as they lie."""
+    """Indices of the k largest (or smallest) values along `dim`, sorted by value; equal values keep their order."""
     if not k:
         return np.zeros((*input.shape[:dim], 0, *input.shape[dim + 1 :]), dtypes.int64)
     rank = input.shape[dim] - k if largest else k - 1
@@ -112,7 +112,7 @@ topk.grad(input=lambda g, out1, input_meta, dim: scatter_selected(g, out1, input
 
 
 def _ranked(xp: Any, input: Array, rank: int, dim: int, keepdim: bool) -> tuple[Array, Array]:
-    """The element of a rank along dim, counted from 0."""
+    """The element of a rank along `dim`, counted from 0, and its index."""
     if not input.ndim:
         return _taken(xp, input, xp.zeros((), dtypes.int64), dim)
     if xp is np and input.shape[dim] >= _LONG and input.dtype.char in _NATIVE:
@@ -139,14 +139,14 @@ def kthvalue(xp: Any, input: Array, k: int, dim: int = -1, keepdim: bool = False
 
 
 def _needs_values(kernel: str, dtype: dtypes.DType) -> None:
-    """Neither complex numbers nor bools have ranks in PyTorch. Raises EngineError: NOT_SUPPORTED."""
+    """Refuse complex numbers and bools, which PyTorch does not rank. Raises EngineError: NOT_SUPPORTED."""
     needs_order(kernel, dtype)
     if dtype == dtypes.bool_:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for 'Bool'", op=kernel)
 
 
 def nothing_in_the_middle(xp: Any, dtype: dtypes.DType) -> Array:
-    """The median of nothing: nan, and what nan is as a whole number."""
+    """Median of an empty tensor: nan, or PyTorch's conversion of nan to the integer dtype."""
     if dtypes.category(dtype) >= dtypes.FLOAT:
         return xp.asarray(math.nan, dtype)
     wide = dtype.itemsize >= dtypes.int32.itemsize
@@ -161,7 +161,7 @@ def nothing_in_the_middle(xp: Any, dtype: dtypes.DType) -> Array:
     cost=by_sorting(3),
 )
 def median_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
-    """The lower of the two middle values along dim, nan if there is one; and where it is."""
+    """Lower median along `dim`, or nan if a value is nan; and its index."""
     dim = normalize_dim(dim, input.ndim)
     length = input.shape[dim] if input.ndim else 1
     if not length:
