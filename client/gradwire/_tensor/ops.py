@@ -481,7 +481,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: 
 
 
 def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """Whether all elements are nonzero, over dim or all of them (torch.all)."""
+    """Whether all elements over `dim`, or over all dimensions, are nonzero (torch.all)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -501,7 +501,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tens
 
 
 def amax(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """The largest values over dim, or all of them; ties share the gradient (torch.amax)."""
+    """Maximum over `dim`, or over all dimensions; ties share the gradient (torch.amax)."""
     if axis is not None:
         dim = _renamed("dim", dim, (), "axis", axis)
     if keepdims is not None:
@@ -511,7 +511,7 @@ def amax(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *,
 
 
 def amin(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """The smallest values over dim, or all of them; ties share the gradient (torch.amin)."""
+    """Minimum over `dim`, or over all dimensions; ties share the gradient (torch.amin)."""
     if axis is not None:
         dim = _renamed("dim", dim, (), "axis", axis)
     if keepdims is not None:
@@ -521,7 +521,7 @@ def amin(input: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False, *,
 
 
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, axis: Any = None, keepdims: Any = None) -> Any:
-    """The smallest and the largest value, of all or along dim (torch.aminmax)."""
+    """Minimum and maximum, of all elements or along `dim` (torch.aminmax)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -536,7 +536,7 @@ def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def any(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """Whether any element is nonzero, over dim or all of them (torch.any)."""
+    """Whether any element over `dim`, or over all dimensions, is nonzero (torch.any)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -551,7 +551,7 @@ def arange(start: Number, end: Number | None = None, step: Number = 1, *, dtype:
 
 
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """Where the largest value is, along dim or in the flattened tensor (torch.argmax)."""
+    """Index of the maximum, along `dim` or in the flattened tensor (torch.argmax)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -561,7 +561,7 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis
 
 
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """Where the smallest value is, along dim or in the flattened tensor (torch.argmin)."""
+    """Index of the minimum, along `dim` or in the flattened tensor (torch.argmin)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -1003,7 +1003,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08, 
 
 
 def count_nonzero(input: Tensor, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
-    """How many elements are nonzero, over dim or all of them (torch.count_nonzero)."""
+    """Number of nonzero elements over `dim`, or over all dimensions (torch.count_nonzero)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     return _call("count_nonzero", (input, dim))
@@ -1045,21 +1045,21 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_l
 
 
 def cummax(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Any:
-    """The largest value so far along dim, and where it is (torch.cummax)."""
+    """Running maximum along `dim`, and its index (torch.cummax)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     return _call("cummax", (input, dim), (), ('values', 'indices'))
 
 
 def cummin(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Any:
-    """The smallest value so far along dim, and where it is (torch.cummin)."""
+    """Running minimum along `dim`, and its index (torch.cummin)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     return _call("cummin", (input, dim), (), ('values', 'indices'))
 
 
 def cumprod(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """Products of the elements so far along dim (torch.cumprod)."""
+    """Running product along `dim` (torch.cumprod)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("cumprod", (input, dim), (("dtype", dtype),))
@@ -1067,7 +1067,7 @@ def cumprod(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None
 
 
 def cumsum(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """Sums of the elements so far along dim (torch.cumsum)."""
+    """Running sum along `dim` (torch.cumsum)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("cumsum", (input, dim), (("dtype", dtype),))
@@ -1124,9 +1124,9 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 
 
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """Each element less the one before it along dim, n times (torch.diff).
+    """n-th differences of neighbours along `dim` (torch.diff).
 
-    prepend, append: what to put before and behind. Raises EngineError: RUNTIME, DIM_OUT_OF_RANGE.
+    prepend, append: values to join before and after the input. Raises EngineError: RUNTIME, DIM_OUT_OF_RANGE.
     """
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
@@ -2187,7 +2187,7 @@ def linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1, axis: Any = None, out:
 
 
 def linalg_vector_norm(x: Tensor, ord: Number = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """(sum |x|**ord)**(1/ord) over dim, or all of them; inf and 0 as limits (torch.linalg.vector_norm)."""
+    """(sum |x|**ord)**(1/ord) over `dim`, or all dimensions; inf, -inf and 0 as limits (torch.linalg.vector_norm)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -2269,7 +2269,7 @@ def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
 
 
 def logcumsumexp(input: Tensor, dim: int | None = None, *, axis: Any = None, out: Tensor | None = None) -> Tensor:
-    """log of the running sum of exp(input) along dim, without overflow (torch.logcumsumexp)."""
+    """Logarithm of the running sum of exp(input) along `dim`, without overflow (torch.logcumsumexp)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     made = _call("logcumsumexp", (input, dim))
@@ -2322,7 +2322,7 @@ def logspace(start: Number, end: Number, steps: int, base: float = 10.0, *, dtyp
 
 
 def logsumexp(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """log(sum(exp(input))) over dim, without overflow (torch.logsumexp)."""
+    """log(sum(exp(input))) over `dim`, without overflow (torch.logsumexp)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -2404,7 +2404,7 @@ def matrix_exp(input: Tensor) -> Tensor:
 
 
 def max(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None) -> Any:
-    """The largest value; with a dim, the values and indices along it; with another tensor, `maximum` (torch.max)."""
+    """Maximum of all elements; with a dim, values and indices along it; with a tensor, `maximum` (torch.max)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -2469,7 +2469,7 @@ def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
 
 
 def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """The mean over dim, or all of them, of a floating or complex dtype (torch.mean)."""
+    """Mean over `dim`, or over all dimensions; of a float or complex dtype (torch.mean)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -2479,7 +2479,7 @@ def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
 
 
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
-    """The lower of the two middle values; with a dim, values and indices along it (torch.median)."""
+    """Lower median of all elements; with a dim, values and indices along it (torch.median)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -2493,7 +2493,7 @@ def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -
 
 
 def min(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None) -> Any:
-    """The smallest value; with a dim, the values and indices along it; with another tensor, `minimum` (torch.min)."""
+    """Minimum of all elements; with a dim, values and indices along it; with a tensor, `minimum` (torch.min)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -2522,7 +2522,7 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
-    """The value that comes most often along dim, the smallest of several, and where it comes last (torch.mode)."""
+    """Most frequent value along `dim`, the smallest of several, and its last index (torch.mode)."""
     if axis is not None:
         dim = _renamed("dim", dim, -1, "axis", axis)
     if keepdims is not None:
@@ -2627,7 +2627,10 @@ def nan_to_num(input: Tensor, nan: float | None = None, posinf: float | None = N
 
 
 def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """The mean over dim, or all of them, of what is not nan (torch.nanmean). Raises EngineError: RUNTIME for ints."""
+    """Mean over `dim`, or over all dimensions, without nan (torch.nanmean).
+
+    Raises EngineError: RUNTIME for integers.
+    """
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -2637,7 +2640,7 @@ def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool
 
 
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
-    """The lower of the two middle values that are not nan, or values and indices along dim (torch.nanmedian)."""
+    """Lower median without nan; with a dim, values and indices along it (torch.nanmedian)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -2646,7 +2649,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, a
 
 
 def nanquantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """The q-th quantiles of what is not nan (torch.nanquantile). Takes what `quantile` takes."""
+    """q-th quantiles without nan (torch.nanquantile); arguments as of `quantile`."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -2656,7 +2659,10 @@ def nanquantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepd
 
 
 def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """The sum over dim, or all of them, of what is not nan (torch.nansum)."""
+    """Sum over `dim`, or over all dimensions; nan counts as 0 (torch.nansum).
+
+    Raises EngineError: RUNTIME for complex numbers.
+    """
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -2872,7 +2878,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """The product over dim, or all of them (torch.prod)."""
+    """Product over `dim`, or over all dimensions (torch.prod)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -2890,10 +2896,10 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 
 
 def quantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """The q-th quantiles along dim, or of all elements; nan where there is one (torch.quantile).
+    """q-th quantiles along `dim`, or of all elements; nan if a value is nan (torch.quantile).
 
-    input: float32 or float64; q: a number, or a tensor of at most one dimension, which then comes first in the
-    result; interpolation: "linear", "lower", "higher", "midpoint" or "nearest". Raises EngineError: RUNTIME.
+    input: float32 or float64. q: a number, or a tensor of at most one dimension, which becomes the result's first.
+    interpolation: "linear", "lower", "higher", "midpoint" or "nearest". Raises EngineError: RUNTIME.
     """
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
@@ -3339,7 +3345,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Ten
 
 
 def std(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """The square root of the variance (torch.std)."""
+    """Standard deviation: the square root of the variance (torch.std)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -3349,7 +3355,7 @@ def std(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | 
 
 
 def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Any:
-    """The standard deviation and the mean (torch.std_mean)."""
+    """Standard deviation and mean (torch.std_mean)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -3378,7 +3384,7 @@ def sub(input: Tensor | Number, other: Tensor | Number, *, alpha: Number = 1, ou
 
 
 def sum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """The sum over dim, or all of them; whole numbers add up to int64 (torch.sum)."""
+    """Sum over `dim`, or over all dimensions; integers are summed in int64 (torch.sum)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -3601,7 +3607,7 @@ def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Ten
 
 
 def var(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None, out: Tensor | None = None) -> Tensor:
-    """The variance over dim, or all of them: squares divided by the count less the correction, 1 (torch.var)."""
+    """Variance over `dim`, or all dimensions; the divisor is the count minus `correction`, by default 1 (torch.var)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -3611,7 +3617,7 @@ def var(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | 
 
 
 def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Any:
-    """The variance and the mean (torch.var_mean)."""
+    """Variance and mean (torch.var_mean)."""
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
     if keepdims is not None:
@@ -3821,7 +3827,7 @@ class TensorMethods:
         return _call("addr_", (self, vec1, vec2), (("beta", beta), ("alpha", alpha),))
 
     def all(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.all`: Whether all elements are nonzero, over dim or all of them (torch.all)."""
+        """See `gradwire.all`: Whether all elements over `dim`, or over all dimensions, are nonzero (torch.all)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -3833,7 +3839,7 @@ class TensorMethods:
         return _call("allclose", (self, other, rtol, atol, equal_nan), (), "bool")
 
     def amax(self, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.amax`: The largest values over dim, or all of them; ties share the gradient (torch.amax)."""
+        """See `gradwire.amax`: Maximum over `dim`, or over all dimensions; ties share the gradient (torch.amax)."""
         if axis is not None:
             dim = _renamed("dim", dim, (), "axis", axis)
         if keepdims is not None:
@@ -3841,7 +3847,7 @@ class TensorMethods:
         return _call("amax", (self, dim, keepdim))
 
     def amin(self, dim: int | Sequence[int] = (), keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.amin`: The smallest values over dim, or all of them; ties share the gradient (torch.amin)."""
+        """See `gradwire.amin`: Minimum over `dim`, or over all dimensions; ties share the gradient (torch.amin)."""
         if axis is not None:
             dim = _renamed("dim", dim, (), "axis", axis)
         if keepdims is not None:
@@ -3849,7 +3855,7 @@ class TensorMethods:
         return _call("amin", (self, dim, keepdim))
 
     def aminmax(self, *, dim: int | None = None, keepdim: bool = False, axis: Any = None, keepdims: Any = None) -> Any:
-        """See `gradwire.aminmax`: The smallest and the largest value, of all or along dim (torch.aminmax)."""
+        """See `gradwire.aminmax`: Minimum and maximum, of all elements or along `dim` (torch.aminmax)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -3861,7 +3867,7 @@ class TensorMethods:
         return _call("angle", (self,))
 
     def any(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.any`: Whether any element is nonzero, over dim or all of them (torch.any)."""
+        """See `gradwire.any`: Whether any element over `dim`, or over all dimensions, is nonzero (torch.any)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -3869,7 +3875,7 @@ class TensorMethods:
         return _call("any", (self, dim, keepdim))
 
     def argmax(self, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.argmax`: Where the largest value is, along dim or in the flattened tensor (torch.argmax)."""
+        """See `gradwire.argmax`: Index of the maximum, along `dim` or in the flattened tensor (torch.argmax)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -3877,7 +3883,7 @@ class TensorMethods:
         return _call("argmax", (self, dim, keepdim))
 
     def argmin(self, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.argmin`: Where the smallest value is, along dim or in the flattened tensor (torch.argmin)."""
+        """See `gradwire.argmin`: Index of the minimum, along `dim` or in the flattened tensor (torch.argmin)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -4109,7 +4115,7 @@ class TensorMethods:
         return _call("cosh_", (self,))
 
     def count_nonzero(self, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Tensor:
-        """See `gradwire.count_nonzero`: How many elements are nonzero, over dim or all of them (torch.count_nonzero)."""
+        """See `gradwire.count_nonzero`: Number of nonzero elements over `dim`, or over all dimensions (torch.count_nonzero)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         return _call("count_nonzero", (self, dim))
@@ -4125,19 +4131,19 @@ class TensorMethods:
         return _call("cross", (self, other, dim))
 
     def cummax(self, dim: int | None = None, *, axis: Any = None) -> Any:
-        """See `gradwire.cummax`: The largest value so far along dim, and where it is (torch.cummax)."""
+        """See `gradwire.cummax`: Running maximum along `dim`, and its index (torch.cummax)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         return _call("cummax", (self, dim), (), ('values', 'indices'))
 
     def cummin(self, dim: int | None = None, *, axis: Any = None) -> Any:
-        """See `gradwire.cummin`: The smallest value so far along dim, and where it is (torch.cummin)."""
+        """See `gradwire.cummin`: Running minimum along `dim`, and its index (torch.cummin)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         return _call("cummin", (self, dim), (), ('values', 'indices'))
 
     def cumprod(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
-        """See `gradwire.cumprod`: Products of the elements so far along dim (torch.cumprod)."""
+        """See `gradwire.cumprod`: Running product along `dim` (torch.cumprod)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         return _call("cumprod", (self, dim), (("dtype", dtype),))
@@ -4149,7 +4155,7 @@ class TensorMethods:
         return _call("cumprod_", (self, dim), (("dtype", dtype),))
 
     def cumsum(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
-        """See `gradwire.cumsum`: Sums of the elements so far along dim (torch.cumsum)."""
+        """See `gradwire.cumsum`: Running sum along `dim` (torch.cumsum)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         return _call("cumsum", (self, dim), (("dtype", dtype),))
@@ -4201,7 +4207,7 @@ class TensorMethods:
         return _call("diagonal_scatter", (self, src, offset, dim1, dim2))
 
     def diff(self, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, axis: Any = None) -> Tensor:
-        """See `gradwire.diff`: Each element less the one before it along dim, n times (torch.diff)."""
+        """See `gradwire.diff`: n-th differences of neighbours along `dim` (torch.diff)."""
         if axis is not None:
             dim = _renamed("dim", dim, -1, "axis", axis)
         return _call("diff", (self, n, dim, prepend, append))
@@ -4649,7 +4655,7 @@ class TensorMethods:
         return _call("logaddexp2", (self, other))
 
     def logcumsumexp(self, dim: int | None = None, *, axis: Any = None) -> Tensor:
-        """See `gradwire.logcumsumexp`: log of the running sum of exp(input) along dim, without overflow (torch.logcumsumexp)."""
+        """See `gradwire.logcumsumexp`: Logarithm of the running sum of exp(input) along `dim`, without overflow (torch.logcumsumexp)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         return _call("logcumsumexp", (self, dim))
@@ -4699,7 +4705,7 @@ class TensorMethods:
         return _call("logit_", (self, eps))
 
     def logsumexp(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.logsumexp`: log(sum(exp(input))) over dim, without overflow (torch.logsumexp)."""
+        """See `gradwire.logsumexp`: log(sum(exp(input))) over `dim`, without overflow (torch.logsumexp)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -4751,7 +4757,7 @@ class TensorMethods:
         return _call("matrix_exp", (self,))
 
     def max(self, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None) -> Any:
-        """See `gradwire.max`: The largest value; with a dim, the values and indices along it; with another tensor, `maximum` (torch.max)."""
+        """See `gradwire.max`: Maximum of all elements; with a dim, values and indices along it; with a tensor, `maximum` (torch.max)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -4763,7 +4769,7 @@ class TensorMethods:
         return _call("maximum", (self, other))
 
     def mean(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.mean`: The mean over dim, or all of them, of a floating or complex dtype (torch.mean)."""
+        """See `gradwire.mean`: Mean over `dim`, or over all dimensions; of a float or complex dtype (torch.mean)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -4771,7 +4777,7 @@ class TensorMethods:
         return _call("mean", (self, dim, keepdim), (("dtype", dtype),))
 
     def median(self, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
-        """See `gradwire.median`: The lower of the two middle values; with a dim, values and indices along it (torch.median)."""
+        """See `gradwire.median`: Lower median of all elements; with a dim, values and indices along it (torch.median)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -4779,7 +4785,7 @@ class TensorMethods:
         return _call("median", (self, dim, keepdim), (), ('values', 'indices'))
 
     def min(self, dim: Tensor | Number | None = None, keepdim: bool = False, *, other: Tensor | None = None, axis: Any = None, keepdims: Any = None) -> Any:
-        """See `gradwire.min`: The smallest value; with a dim, the values and indices along it; with another tensor, `minimum` (torch.min)."""
+        """See `gradwire.min`: Minimum of all elements; with a dim, values and indices along it; with a tensor, `minimum` (torch.min)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -4795,7 +4801,7 @@ class TensorMethods:
         return _call("mm", (self, mat2))
 
     def mode(self, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
-        """See `gradwire.mode`: The value that comes most often along dim, the smallest of several, and where it comes last (torch.mode)."""
+        """See `gradwire.mode`: Most frequent value along `dim`, the smallest of several, and its last index (torch.mode)."""
         if axis is not None:
             dim = _renamed("dim", dim, -1, "axis", axis)
         if keepdims is not None:
@@ -4847,7 +4853,7 @@ class TensorMethods:
         return _call("nan_to_num_", (self, nan, posinf, neginf))
 
     def nanmean(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.nanmean`: The mean over dim, or all of them, of what is not nan (torch.nanmean). Raises EngineError: RUNTIME for ints."""
+        """See `gradwire.nanmean`: Mean over `dim`, or over all dimensions, without nan (torch.nanmean)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -4855,7 +4861,7 @@ class TensorMethods:
         return _call("nanmean", (self, dim, keepdim), (("dtype", dtype),))
 
     def nanmedian(self, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Any:
-        """See `gradwire.nanmedian`: The lower of the two middle values that are not nan, or values and indices along dim (torch.nanmedian)."""
+        """See `gradwire.nanmedian`: Lower median without nan; with a dim, values and indices along it (torch.nanmedian)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -4863,7 +4869,7 @@ class TensorMethods:
         return _call("nanmedian", (self, dim, keepdim), (), ('values', 'indices'))
 
     def nanquantile(self, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.nanquantile`: The q-th quantiles of what is not nan (torch.nanquantile). Takes what `quantile` takes."""
+        """See `gradwire.nanquantile`: q-th quantiles without nan (torch.nanquantile); arguments as of `quantile`."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -4871,7 +4877,7 @@ class TensorMethods:
         return _call("nanquantile", (self, q, dim, keepdim), (("interpolation", interpolation),))
 
     def nansum(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.nansum`: The sum over dim, or all of them, of what is not nan (torch.nansum)."""
+        """See `gradwire.nansum`: Sum over `dim`, or over all dimensions; nan counts as 0 (torch.nansum)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -4963,7 +4969,7 @@ class TensorMethods:
         return _call("prelu", (self, weight))
 
     def prod(self, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.prod`: The product over dim, or all of them (torch.prod)."""
+        """See `gradwire.prod`: Product over `dim`, or over all dimensions (torch.prod)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -4979,7 +4985,7 @@ class TensorMethods:
         return _call("put_", (self, index, source, accumulate))
 
     def quantile(self, q: Tensor | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.quantile`: The q-th quantiles along dim, or of all elements; nan where there is one (torch.quantile)."""
+        """See `gradwire.quantile`: q-th quantiles along `dim`, or of all elements; nan if a value is nan (torch.quantile)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -5225,7 +5231,7 @@ class TensorMethods:
         return _call("squeeze", (self, dim))
 
     def std(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.std`: The square root of the variance (torch.std)."""
+        """See `gradwire.std`: Standard deviation: the square root of the variance (torch.std)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -5245,7 +5251,7 @@ class TensorMethods:
         return _call("sub_", (self, other), (("alpha", alpha),))
 
     def sum(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.sum`: The sum over dim, or all of them; whole numbers add up to int64 (torch.sum)."""
+        """See `gradwire.sum`: Sum over `dim`, or over all dimensions; integers are summed in int64 (torch.sum)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:
@@ -5387,7 +5393,7 @@ class TensorMethods:
         return _call("unsqueeze", (self, dim))
 
     def var(self, dim: int | Sequence[int] | None = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
-        """See `gradwire.var`: The variance over dim, or all of them: squares divided by the count less the correction, 1 (torch.var)."""
+        """See `gradwire.var`: Variance over `dim`, or all dimensions; the divisor is the count minus `correction`, by default 1 (torch.var)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         if keepdims is not None:

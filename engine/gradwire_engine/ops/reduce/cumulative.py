@@ -1,4 +1,4 @@
-"""Running extremes and running logarithms of sums, differences of neighbours, sums that skip nan."""
+"""cummax, cummin, logcumsumexp, diff and nansum."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Ints = tuple[int, ...]
 
 
 def accumulated(xp: Any, combine: Any, input: Array, dim: int) -> Array:
-    """combine of all elements so far. CuPy's ufuncs do not accumulate: there in log2(n) steps of doubled width."""
+    """Running `combine` along `dim`. CuPy's ufuncs lack accumulate: there, log2(n) steps of doubled width."""
     if xp is np:
         return combine.accumulate(input, dim)
     result, width = input.copy(), 1
@@ -45,8 +45,8 @@ def accumulated(xp: Any, combine: Any, input: Array, dim: int) -> Array:
 
 
 def _running_extreme(xp: Any, name: str, combine: Any, input: Array, dim: int) -> tuple[Array, Array]:
-    """The extreme so far along dim and its place: of equal ones the last."""
-    if not input.size:  # PyTorch looks at nothing then, not even at dim
+    """Running extreme along `dim` and its index, the last of equal ones. Raises EngineError: NOT_SUPPORTED."""
+    if not input.size:  # PyTorch does not even check dim then
         return input.copy(), xp.zeros(input.shape, dtypes.int64)
     dim = normalize_dim(dim, input.ndim)
     if not input.ndim:
@@ -63,13 +63,13 @@ def _running_extreme(xp: Any, name: str, combine: Any, input: Array, dim: int) -
 
 @op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False, cost=8)
 def cummax(xp: Any, input: Array, dim: int) -> Array:
-    """The largest value so far along dim, and where it is (torch.cummax)."""
+    """Running maximum along `dim`, and its index (torch.cummax)."""
     return _running_extreme(xp, "cummax", xp.maximum, input, dim)
 
 
 @op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False, cost=8)
 def cummin(xp: Any, input: Array, dim: int) -> Array:
-    """The smallest value so far along dim, and where it is (torch.cummin)."""
+    """Running minimum along `dim`, and its index (torch.cummin)."""
     return _running_extreme(xp, "cummin", xp.minimum, input, dim)
 
 
@@ -86,7 +86,7 @@ for _finder in (cummax, cummin):
 )
 @through_float32
 def logcumsumexp(xp: Any, input: Array, dim: int) -> Array:
-    """log of the running sum of exp(input) along dim, without overflow (torch.logcumsumexp)."""
+    """Logarithm of the running sum of exp(input) along `dim`, without overflow (torch.logcumsumexp)."""
     if dtypes.category(input.dtype) < dtypes.FLOAT:
         raise EngineError(
             Reason.NOT_SUPPORTED, f"\"logcumsumexp_out_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'"
@@ -107,11 +107,11 @@ logcumsumexp.works_in(backward=3.2)
 
 
 def _logcumsumexp_input(g: Any, input: Any, out: Any, dim: int) -> Any:
-    """exp(input[i]) * sum over j >= i of g[j] / exp(out[j]), by a recursion whose exponents are never positive."""
+    """exp(input[i]) * sum over j >= i of g[j] / exp(out[j]), by a recursion without positive exponents."""
     if not input.ndim or not math.prod(input.shape):
         return g
     dim = normalize_dim(dim, input.ndim)
-    level = where(eq(out, -math.inf), 0, out)  # where nothing was added yet, exp(input) is 0 whatever is taken off
+    level = where(eq(out, -math.inf), 0, out)  # where out is -inf, exp(input) is 0 for any finite level
     length = input.shape[dim]
     sums = [select(g, dim, length - 1)]
     for index in range(length - 2, -1, -1):
@@ -125,9 +125,9 @@ logcumsumexp.grad(input=_logcumsumexp_input)
 
 @composite
 def diff(input: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, append: Array | None = None) -> Array:
-    """Each element less the one before it along dim, n times (torch.diff).
+    """n-th differences of neighbours along `dim` (torch.diff).
 
-    prepend, append: what to put before and behind. Raises EngineError: RUNTIME, DIM_OUT_OF_RANGE.
+    prepend, append: values to join before and after the input. Raises EngineError: RUNTIME, DIM_OUT_OF_RANGE.
     """
     if not input.ndim:
         raise EngineError(Reason.RUNTIME, "diff expects input to be at least one-dimensional")
@@ -152,7 +152,10 @@ def diff(input: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, 
 def nansum(
     xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Array:
-    """The sum over dim, or all of them, of what is not nan (torch.nansum)."""
+    """Sum over `dim`, or over all dimensions; nan counts as 0 (torch.nansum).
+
+    Raises EngineError: RUNTIME for complex numbers.
+    """
     if input.dtype.kind == "c":
         raise EngineError(Reason.RUNTIME, "nansum on CPU does not support complex inputs")
     if dtypes.category(input.dtype) == dtypes.FLOAT:

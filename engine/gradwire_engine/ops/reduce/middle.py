@@ -1,4 +1,4 @@
-"""Middles of samples: means and medians that pass over nan, and the most frequent values."""
+"""nanmean, nanmedian and mode."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ Ints = Any
 def nanmean(
     input: Array, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Any:  # fmt: skip
-    """The mean over dim, or all of them, of what is not nan (torch.nanmean). Raises EngineError: RUNTIME for ints."""
+    """Mean over `dim`, or over all dimensions, without nan (torch.nanmean).
+
+    Raises EngineError: RUNTIME for integers.
+    """
     if dtypes.category(input.dtype) < dtypes.FLOAT:
         raise EngineError(
             Reason.RUNTIME,
@@ -40,11 +43,11 @@ def _not(value: Any) -> Any:
     return Tensor(~value.array) if type(value) is Tensor else ~value
 
 
-# Medians and modes.
+# nanmedian and mode.
 
 
 def _middle(xp: Any, input: Array) -> Array:
-    """Where the lower of the two middle values that are not nan is, along the last dimension; 0 where all are nan."""
+    """Index of the lower median along the last dimension, without nan; 0 if all are nan."""
     order = xp.argsort(ordered(input), -1, kind="stable")
     counts = xp.full((*input.shape[:-1], 1), input.shape[-1])
     if dtypes.category(input.dtype) == dtypes.FLOAT:
@@ -94,13 +97,13 @@ _nanmedian_all.works_in(forward=0.6).grad(input=shared_by_all)
 
 @composite(outputs=("values", "indices"))
 def nanmedian(input: Array, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower of the two middle values that are not nan, or values and indices along dim (torch.nanmedian)."""
+    """Lower median without nan; with a dim, values and indices along it (torch.nanmedian)."""
     return _nanmedian_all(input) if dim is None else _nanmedian_dim(input, dim, keepdim)
 
 
 @op(outputs=("values", "indices"), differentiable_outputs=(0,), cost=by_sorting(6))
 def mode(xp: Any, input: Array, dim: int = -1, keepdim: bool = False) -> Array:
-    """The value that comes most often along dim, the smallest of several, and where it comes last (torch.mode)."""
+    """Most frequent value along `dim`, the smallest of several, and its last index (torch.mode)."""
     dim = normalize_dim(dim, input.ndim)
     length = input.shape[dim] if input.ndim else 1
     if not length:

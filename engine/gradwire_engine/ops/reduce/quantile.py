@@ -1,4 +1,4 @@
-"""Quantiles: the sorted values at fractions of the way from the smallest to the largest."""
+"""Quantiles: interpolated order statistics."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def _check(input: Any, q: Any, interpolation: str) -> None:
 def quantile(
     input: Array, q: Array | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Any:
-    """The q-th quantiles along dim, or of all elements; nan where there is one (torch.quantile).
+    """q-th quantiles along `dim`, or of all elements; nan if a value is nan (torch.quantile).
 
-    input: float32 or float64; q: a number, or a tensor of at most one dimension, which then comes first in the
-    result; interpolation: "linear", "lower", "higher", "midpoint" or "nearest". Raises EngineError: RUNTIME.
+    input: float32 or float64. q: a number, or a tensor of at most one dimension, which becomes the result's first.
+    interpolation: "linear", "lower", "higher", "midpoint" or "nearest". Raises EngineError: RUNTIME.
     """
     return _quantile(input, q, dim, keepdim, interpolation, False)
 
@@ -61,7 +61,7 @@ def quantile(
 def nanquantile(
     input: Array, q: Array | Number, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Any:
-    """The q-th quantiles of what is not nan (torch.nanquantile). Takes what `quantile` takes."""
+    """q-th quantiles without nan (torch.nanquantile); arguments as of `quantile`."""
     return _quantile(input, q, dim, keepdim, interpolation, True)
 
 
@@ -74,7 +74,7 @@ def _quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation:
     last = _last(missing, flat, ignore_nan)
     ranks = reshape(q, (-1,)) * last if hasattr(q, "dtype") else last * q
     if not ignore_nan:
-        ranks = where(any_of(missing, -1, True), last, ranks)  # of a line with nan its last one, which is nan
+        ranks = where(any_of(missing, -1, True), last, ranks)  # a line with nan gives its last value, which is nan
     found = _interpolated(ordered, ranks, interpolation)
     found = movedim(found, -1, 0)
     kept = _kept(input.shape, None if dim is None else place)
@@ -87,7 +87,7 @@ def _kept(shape: tuple[int, ...], place: int | None) -> tuple[int, ...]:
 
 
 def _last(missing: Any, flat: Any, ignore_nan: bool) -> Any:
-    """The largest rank of each line of values: that of the last, or of the last that is not nan; a constant."""
+    """Largest rank of each line: of its last value, or of the last that is not nan; a constant."""
     array = missing.array if type(missing) is Tensor else missing
     xp = module_of(array)
     last = xp.full((*array.shape[:-1], 1), array.shape[-1] - 1, flat.dtype)
@@ -97,7 +97,7 @@ def _last(missing: Any, flat: Any, ignore_nan: bool) -> Any:
 
 
 def _interpolated(ordered: Any, ranks: Any, way: str) -> Any:
-    """The elements of the last dimension at ranks that need not be whole."""
+    """Interpolate the last dimension at fractional ranks."""
     at = ranks.array if type(ranks) is Tensor else ranks
     xp = module_of(at)
     if way in ("lower", "higher", "nearest"):
@@ -111,5 +111,5 @@ def _interpolated(ordered: Any, ranks: Any, way: str) -> Any:
 
 
 def _like(source: Any, array: Any) -> Any:
-    """An array as what `source` is: a Tensor without grad, or an array."""
+    """Wrap an array as a constant Tensor if `source` is a Tensor."""
     return Tensor(array) if type(source) is Tensor else array

@@ -1,7 +1,6 @@
-"""Reductions: sums, products, variances, extremes, counts and norms over some dimensions or all.
+"""Reductions over some or all dimensions: sums, products, variances, extremes, counts and norms.
 
-Each one's gradient starts with `spread`: the result's gradient brought back to the input's shape. Half types are
-summed in float32.
+`spread` expands the gradient of a reduction's result to the input's shape. Half types are summed in float32.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ Ints = Any
 
 
 def kept_shape(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that a reduction over dims gives with keepdim."""
+    """Shape of a reduction over `dims` with keepdim."""
     return tuple(1 if axis in dims else size for axis, size in enumerate(shape))
 
 
 def keep(value: Any, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:
-    """A reduction's result with the reduced dimensions of size 1 back in place, so that it broadcasts."""
+    """Reinsert the reduced dimensions, of size 1, into a reduction's result, so that it broadcasts with the input."""
     if keepdim or value.ndim == len(shape):
         return value
     dims = normalize_dims(dim, len(shape))
@@ -53,7 +52,7 @@ def keep(value: Any, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:
 
 
 def spread(g: Any, shape: tuple[int, ...], dim: Any = None, keepdim: bool = False) -> Any:
-    """The gradient of a reduction's result in its input's shape, without copying it."""
+    """Expand the gradient of a reduction's result to the input's shape, without a copy."""
     g = keep(g, shape, dim, keepdim)
     if type(g) is Tensor:
         return expand(g, shape)
@@ -65,7 +64,7 @@ def _count(shape: tuple[int, ...], dim: Any) -> int:
 
 
 def _numbered(name: str, first: int = 0) -> Any:
-    """PyTorch numbers the node of a reduction by whether it was given dimensions."""
+    """Node name of a reduction, which PyTorch numbers by whether `dim` was given."""
     return lambda input, dim, *rest: f"{name}Backward{first if dim is None else 1 - first}"
 
 
@@ -83,7 +82,7 @@ def _needs_float(name: str, input: Array, dtype: DType | None) -> None:
 
 
 def total(xp: Any, input: Array, dims: tuple[int, ...], keepdim: bool, dtype: DType) -> Array:
-    """The sum over dims in a dtype."""
+    """Sum over `dims`, computed in `dtype`; half types in float32."""
     if is_half(dtype):
         return xp.asarray(input.sum(dims, keepdims=keepdim, dtype=dtypes.float32)).astype(dtype)
     if input.dtype == dtype:
@@ -93,7 +92,7 @@ def total(xp: Any, input: Array, dims: tuple[int, ...], keepdim: bool, dtype: DT
 
 @op(node=_numbered("Sum"), cost=4)
 def sum(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Array:
-    """The sum over dim, or all of them; whole numbers add up to int64 (torch.sum)."""
+    """Sum over `dim`, or over all dimensions; integers are summed in int64 (torch.sum)."""
     if dtype is None:
         dtype = input.dtype if dtypes.category(input.dtype) >= dtypes.FLOAT else dtypes.int64
     return total(xp, input, normalize_dims(dim, input.ndim), keepdim, dtype)
@@ -105,7 +104,7 @@ sum.grad(input=lambda g, input_meta, dim, keepdim: spread(g, input_meta.shape, d
 
 @op(node=_numbered("Mean"), cost=4)
 def mean(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Array:
-    """The mean over dim, or all of them, of a floating or complex dtype (torch.mean)."""
+    """Mean over `dim`, or over all dimensions; of a float or complex dtype (torch.mean)."""
     _needs_float("mean", input, dtype)
     dtype = dtype or input.dtype
     dims = normalize_dims(dim, input.ndim)
@@ -126,7 +125,7 @@ mean.grad(
 
 @op(node=_numbered("Prod"), cost=8)
 def prod(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Array:
-    """The product over dim, or all of them (torch.prod)."""
+    """Product over `dim`, or over all dimensions (torch.prod)."""
     dims = normalize_dims(dim, input.ndim)
     if dtype is None:
         dtype = input.dtype if dtypes.category(input.dtype) >= dtypes.FLOAT else dtypes.int64
@@ -164,7 +163,7 @@ def var(
     *,
     correction: Number | None = None,
 ) -> Array:
-    """The variance over dim, or all of them: squares divided by the count less the correction, 1 (torch.var)."""
+    """Variance over `dim`, or all dimensions; the divisor is the count minus `correction`, by default 1 (torch.var)."""
     _needs_float("var", input, None)
     return _variance(xp, input, normalize_dims(dim, input.ndim), _correction(unbiased, correction), keepdim)
 
@@ -192,7 +191,7 @@ def _var_input(g: Any, input: Any, dim: Any, unbiased: bool | None, keepdim: boo
 
 
 def _freedom(shape: tuple[int, ...], dim: Any) -> int:
-    """How many elements a variance is of; PyTorch's derivative takes a list of no dims at its word."""
+    """Number of elements per variance; PyTorch's derivative takes an empty list of dims as no reduction."""
     return 1 if dim in ((), []) else _count(shape, dim)
 
 
@@ -209,7 +208,7 @@ def std(
     *,
     correction: Number | None = None,
 ) -> Array:
-    """The square root of the variance (torch.std)."""
+    """Standard deviation: the square root of the variance (torch.std)."""
     _needs_float("std", input, None)
     return xp.sqrt(_variance(xp, input, normalize_dims(dim, input.ndim), _correction(unbiased, correction), keepdim))
 
@@ -231,7 +230,7 @@ def var_mean(
     *,
     correction: Number | None = None,
 ) -> Array:
-    """The variance and the mean (torch.var_mean)."""
+    """Variance and mean (torch.var_mean)."""
     return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 
@@ -244,11 +243,11 @@ def std_mean(
     *,
     correction: Number | None = None,
 ) -> Array:
-    """The standard deviation and the mean (torch.std_mean)."""
+    """Standard deviation and mean (torch.std_mean)."""
     return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 
-# Extremes. Over a choice of dimensions, or all, ties share the gradient; with one `dim` the index found takes it.
+# Extremes. Over several dimensions, or all, ties share the gradient; along one `dim` the returned index receives it.
 
 
 def _extreme(xp: Any, name: str, input: Array, dim: Any, keepdim: bool) -> Array:
@@ -269,7 +268,7 @@ def _extreme(xp: Any, name: str, input: Array, dim: Any, keepdim: bool) -> Array
 
 
 def _shared(g: Any, input: Any, out: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """The gradient split evenly among the elements that equal the result."""
+    """Split the gradient evenly among the elements equal to the result."""
     shape = input.shape
     winners = eq(input, keep(out, shape, dim, keepdim))
     ties = sum(winners, normalize_dims(dim, len(shape)), True)
@@ -277,7 +276,7 @@ def _shared(g: Any, input: Any, out: Any, dim: Any = None, keepdim: bool = False
 
 
 def shared_by_all(g: Any, input: Any, out: Any) -> Any:
-    """The same over all dimensions, where PyTorch lets a nan result's gradient go to the nans."""
+    """`_shared` over all dimensions; as in PyTorch the nans share the gradient of a nan result."""
     winners = logical_or(eq(input, out), logical_and(isnan(input), isnan(out)))
     return where(winners, g / sum(winners), 0)
 
@@ -288,7 +287,7 @@ def _some(dim: Any) -> Any:
 
 @op(cost=4)
 def amax(xp: Any, input: Array, dim: Ints = (), keepdim: bool = False) -> Array:
-    """The largest values over dim, or all of them; ties share the gradient (torch.amax)."""
+    """Maximum over `dim`, or over all dimensions; ties share the gradient (torch.amax)."""
     return _extreme(xp, "amax", input, _some(dim), keepdim)
 
 
@@ -297,7 +296,7 @@ amax.works_in(backward=2.3)
 
 @op(cost=4)
 def amin(xp: Any, input: Array, dim: Ints = (), keepdim: bool = False) -> Array:
-    """The smallest values over dim, or all of them; ties share the gradient (torch.amin)."""
+    """Minimum over `dim`, or over all dimensions; ties share the gradient (torch.amin)."""
     return _extreme(xp, "amin", input, _some(dim), keepdim)
 
 
@@ -326,7 +325,7 @@ def _refuse_complex(name: str, input: Array) -> None:
 
 
 def _found(xp: Any, name: str, input: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
-    """Extreme values along a dimension, and where they are."""
+    """Extreme values along a dimension, and their indices. Raises EngineError: INDEX_OUT_OF_RANGE, RUNTIME."""
     dim = normalize_dim(dim, input.ndim)
     if input.ndim and not input.shape[dim]:
         raise EngineError(
@@ -359,7 +358,7 @@ for _finder in (_max_dim, _min_dim):
 
 @composite(outputs=("values", "indices"))
 def max(input: Array, dim: Array | Number | None = None, keepdim: bool = False, *, other: Array | None = None) -> Array:
-    """The largest value; with a dim, the values and indices along it; with another tensor, `maximum` (torch.max)."""
+    """Maximum of all elements; with a dim, values and indices along it; with a tensor, `maximum` (torch.max)."""
     if type(dim) is Tensor or other is not None:
         return maximum(input, dim if other is None else other)
     return _max_all(input) if dim is None else _max_dim(input, dim, keepdim)
@@ -367,7 +366,7 @@ def max(input: Array, dim: Array | Number | None = None, keepdim: bool = False, 
 
 @composite(outputs=("values", "indices"))
 def min(input: Array, dim: Array | Number | None = None, keepdim: bool = False, *, other: Array | None = None) -> Array:
-    """The smallest value; with a dim, the values and indices along it; with another tensor, `minimum` (torch.min)."""
+    """Minimum of all elements; with a dim, values and indices along it; with a tensor, `minimum` (torch.min)."""
     if type(dim) is Tensor or other is not None:
         return minimum(input, dim if other is None else other)
     return _min_all(input) if dim is None else _min_dim(input, dim, keepdim)
@@ -375,7 +374,7 @@ def min(input: Array, dim: Array | Number | None = None, keepdim: bool = False, 
 
 @composite(outputs=("min", "max"))
 def aminmax(input: Array, *, dim: int | None = None, keepdim: bool = False) -> Array:
-    """The smallest and the largest value, of all or along dim (torch.aminmax)."""
+    """Minimum and maximum, of all elements or along `dim` (torch.aminmax)."""
     dims = () if dim is None else (dim,)
     return amin(input, dims, keepdim), amax(input, dims, keepdim)
 
@@ -398,7 +397,7 @@ def _place(xp: Any, name: str, input: Array, dim: int | None, keepdim: bool) -> 
 
 @op(cost=8)
 def argmax(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    """Where the largest value is, along dim or in the flattened tensor (torch.argmax)."""
+    """Index of the maximum, along `dim` or in the flattened tensor (torch.argmax)."""
     return _place(xp, "argmax", input, dim, keepdim)
 
 
@@ -407,7 +406,7 @@ argmax.works_in(forward=1)
 
 @op(cost=8)
 def argmin(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    """Where the smallest value is, along dim or in the flattened tensor (torch.argmin)."""
+    """Index of the minimum, along `dim` or in the flattened tensor (torch.argmin)."""
     return _place(xp, "argmin", input, dim, keepdim)
 
 
@@ -423,7 +422,7 @@ def _logic_dtype(input: Array) -> DType:
 
 @op(cost=4)
 def all(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False) -> Array:
-    """Whether all elements are nonzero, over dim or all of them (torch.all)."""
+    """Whether all elements over `dim`, or over all dimensions, are nonzero (torch.all)."""
     dims = () if dim == () or dim == [] else normalize_dims(dim, input.ndim)
     return xp.asarray((input != 0).all(dims, keepdims=keepdim)).astype(_logic_dtype(input), copy=False)
 
@@ -433,7 +432,7 @@ all.works_in(forward=0.5)
 
 @op(cost=4)
 def any(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False) -> Array:
-    """Whether any element is nonzero, over dim or all of them (torch.any)."""
+    """Whether any element over `dim`, or over all dimensions, is nonzero (torch.any)."""
     dims = () if dim == () or dim == [] else normalize_dims(dim, input.ndim)
     return xp.asarray((input != 0).any(dims, keepdims=keepdim)).astype(_logic_dtype(input), copy=False)
 
@@ -443,20 +442,20 @@ any.works_in(forward=0.5)
 
 @op(cost=4)
 def count_nonzero(xp: Any, input: Array, dim: Ints | None = None) -> Array:
-    """How many elements are nonzero, over dim or all of them (torch.count_nonzero)."""
+    """Number of nonzero elements over `dim`, or over all dimensions (torch.count_nonzero)."""
     return (input != 0).sum(normalize_dims(dim, input.ndim), dtype=dtypes.int64)
 
 
 count_nonzero.works_in(forward=0.5)
 
 
-# Logarithms of sums, and norms.
+# logsumexp and norms.
 
 
 @op(promote="float", in_place=False, cost=12)
 @through_float32
 def logsumexp(xp: Any, input: Array, dim: Ints, keepdim: bool = False) -> Array:
-    """log(sum(exp(input))) over dim, without overflow (torch.logsumexp)."""
+    """log(sum(exp(input))) over `dim`, without overflow (torch.logsumexp)."""
     dims = normalize_dims(dim, input.ndim)
     top = input.real.max(dims, keepdims=True) if input.size else xp.zeros(kept_shape(input.shape, dims), input.dtype)
     top = xp.where(xp.isfinite(top), top, 0).astype(dtypes.real_part(input.dtype), copy=False)
@@ -480,7 +479,7 @@ logsumexp.grad(input=_logsumexp_input)
 def vector_norm(
     xp: Any, x: Array, ord: Number = 2, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Array:
-    """(sum |x|**ord)**(1/ord) over dim, or all of them; inf and 0 as limits (torch.linalg.vector_norm)."""
+    """(sum |x|**ord)**(1/ord) over `dim`, or all dimensions; inf, -inf and 0 as limits (torch.linalg.vector_norm)."""
     if isinstance(ord, complex):
         raise EngineError(
             Reason.RUNTIME, f"linalg.vector_norm: Expected a non-complex scalar as the order of norm. Got {ord}"
@@ -521,7 +520,7 @@ def _norm(xp: Any, x: Array, ord: Any, dims: tuple[int, ...], keepdim: bool) -> 
 
 
 def _norm_x(g: Any, x: Any, out: Any, ord: Any, dim: Any, keepdim: bool) -> Any:
-    """At zero, where the norm has a corner, the gradient is 0."""
+    """Gradient of a vector norm; 0 at zero, where the norm is not differentiable."""
     g, out = keep(g, x.shape, dim, keepdim), keep(out, x.shape, dim, keepdim)
     at_zero = eq(out, 0)
     if ord == 0:
@@ -529,7 +528,7 @@ def _norm_x(g: Any, x: Any, out: Any, ord: Any, dim: Any, keepdim: bool) -> Any:
     if ord == 1:
         return g * unary.sgn(x)
     if ord == 2:
-        return g * where(at_zero, 0, x / out)  # in this order, so that at zero it is differentiated by g
+        return g * where(at_zero, 0, x / out)  # PyTorch's order of operations, visible in second derivatives at zero
     if ord in (math.inf, -math.inf):
         winners = eq(unary.abs(x), out)
         ties = sum(winners, normalize_dims(dim, x.ndim), True)
@@ -539,7 +538,7 @@ def _norm_x(g: Any, x: Any, out: Any, ord: Any, dim: Any, keepdim: bool) -> Any:
         slope = where(eq(size, 0), 0, unary.sgn(x) * size ** (ord - 1))
     else:
         slope = x * size ** (ord - 2)
-    out = where(at_zero, 1, out)  # inf in the unused branch would be nan one derivative later
+    out = where(at_zero, 1, out)  # an inf in the unused branch would become nan in the next derivative
     return where(at_zero, 0, slope * (g / out ** (ord - 1)))
 
 
@@ -560,12 +559,12 @@ _median_all.grad(input=shared_by_all)
 
 @composite(outputs=("values", "indices"))
 def median(input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    """The lower of the two middle values; with a dim, values and indices along it (torch.median)."""
+    """Lower median of all elements; with a dim, values and indices along it (torch.median)."""
     return _median_all(input) if dim is None else median_dim(input, dim, keepdim)
 
 
 def _reduced_bytes(input: Array, dim: Any = None, *rest: Any) -> int:
-    """At most the bytes of what is left: of views that show few bytes as many this may be much."""
+    """Upper bound of the result's bytes; for an expanded view it may exceed the input's memory."""
     dims = normalize_dims(dim, input.ndim)
     return int(math.prod(kept_shape(input.shape, dims)) * builtins.max(input.itemsize, dtypes.int64.itemsize))
 

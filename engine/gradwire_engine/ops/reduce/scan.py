@@ -1,4 +1,4 @@
-"""Running sums and products. Products are differentiated without dividing where a factor is zero."""
+"""Running sums and products. With a zero factor the gradient formulas of products do not divide."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _running(xp: Any, name: str, input: Array, dim: int, dtype: DType | None) ->
 
 @op(in_place=True, cost=8)
 def cumsum(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
-    """Sums of the elements so far along dim (torch.cumsum)."""
+    """Running sum along `dim` (torch.cumsum)."""
     if xp is np and (dtype is None or dtype == input.dtype) and input.dtype.char in "fd" and input.ndim:
         return _running_sum(input, normalize_dim(dim, input.ndim), 1)
     return _running(xp, "cumsum", input, dim, dtype)
@@ -53,18 +53,18 @@ def _reverse_cumsum(xp: Any, input: Array, dim: int) -> Array:
     return xp.flip(cumsum(xp.flip(input, dim), dim), dim)
 
 
-# NumPy adds one element after the other, each waiting for the last. Along the last dimension a product with a triangle
-# of ones adds so many at a time; along others whole slices are added where they are at least so long.
+# NumPy's cumsum waits for each addition. Along the last dimension a product with a triangle of ones sums _TRIANGLE
+# elements at a time. Along other dimensions whole slices of at least _SLICE elements are added.
 _TRIANGLE = 32
 _SLICE = 256
 
 
 def _running_sum(array: Array, dim: int, way: int) -> Array:
-    """Sums of floating numbers so far along dim; from its end if `way` is -1, else 1."""
+    """Running sum of float numbers along `dim`. way: 1, or -1 from the end."""
     length = array.shape[dim]
     if dim == array.ndim - 1 and length >= 4 * _TRIANGLE and array.size >= 1 << 12:
         made = _by_triangles(np.ascontiguousarray(array).reshape(-1, length), way)
-        if np.isfinite(made[:, ::way][:, -1]).all():  # else the triangle's zeros may have made nan of inf
+        if np.isfinite(made[:, ::way][:, -1]).all():  # else 0 * inf in the product may have given nan
             return made.reshape(array.shape)
     elif length > 1 and math.prod(array.shape[dim + 1 :]) >= _SLICE:
         return _by_slices(array, dim, way)
@@ -83,7 +83,7 @@ def _by_slices(array: Array, dim: int, way: int) -> Array:
 
 
 def _by_triangles(rows: Array, way: int) -> Array:
-    """Running sums of rows: within blocks, then of the blocks' totals, which are added to what follows them."""
+    """Running sums of rows: within blocks, by a product; then each block's total is added to the later blocks."""
     count, length = rows.shape
     left = length % _TRIANGLE
     rest, whole = slice(length - left, length), slice(0, length - left)
@@ -107,7 +107,7 @@ _reverse_cumsum.grad(input=lambda g, dim: cumsum(g, dim))
 
 
 def turns(input: Any, dim: int, *rest: Any) -> int:
-    """The length of a dimension, which formulas go along in Python."""
+    """Size of the dimension along which the gradient formulas loop in Python."""
     return input.shape[dim] if input.ndim else 1
 
 
@@ -120,7 +120,7 @@ def by_turns(weight: float) -> Works:
 
 @op(in_place=True, cost=counted(lambda input, dim, dtype: 4.0 * input.size, by_turns(30), 1 << 11))
 def cumprod(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
-    """Products of the elements so far along dim (torch.cumprod)."""
+    """Running product along `dim` (torch.cumprod)."""
     return _running(xp, "cumprod", input, dim, dtype)
 
 
@@ -141,7 +141,7 @@ def _cumprod_input(g: Any, input: Any, out: Any, dim: int) -> Any:
 
 
 def _cumprod_with_zeros(g: Any, input: Any, dim: int) -> Any:
-    """By the recursion s[k] = g[k] + x[k+1] * s[k+1]; the gradient is s[k] times the product before k."""
+    """Gradient s[k] * product of x before k, with the recursion s[k] = g[k] + x[k+1] * s[k+1]."""
     length = input.shape[dim]
     sums = [select(g, dim, length - 1)]
     for index in range(length - 2, -1, -1):
@@ -150,7 +150,7 @@ def _cumprod_with_zeros(g: Any, input: Any, dim: int) -> Any:
 
 
 def _products_before(input: Any, dim: int) -> Any:
-    """At each place the product of all elements before it."""
+    """Product of all elements before each position along `dim`."""
     length = input.shape[dim]
     one = zeros(input, (*input.shape[:dim], 1, *input.shape[dim + 1 :])) + 1
     return one if length <= 1 else cat([one, cumprod(narrow(input, dim, 0, length - 1), dim)], dim)
@@ -160,7 +160,7 @@ cumprod.grad(input=_cumprod_input)
 
 
 def product_backward(g: Any, input: Any, out: Any, dim: int) -> Any:
-    """The gradient of a product along dim, `g` and `out` with that dimension kept: the product of the others."""
+    """Gradient of a product along `dim`: g times the product of the other elements. g, out: with the dimension kept."""
     if not _has_zeros(input):
         return g * conj(out / input)
     dim = normalize_dim(dim, input.ndim)
