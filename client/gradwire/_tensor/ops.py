@@ -368,7 +368,7 @@ def T(input: Tensor) -> Tensor:
 
 
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Absolute value; of complex numbers the modulus, real (torch.abs)."""
+    """Absolute value; real for complex numbers (torch.abs)."""
     made = _call("abs", (input,))
     return made if out is None else _into("abs", out, made, (input,))
 
@@ -530,7 +530,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, axi
 
 
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The angle of complex numbers; 0 or pi for real ones, nan for nan (torch.angle)."""
+    """Angle of complex numbers; for real numbers 0, pi if negative, nan for nan (torch.angle)."""
     made = _call("angle", (input,))
     return made if out is None else _into("angle", out, made, (input,))
 
@@ -609,7 +609,7 @@ def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The angle of the point (other, input) (torch.atan2)."""
+    """Angle of the point (other, input) (torch.atan2)."""
     made = _call("atan2", (input, other))
     return made if out is None else _into("atan2", out, made, (input, other))
 
@@ -810,13 +810,13 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
 
 
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The smallest whole number not below (torch.ceil)."""
+    """Smallest integer not below the input (torch.ceil)."""
     made = _call("ceil", (input,))
     return made if out is None else _into("ceil", out, made, (input,))
 
 
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """input where positive, alpha * (exp(input / alpha) - 1) elsewhere (torch.nn.functional.celu)."""
+    """input where it is positive, else alpha * (exp(input / alpha) - 1) (torch.nn.functional.celu)."""
     return _call("celu", (input, alpha))
 
 
@@ -852,18 +852,18 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tupl
 
 
 def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None, *, out: Tensor | None = None) -> Tensor:
-    """input kept between min and max, either of which may be missing (torch.clamp)."""
+    """Clamp the input to [min, max]; one of the bounds may be None (torch.clamp)."""
     made = _call("clamp", (input, min, max))
     return made if out is None else _into("clamp", out, made, (input, min, max))
 
 
 def clamp_max(input: Tensor, max: Tensor | Number) -> Tensor:
-    """input, or max where that is smaller (torch.clamp_max)."""
+    """Clamp the input to at most max (torch.clamp_max)."""
     return _call("clamp_max", (input, max))
 
 
 def clamp_min(input: Tensor, min: Tensor | Number) -> Tensor:
-    """input, or min where that is larger (torch.clamp_min)."""
+    """Clamp the input to at least min (torch.clamp_min)."""
     return _call("clamp_min", (input, min))
 
 
@@ -887,13 +887,13 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Complex numbers of two tensors of one dtype (torch.complex)."""
+    """Complex numbers from real and imaginary parts of one dtype (torch.complex)."""
     made = _call("complex", (real, imag))
     return made if out is None else _into("complex", out, made, (real, imag))
 
 
 def conj(input: Tensor) -> Tensor:
-    """The complex conjugate; a real tensor itself (torch.conj)."""
+    """Complex conjugate; a real tensor is returned unchanged (torch.conj)."""
     return _call("conj", (input,))
 
 
@@ -959,7 +959,7 @@ def copy(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 
 
 def copysign(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """input's size with other's sign (torch.copysign)."""
+    """Absolute value of the input with the sign of `other` (torch.copysign)."""
     made = _call("copysign", (input, other))
     return made if out is None else _into("copysign", out, made, (input, other))
 
@@ -1082,7 +1082,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Non
 
 
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Degrees as radians (torch.deg2rad)."""
+    """Convert degrees to radians (torch.deg2rad)."""
     made = _call("deg2rad", (input,))
     return made if out is None else _into("deg2rad", out, made, (input,))
 
@@ -1135,7 +1135,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
 
 
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The derivative of lgamma (torch.digamma)."""
+    """Derivative of lgamma (torch.digamma)."""
     made = _call("digamma", (input,))
     return made if out is None else _into("digamma", out, made, (input,))
 
@@ -1204,7 +1204,7 @@ def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
 
 
 def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """input where positive, alpha * (exp(input) - 1) elsewhere (torch.nn.functional.elu)."""
+    """input where it is positive, else alpha * (exp(input) - 1) (torch.nn.functional.elu)."""
     return _call("elu", (input, alpha))
 
 
@@ -1250,19 +1250,19 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The error function (torch.erf)."""
+    """Error function (torch.erf)."""
     made = _call("erf", (input,))
     return made if out is None else _into("erf", out, made, (input,))
 
 
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """1 - erf, exact in the tail (torch.erfc)."""
+    """1 - erf, accurate in the tail (torch.erfc)."""
     made = _call("erfc", (input,))
     return made if out is None else _into("erfc", out, made, (input,))
 
 
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of erf (torch.erfinv)."""
+    """Inverse of erf (torch.erfinv)."""
     made = _call("erfinv", (input,))
     return made if out is None else _into("erfinv", out, made, (input,))
 
@@ -1290,7 +1290,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """exp(input) - 1, exact near 0 (torch.expm1)."""
+    """exp(input) - 1, accurate near 0 (torch.expm1)."""
     made = _call("expm1", (input,))
     return made if out is None else _into("expm1", out, made, (input,))
 
@@ -1476,31 +1476,31 @@ def float_power(input: Tensor | Number, exponent: Tensor | Number, *, out: Tenso
 
 
 def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The largest whole number not above (torch.floor)."""
+    """Largest integer not above the input (torch.floor)."""
     made = _call("floor", (input,))
     return made if out is None else _into("floor", out, made, (input,))
 
 
 def floor_divide(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """The quotient rounded down; PyTorch has no derivative of it, and refuses in backward (torch.floor_divide)."""
+    """Quotient, rounded down; backward is refused, as in PyTorch (torch.floor_divide)."""
     made = _call("floor_divide", (input, other))
     return made if out is None else _into("floor_divide", out, made, (input, other))
 
 
 def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The larger of two; of a number and nan the number (torch.fmax)."""
+    """Larger of two elements; of a number and nan, the number (torch.fmax)."""
     made = _call("fmax", (input, other))
     return made if out is None else _into("fmax", out, made, (input, other))
 
 
 def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The smaller of two; of a number and nan the number (torch.fmin)."""
+    """Smaller of two elements; of a number and nan, the number (torch.fmin)."""
     made = _call("fmin", (input, other))
     return made if out is None else _into("fmin", out, made, (input, other))
 
 
 def fmod(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """What is left of dividing, with the dividend's sign (torch.fmod)."""
+    """Remainder of the division, with the dividend's sign (torch.fmod)."""
     made = _call("fmod", (input, other))
     return made if out is None else _into("fmod", out, made, (input, other))
 
@@ -1514,7 +1514,7 @@ def fold(input: Tensor, output_size: int | Sequence[int], kernel_size: int | Seq
 
 
 def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """What follows the point, with the input's sign (torch.frac)."""
+    """Fractional part, with the input's sign (torch.frac)."""
     made = _call("frac", (input,))
     return made if out is None else _into("frac", out, made, (input,))
 
@@ -1545,7 +1545,7 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | Number, full:
 
 
 def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The greatest common divisor of whole numbers (torch.gcd)."""
+    """Greatest common divisor of integers (torch.gcd)."""
     made = _call("gcd", (input, other))
     return made if out is None else _into("gcd", out, made, (input, other))
 
@@ -1557,7 +1557,7 @@ def ge(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> T
 
 
 def gelu(input: Tensor, *, approximate: str = 'none') -> Tensor:
-    """input times the normal distribution function of it, or its "tanh" approximation (torch.nn.functional.gelu)."""
+    """input * normal CDF of the input, or its "tanh" approximation (torch.nn.functional.gelu)."""
     return _call("gelu", (input,), (("approximate", approximate),))
 
 
@@ -1572,7 +1572,7 @@ def getitem(input: Tensor, index: Index) -> Tensor:
 
 
 def glu(input: Tensor, dim: int = -1, *, axis: Any = None) -> Tensor:
-    """The first half of a dimension times the sigmoid of the second (torch.nn.functional.glu).
+    """First half of a dimension times the sigmoid of the second half (torch.nn.functional.glu).
 
     Raises EngineError: SHAPE if the dimension's size is odd.
     """
@@ -1610,7 +1610,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 def hardsigmoid(input: Tensor) -> Tensor:
-    """input / 6 + 1 / 2 within [0, 1] (torch.nn.functional.hardsigmoid)."""
+    """input / 6 + 1 / 2, clamped to [0, 1] (torch.nn.functional.hardsigmoid)."""
     return _call("hardsigmoid", (input,))
 
 
@@ -1620,12 +1620,12 @@ def hardswish(input: Tensor) -> Tensor:
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """input, but within [min_val, max_val] (torch.nn.functional.hardtanh). The derivative at the bounds is 0."""
+    """Clamp the input to [min_val, max_val] (torch.nn.functional.hardtanh). The derivative at the bounds is 0."""
     return _call("hardtanh", (input, min_val, max_val))
 
 
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """0 below zero, 1 above, `values` at zero; backward is refused, as PyTorch refuses it (torch.heaviside)."""
+    """0 below zero, 1 above, `values` at zero; backward is refused, as in PyTorch (torch.heaviside)."""
     made = _call("heaviside", (input, values))
     return made if out is None else _into("heaviside", out, made, (input, values))
 
@@ -1674,25 +1674,25 @@ def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The modified Bessel function of order 0 (torch.i0)."""
+    """Modified Bessel function of order 0 (torch.i0)."""
     made = _call("i0", (input,))
     return made if out is None else _into("i0", out, made, (input,))
 
 
 def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The regularized lower incomplete gamma function of order input at other (torch.igamma)."""
+    """Regularized lower incomplete gamma function; input is the order, other the argument (torch.igamma)."""
     made = _call("igamma", (input, other))
     return made if out is None else _into("igamma", out, made, (input, other))
 
 
 def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The regularized upper incomplete gamma function of order input at other (torch.igammac)."""
+    """Regularized upper incomplete gamma function; input is the order, other the argument (torch.igammac)."""
     made = _call("igammac", (input, other))
     return made if out is None else _into("igammac", out, made, (input, other))
 
 
 def imag(input: Tensor) -> Tensor:
-    """The imaginary part, a view (torch.imag)."""
+    """Imaginary part, a view (torch.imag)."""
     return _call("imag", (input,))
 
 
@@ -1767,7 +1767,7 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
 
 
 def isfinite(input: Tensor) -> Tensor:
-    """Where it is neither nan nor infinite (torch.isfinite)."""
+    """Whether each element is neither nan nor infinite (torch.isfinite)."""
     return _call("isfinite", (input,))
 
 
@@ -1777,29 +1777,29 @@ def isin(elements: Tensor | Number, test_elements: Tensor | Number, *, assume_un
 
 
 def isinf(input: Tensor) -> Tensor:
-    """Where it is infinite, of either sign (torch.isinf)."""
+    """Whether each element is inf or -inf (torch.isinf)."""
     return _call("isinf", (input,))
 
 
 def isnan(input: Tensor) -> Tensor:
-    """Where it is nan (torch.isnan)."""
+    """Whether each element is nan (torch.isnan)."""
     return _call("isnan", (input,))
 
 
 def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Where it is minus infinity (torch.isneginf)."""
+    """Whether each element is -inf (torch.isneginf)."""
     made = _call("isneginf", (input,))
     return made if out is None else _into("isneginf", out, made, (input,))
 
 
 def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Where it is plus infinity (torch.isposinf)."""
+    """Whether each element is inf (torch.isposinf)."""
     made = _call("isposinf", (input,))
     return made if out is None else _into("isposinf", out, made, (input,))
 
 
 def isreal(input: Tensor) -> Tensor:
-    """Where it has no imaginary part: everywhere, if the dtype is real (torch.isreal)."""
+    """Whether the imaginary part of each element is 0; True for real dtypes (torch.isreal)."""
     return _call("isreal", (input,))
 
 
@@ -1852,7 +1852,7 @@ def layer_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Ten
 
 
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The least common multiple of whole numbers (torch.lcm)."""
+    """Least common multiple of integers (torch.lcm)."""
     made = _call("lcm", (input, other))
     return made if out is None else _into("lcm", out, made, (input, other))
 
@@ -1881,7 +1881,7 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | Number, *, out: Tensor | N
 
 
 def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The logarithm of the gamma function's size (torch.lgamma)."""
+    """Logarithm of the absolute value of the gamma function (torch.lgamma)."""
     made = _call("lgamma", (input,))
     return made if out is None else _into("lgamma", out, made, (input,))
 
@@ -2230,7 +2230,7 @@ def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log(1 + input), exact near 0 (torch.log1p)."""
+    """log(1 + input), accurate near 0 (torch.log1p)."""
     made = _call("log1p", (input,))
     return made if out is None else _into("log1p", out, made, (input,))
 
@@ -2306,7 +2306,7 @@ def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
 
 
 def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
-    """log(x / (1 - x)) with x kept between eps and 1 - eps (torch.logit)."""
+    """log(x / (1 - x)), with x clamped to [eps, 1 - eps] (torch.logit)."""
     made = _call("logit", (input, eps))
     return made if out is None else _into("logit", out, made, (input, eps))
 
@@ -2463,7 +2463,7 @@ def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int
 
 
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The larger of two, nan if either is (torch.maximum)."""
+    """Larger of two elements; nan if either is nan (torch.maximum)."""
     made = _call("maximum", (input, other))
     return made if out is None else _into("maximum", out, made, (input, other))
 
@@ -2502,7 +2502,7 @@ def min(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False
 
 
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The smaller of two, nan if either is (torch.minimum)."""
+    """Smaller of two elements; nan if either is nan (torch.minimum)."""
     made = _call("minimum", (input, other))
     return made if out is None else _into("minimum", out, made, (input, other))
 
@@ -2612,7 +2612,7 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
-    """The logarithm of the multivariate gamma function in p dimensions (torch.mvlgamma).
+    """Logarithm of the multivariate gamma function of dimension p (torch.mvlgamma).
 
     Raises EngineError: RUNTIME for p below 1 or bool, NOT_SUPPORTED for complex numbers.
     """
@@ -2621,7 +2621,7 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
 
 
 def nan_to_num(input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None, *, out: Tensor | None = None) -> Tensor:
-    """nan and infinities replaced: by 0, the largest and the smallest number unless told (torch.nan_to_num)."""
+    """Replace nan, inf and -inf; by default by 0, the dtype's largest and smallest number (torch.nan_to_num)."""
     made = _call("nan_to_num", (input, nan, posinf, neginf))
     return made if out is None else _into("nan_to_num", out, made, (input, nan, posinf, neginf))
 
@@ -2709,7 +2709,7 @@ def new_zeros(input: Tensor, size: int | Sequence[int], *, dtype: dtype | None =
 
 
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The floating number next to input towards other (torch.nextafter)."""
+    """Next floating-point number after the input, towards `other` (torch.nextafter)."""
     made = _call("nextafter", (input, other))
     return made if out is None else _into("nextafter", out, made, (input, other))
 
@@ -2847,24 +2847,24 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full
 
 
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Complex numbers of moduli and angles, float32 or float64 of one dtype (torch.polar)."""
+    """Complex numbers from absolute values and angles, both float32 or both float64 (torch.polar)."""
     made = _call("polar", (abs, angle))
     return made if out is None else _into("polar", out, made, (abs, angle))
 
 
 def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The n-th derivative of digamma (torch.polygamma)."""
+    """n-th derivative of digamma (torch.polygamma)."""
     made = _call("polygamma", (n, input))
     return made if out is None else _into("polygamma", out, made, (n, input))
 
 
 def positive(input: Tensor) -> Tensor:
-    """The input itself (torch.positive)."""
+    """Return the input itself (torch.positive)."""
     return _call("positive", (input,))
 
 
 def pow(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """input to the power of exponent (torch.pow). Whole numbers to negative whole powers are refused."""
+    """input ** exponent (torch.pow). Refuses an integer tensor with a negative integer as exponent."""
     made = _call("pow", (input, exponent))
     return made if out is None else _into("pow", out, made, (input, exponent))
 
@@ -2910,7 +2910,7 @@ def quantile(input: Tensor, q: Tensor | Number, dim: int | None = None, keepdim:
 
 
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Radians as degrees (torch.rad2deg)."""
+    """Convert radians to degrees (torch.rad2deg)."""
     made = _call("rad2deg", (input,))
     return made if out is None else _into("rad2deg", out, made, (input,))
 
@@ -2961,7 +2961,7 @@ def ravel(input: Tensor) -> Tensor:
 
 
 def real(input: Tensor) -> Tensor:
-    """The real part, a view; a real tensor itself (torch.real)."""
+    """Real part, a view; a real tensor is returned unchanged (torch.real)."""
     return _call("real", (input,))
 
 
@@ -2972,7 +2972,7 @@ def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def relu(input: Tensor) -> Tensor:
-    """max(input, 0) (torch.nn.functional.relu). Its derivative at 0 is 0."""
+    """max(input, 0) (torch.nn.functional.relu). The derivative at 0 is 0."""
     return _call("relu", (input,))
 
 
@@ -2982,7 +2982,7 @@ def relu6(input: Tensor) -> Tensor:
 
 
 def remainder(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """What is left of dividing, with the divisor's sign (torch.remainder)."""
+    """Remainder of the division, with the divisor's sign (torch.remainder)."""
     made = _call("remainder", (input, other))
     return made if out is None else _into("remainder", out, made, (input, other))
 
@@ -3019,7 +3019,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 def resolve_conj(input: Tensor) -> Tensor:
-    """The tensor itself: conjugates are never left pending here (torch.resolve_conj)."""
+    """Return the tensor itself: conjugation is never lazy here (torch.resolve_conj)."""
     return _call("resolve_conj", (input,))
 
 
@@ -3042,7 +3042,7 @@ def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int] = (0, 1)) -> Tens
 
 
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
-    """The nearest whole number, halves to even; or so many decimals (torch.round)."""
+    """Round to the nearest integer, halves to even; or to `decimals` decimals (torch.round)."""
     made = _call("round", (input,), (("decimals", decimals),))
     return made if out is None else _into("round", out, made, (input,))
 
@@ -3120,7 +3120,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
 
 def selu(input: Tensor) -> Tensor:
-    """A scaled elu that keeps activations normalized (torch.nn.functional.selu)."""
+    """elu scaled for self-normalizing networks (torch.nn.functional.selu)."""
     return _call("selu", (input,))
 
 
@@ -3130,7 +3130,7 @@ def setitem(input: Tensor, index: Index, value: Tensor | Number) -> Tensor:
 
 
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """sign, and for complex numbers z / |z| with 0 for 0 (torch.sgn)."""
+    """Sign; for complex numbers z / |z|, or 0 for 0 (torch.sgn)."""
     made = _call("sgn", (input,))
     return made if out is None else _into("sgn", out, made, (input,))
 
@@ -3148,7 +3148,7 @@ def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Where the sign is set, of -0.0 too (torch.signbit)."""
+    """Whether the sign bit of each element is set; also of -0.0 (torch.signbit)."""
     made = _call("signbit", (input,))
     return made if out is None else _into("signbit", out, made, (input,))
 
@@ -3165,7 +3165,7 @@ def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """sin(pi x) / (pi x), 1 at 0 (torch.sinc)."""
+    """sin(pi x) / (pi x); 1 at 0 (torch.sinc)."""
     made = _call("sinc", (input,))
     return made if out is None else _into("sinc", out, made, (input,))
 
@@ -3222,12 +3222,12 @@ def softmin(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """log(1 + exp(beta * input)) / beta, or input itself past the threshold (torch.nn.functional.softplus)."""
+    """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold (torch.nn.functional.softplus)."""
     return _call("softplus", (input, beta, threshold))
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """input brought nearer to 0 by lambd, 0 within [-lambd, lambd] (torch.nn.functional.softshrink)."""
+    """Shift the input towards 0 by lambd; 0 within [-lambd, lambd] (torch.nn.functional.softshrink)."""
     return _call("softshrink", (input, lambd))
 
 
@@ -3244,13 +3244,13 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
 
 
 def special_entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """-x log(x); 0 at 0, -inf below (torch.special.entr)."""
+    """-x log(x); 0 at 0, -inf below 0 (torch.special.entr)."""
     made = _call("special.entr", (input,))
     return made if out is None else _into("special.entr", out, made, (input,))
 
 
 def special_erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """exp(x²) * erfc(x), which decays slowly (torch.special.erfcx)."""
+    """Scaled complementary error function, exp(x²) * erfc(x) (torch.special.erfcx)."""
     made = _call("special.erfcx", (input,))
     return made if out is None else _into("special.erfcx", out, made, (input,))
 
@@ -3262,7 +3262,7 @@ def special_i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The modified Bessel function of order 1 (torch.special.i1)."""
+    """Modified Bessel function of order 1 (torch.special.i1)."""
     made = _call("special.i1", (input,))
     return made if out is None else _into("special.i1", out, made, (input,))
 
@@ -3274,31 +3274,31 @@ def special_i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def special_log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The logarithm of ndtr, exact in the tail (torch.special.log_ndtr)."""
+    """Logarithm of ndtr, accurate in the tail (torch.special.log_ndtr)."""
     made = _call("special.log_ndtr", (input,))
     return made if out is None else _into("special.log_ndtr", out, made, (input,))
 
 
 def special_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The normal distribution function: the area below input (torch.special.ndtr)."""
+    """Cumulative distribution function of the normal distribution (torch.special.ndtr)."""
     made = _call("special.ndtr", (input,))
     return made if out is None else _into("special.ndtr", out, made, (input,))
 
 
 def special_ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of ndtr (torch.special.ndtri)."""
+    """Inverse of ndtr (torch.special.ndtri)."""
     made = _call("special.ndtri", (input,))
     return made if out is None else _into("special.ndtri", out, made, (input,))
 
 
 def special_xlog1py(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """input * log(1 + other), 0 where input is 0 (torch.special.xlog1py)."""
+    """input * log(1 + other); 0 where the input is 0 (torch.special.xlog1py)."""
     made = _call("special.xlog1py", (input, other))
     return made if out is None else _into("special.xlog1py", out, made, (input, other))
 
 
 def special_zeta(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """Hurwitz' zeta function: the sum of 1 / (k + other)^input (torch.special.zeta)."""
+    """Hurwitz zeta function: sum over k >= 0 of (k + other) ** -input (torch.special.zeta)."""
     made = _call("special.zeta", (input, other))
     return made if out is None else _into("special.zeta", out, made, (input, other))
 
@@ -3469,7 +3469,7 @@ def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[int] = 2) -> Tensor:
 
 
 def threshold(input: Tensor, threshold: Number, value: Number) -> Tensor:
-    """input where it is above the threshold, value elsewhere (torch.nn.functional.threshold)."""
+    """input where it exceeds the threshold, `value` elsewhere (torch.nn.functional.threshold)."""
     return _call("threshold", (input, threshold, value))
 
 
@@ -3479,7 +3479,7 @@ def tile(input: Tensor, dims: int | Sequence[int]) -> Tensor:
 
 
 def to(input: Tensor, dtype: dtype | None = None, device: device | str | None = None, *, non_blocking: bool = False, copy: bool = False) -> Tensor:
-    """The values in another dtype or on another device; the same tensor if nothing changes (torch.Tensor.to)."""
+    """Convert to another dtype or device; return the same tensor if nothing changes (torch.Tensor.to)."""
     return _call("to", (input, dtype, device), (("non_blocking", non_blocking), ("copy", copy),))
 
 
@@ -3542,13 +3542,13 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: dtype | None = N
 
 
 def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The whole number towards zero (torch.trunc)."""
+    """Round towards zero (torch.trunc)."""
     made = _call("trunc", (input,))
     return made if out is None else _into("trunc", out, made, (input,))
 
 
 def type_as(input: Tensor, other: Tensor) -> Tensor:
-    """The values in other's dtype (torch.Tensor.type_as)."""
+    """Convert to the dtype of `other` (torch.Tensor.type_as)."""
     return _call("type_as", (input, other))
 
 
@@ -3683,7 +3683,7 @@ def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> 
 
 
 def xlogy(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """input * log(other), 0 where input is 0 (torch.xlogy)."""
+    """input * log(other); 0 where the input is 0 (torch.xlogy)."""
     made = _call("xlogy", (input, other))
     return made if out is None else _into("xlogy", out, made, (input, other))
 
@@ -3747,7 +3747,7 @@ class TensorMethods:
         return _call("T", (self,))
 
     def abs(self) -> Tensor:
-        """See `gradwire.abs`: Absolute value; of complex numbers the modulus, real (torch.abs)."""
+        """See `gradwire.abs`: Absolute value; real for complex numbers (torch.abs)."""
         return _call("abs", (self,))
 
     def abs_(self) -> Tensor:
@@ -3863,7 +3863,7 @@ class TensorMethods:
         return _call("aminmax", (self,), (("dim", dim), ("keepdim", keepdim),), ('min', 'max'))
 
     def angle(self) -> Tensor:
-        """See `gradwire.angle`: The angle of complex numbers; 0 or pi for real ones, nan for nan (torch.angle)."""
+        """See `gradwire.angle`: Angle of complex numbers; for real numbers 0, pi if negative, nan for nan (torch.angle)."""
         return _call("angle", (self,))
 
     def any(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: Any = None) -> Tensor:
@@ -3929,7 +3929,7 @@ class TensorMethods:
         return _call("atan_", (self,))
 
     def atan2(self, other: Tensor) -> Tensor:
-        """See `gradwire.atan2`: The angle of the point (other, input) (torch.atan2)."""
+        """See `gradwire.atan2`: Angle of the point (other, input) (torch.atan2)."""
         return _call("atan2", (self, other))
 
     def atan2_(self, other: Tensor) -> Tensor:
@@ -4025,7 +4025,7 @@ class TensorMethods:
         return _call("cauchy_", (self, median, sigma))
 
     def ceil(self) -> Tensor:
-        """See `gradwire.ceil`: The smallest whole number not below (torch.ceil)."""
+        """See `gradwire.ceil`: Smallest integer not below the input (torch.ceil)."""
         return _call("ceil", (self,))
 
     def ceil_(self) -> Tensor:
@@ -4047,7 +4047,7 @@ class TensorMethods:
         return _call("chunk", (self, chunks, dim), (), "tuple")
 
     def clamp(self, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
-        """See `gradwire.clamp`: input kept between min and max, either of which may be missing (torch.clamp)."""
+        """See `gradwire.clamp`: Clamp the input to [min, max]; one of the bounds may be None (torch.clamp)."""
         return _call("clamp", (self, min, max))
 
     def clamp_(self, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
@@ -4055,7 +4055,7 @@ class TensorMethods:
         return _call("clamp_", (self, min, max))
 
     def clamp_max(self, max: Tensor | Number) -> Tensor:
-        """See `gradwire.clamp_max`: input, or max where that is smaller (torch.clamp_max)."""
+        """See `gradwire.clamp_max`: Clamp the input to at most max (torch.clamp_max)."""
         return _call("clamp_max", (self, max))
 
     def clamp_max_(self, max: Tensor | Number) -> Tensor:
@@ -4063,7 +4063,7 @@ class TensorMethods:
         return _call("clamp_max_", (self, max))
 
     def clamp_min(self, min: Tensor | Number) -> Tensor:
-        """See `gradwire.clamp_min`: input, or min where that is larger (torch.clamp_min)."""
+        """See `gradwire.clamp_min`: Clamp the input to at least min (torch.clamp_min)."""
         return _call("clamp_min", (self, min))
 
     def clamp_min_(self, min: Tensor | Number) -> Tensor:
@@ -4075,7 +4075,7 @@ class TensorMethods:
         return _call("clone", (self,))
 
     def conj(self) -> Tensor:
-        """See `gradwire.conj`: The complex conjugate; a real tensor itself (torch.conj)."""
+        """See `gradwire.conj`: Complex conjugate; a real tensor is returned unchanged (torch.conj)."""
         return _call("conj", (self,))
 
     def contiguous(self) -> Tensor:
@@ -4087,7 +4087,7 @@ class TensorMethods:
         return _call("copy_", (self, src, non_blocking))
 
     def copysign(self, other: Tensor | Number) -> Tensor:
-        """See `gradwire.copysign`: input's size with other's sign (torch.copysign)."""
+        """See `gradwire.copysign`: Absolute value of the input with the sign of `other` (torch.copysign)."""
         return _call("copysign", (self, other))
 
     def copysign_(self, other: Tensor | Number) -> Tensor:
@@ -4167,7 +4167,7 @@ class TensorMethods:
         return _call("cumsum_", (self, dim), (("dtype", dtype),))
 
     def deg2rad(self) -> Tensor:
-        """See `gradwire.deg2rad`: Degrees as radians (torch.deg2rad)."""
+        """See `gradwire.deg2rad`: Convert degrees to radians (torch.deg2rad)."""
         return _call("deg2rad", (self,))
 
     def deg2rad_(self) -> Tensor:
@@ -4213,7 +4213,7 @@ class TensorMethods:
         return _call("diff", (self, n, dim, prepend, append))
 
     def digamma(self) -> Tensor:
-        """See `gradwire.digamma`: The derivative of lgamma (torch.digamma)."""
+        """See `gradwire.digamma`: Derivative of lgamma (torch.digamma)."""
         return _call("digamma", (self,))
 
     def digamma_(self) -> Tensor:
@@ -4253,7 +4253,7 @@ class TensorMethods:
         return _call("equal", (self, other), (), "bool")
 
     def erf(self) -> Tensor:
-        """See `gradwire.erf`: The error function (torch.erf)."""
+        """See `gradwire.erf`: Error function (torch.erf)."""
         return _call("erf", (self,))
 
     def erf_(self) -> Tensor:
@@ -4261,7 +4261,7 @@ class TensorMethods:
         return _call("erf_", (self,))
 
     def erfc(self) -> Tensor:
-        """See `gradwire.erfc`: 1 - erf, exact in the tail (torch.erfc)."""
+        """See `gradwire.erfc`: 1 - erf, accurate in the tail (torch.erfc)."""
         return _call("erfc", (self,))
 
     def erfc_(self) -> Tensor:
@@ -4269,7 +4269,7 @@ class TensorMethods:
         return _call("erfc_", (self,))
 
     def erfinv(self) -> Tensor:
-        """See `gradwire.erfinv`: The inverse of erf (torch.erfinv)."""
+        """See `gradwire.erfinv`: Inverse of erf (torch.erfinv)."""
         return _call("erfinv", (self,))
 
     def erfinv_(self) -> Tensor:
@@ -4301,7 +4301,7 @@ class TensorMethods:
         return _call("expand_as", (self, other))
 
     def expm1(self) -> Tensor:
-        """See `gradwire.expm1`: exp(input) - 1, exact near 0 (torch.expm1)."""
+        """See `gradwire.expm1`: exp(input) - 1, accurate near 0 (torch.expm1)."""
         return _call("expm1", (self,))
 
     def expm1_(self) -> Tensor:
@@ -4341,7 +4341,7 @@ class TensorMethods:
         return _call("float_power_", (self, exponent))
 
     def floor(self) -> Tensor:
-        """See `gradwire.floor`: The largest whole number not above (torch.floor)."""
+        """See `gradwire.floor`: Largest integer not above the input (torch.floor)."""
         return _call("floor", (self,))
 
     def floor_(self) -> Tensor:
@@ -4349,7 +4349,7 @@ class TensorMethods:
         return _call("floor_", (self,))
 
     def floor_divide(self, other: Tensor | Number) -> Tensor:
-        """See `gradwire.floor_divide`: The quotient rounded down; PyTorch has no derivative of it, and refuses in backward (torch.floor_divide)."""
+        """See `gradwire.floor_divide`: Quotient, rounded down; backward is refused, as in PyTorch (torch.floor_divide)."""
         return _call("floor_divide", (self, other))
 
     def floor_divide_(self, other: Tensor | Number) -> Tensor:
@@ -4357,15 +4357,15 @@ class TensorMethods:
         return _call("floor_divide_", (self, other))
 
     def fmax(self, other: Tensor) -> Tensor:
-        """See `gradwire.fmax`: The larger of two; of a number and nan the number (torch.fmax)."""
+        """See `gradwire.fmax`: Larger of two elements; of a number and nan, the number (torch.fmax)."""
         return _call("fmax", (self, other))
 
     def fmin(self, other: Tensor) -> Tensor:
-        """See `gradwire.fmin`: The smaller of two; of a number and nan the number (torch.fmin)."""
+        """See `gradwire.fmin`: Smaller of two elements; of a number and nan, the number (torch.fmin)."""
         return _call("fmin", (self, other))
 
     def fmod(self, other: Tensor | Number) -> Tensor:
-        """See `gradwire.fmod`: What is left of dividing, with the dividend's sign (torch.fmod)."""
+        """See `gradwire.fmod`: Remainder of the division, with the dividend's sign (torch.fmod)."""
         return _call("fmod", (self, other))
 
     def fmod_(self, other: Tensor | Number) -> Tensor:
@@ -4373,7 +4373,7 @@ class TensorMethods:
         return _call("fmod_", (self, other))
 
     def frac(self) -> Tensor:
-        """See `gradwire.frac`: What follows the point, with the input's sign (torch.frac)."""
+        """See `gradwire.frac`: Fractional part, with the input's sign (torch.frac)."""
         return _call("frac", (self,))
 
     def frac_(self) -> Tensor:
@@ -4385,7 +4385,7 @@ class TensorMethods:
         return _call("gather", (self, dim, index), (("sparse_grad", sparse_grad),))
 
     def gcd(self, other: Tensor) -> Tensor:
-        """See `gradwire.gcd`: The greatest common divisor of whole numbers (torch.gcd)."""
+        """See `gradwire.gcd`: Greatest common divisor of integers (torch.gcd)."""
         return _call("gcd", (self, other))
 
     def gcd_(self, other: Tensor) -> Tensor:
@@ -4417,7 +4417,7 @@ class TensorMethods:
         return _call("hardshrink", (self, lambd))
 
     def heaviside(self, values: Tensor) -> Tensor:
-        """See `gradwire.heaviside`: 0 below zero, 1 above, `values` at zero; backward is refused, as PyTorch refuses it (torch.heaviside)."""
+        """See `gradwire.heaviside`: 0 below zero, 1 above, `values` at zero; backward is refused, as in PyTorch (torch.heaviside)."""
         return _call("heaviside", (self, values))
 
     def heaviside_(self, values: Tensor) -> Tensor:
@@ -4441,7 +4441,7 @@ class TensorMethods:
         return _call("hypot_", (self, other))
 
     def i0(self) -> Tensor:
-        """See `gradwire.i0`: The modified Bessel function of order 0 (torch.i0)."""
+        """See `gradwire.i0`: Modified Bessel function of order 0 (torch.i0)."""
         return _call("i0", (self,))
 
     def i0_(self) -> Tensor:
@@ -4449,7 +4449,7 @@ class TensorMethods:
         return _call("i0_", (self,))
 
     def igamma(self, other: Tensor) -> Tensor:
-        """See `gradwire.igamma`: The regularized lower incomplete gamma function of order input at other (torch.igamma)."""
+        """See `gradwire.igamma`: Regularized lower incomplete gamma function; input is the order, other the argument (torch.igamma)."""
         return _call("igamma", (self, other))
 
     def igamma_(self, other: Tensor) -> Tensor:
@@ -4457,7 +4457,7 @@ class TensorMethods:
         return _call("igamma_", (self, other))
 
     def igammac(self, other: Tensor) -> Tensor:
-        """See `gradwire.igammac`: The regularized upper incomplete gamma function of order input at other (torch.igammac)."""
+        """See `gradwire.igammac`: Regularized upper incomplete gamma function; input is the order, other the argument (torch.igammac)."""
         return _call("igammac", (self, other))
 
     def igammac_(self, other: Tensor) -> Tensor:
@@ -4465,7 +4465,7 @@ class TensorMethods:
         return _call("igammac_", (self, other))
 
     def imag(self) -> Tensor:
-        """See `gradwire.imag`: The imaginary part, a view (torch.imag)."""
+        """See `gradwire.imag`: Imaginary part, a view (torch.imag)."""
         return _call("imag", (self,))
 
     def index_add(self, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
@@ -4525,27 +4525,27 @@ class TensorMethods:
         return _call("isclose", (self, other, rtol, atol, equal_nan))
 
     def isfinite(self) -> Tensor:
-        """See `gradwire.isfinite`: Where it is neither nan nor infinite (torch.isfinite)."""
+        """See `gradwire.isfinite`: Whether each element is neither nan nor infinite (torch.isfinite)."""
         return _call("isfinite", (self,))
 
     def isinf(self) -> Tensor:
-        """See `gradwire.isinf`: Where it is infinite, of either sign (torch.isinf)."""
+        """See `gradwire.isinf`: Whether each element is inf or -inf (torch.isinf)."""
         return _call("isinf", (self,))
 
     def isnan(self) -> Tensor:
-        """See `gradwire.isnan`: Where it is nan (torch.isnan)."""
+        """See `gradwire.isnan`: Whether each element is nan (torch.isnan)."""
         return _call("isnan", (self,))
 
     def isneginf(self) -> Tensor:
-        """See `gradwire.isneginf`: Where it is minus infinity (torch.isneginf)."""
+        """See `gradwire.isneginf`: Whether each element is -inf (torch.isneginf)."""
         return _call("isneginf", (self,))
 
     def isposinf(self) -> Tensor:
-        """See `gradwire.isposinf`: Where it is plus infinity (torch.isposinf)."""
+        """See `gradwire.isposinf`: Whether each element is inf (torch.isposinf)."""
         return _call("isposinf", (self,))
 
     def isreal(self) -> Tensor:
-        """See `gradwire.isreal`: Where it has no imaginary part: everywhere, if the dtype is real (torch.isreal)."""
+        """See `gradwire.isreal`: Whether the imaginary part of each element is 0; True for real dtypes (torch.isreal)."""
         return _call("isreal", (self,))
 
     def istft(self, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False) -> Tensor:
@@ -4565,7 +4565,7 @@ class TensorMethods:
         return _call("kthvalue", (self, k, dim, keepdim), (), ('values', 'indices'))
 
     def lcm(self, other: Tensor) -> Tensor:
-        """See `gradwire.lcm`: The least common multiple of whole numbers (torch.lcm)."""
+        """See `gradwire.lcm`: Least common multiple of integers (torch.lcm)."""
         return _call("lcm", (self, other))
 
     def lcm_(self, other: Tensor) -> Tensor:
@@ -4597,7 +4597,7 @@ class TensorMethods:
         return _call("lerp_", (self, end, weight))
 
     def lgamma(self) -> Tensor:
-        """See `gradwire.lgamma`: The logarithm of the gamma function's size (torch.lgamma)."""
+        """See `gradwire.lgamma`: Logarithm of the absolute value of the gamma function (torch.lgamma)."""
         return _call("lgamma", (self,))
 
     def lgamma_(self) -> Tensor:
@@ -4621,7 +4621,7 @@ class TensorMethods:
         return _call("log10_", (self,))
 
     def log1p(self) -> Tensor:
-        """See `gradwire.log1p`: log(1 + input), exact near 0 (torch.log1p)."""
+        """See `gradwire.log1p`: log(1 + input), accurate near 0 (torch.log1p)."""
         return _call("log1p", (self,))
 
     def log1p_(self) -> Tensor:
@@ -4697,7 +4697,7 @@ class TensorMethods:
         return _call("logical_xor_", (self, other))
 
     def logit(self, eps: float | None = None) -> Tensor:
-        """See `gradwire.logit`: log(x / (1 - x)) with x kept between eps and 1 - eps (torch.logit)."""
+        """See `gradwire.logit`: log(x / (1 - x)), with x clamped to [eps, 1 - eps] (torch.logit)."""
         return _call("logit", (self, eps))
 
     def logit_(self, eps: float | None = None) -> Tensor:
@@ -4765,7 +4765,7 @@ class TensorMethods:
         return _call("max", (self, dim, keepdim), (("other", other),), ('values', 'indices'))
 
     def maximum(self, other: Tensor) -> Tensor:
-        """See `gradwire.maximum`: The larger of two, nan if either is (torch.maximum)."""
+        """See `gradwire.maximum`: Larger of two elements; nan if either is nan (torch.maximum)."""
         return _call("maximum", (self, other))
 
     def mean(self, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
@@ -4793,7 +4793,7 @@ class TensorMethods:
         return _call("min", (self, dim, keepdim), (("other", other),), ('values', 'indices'))
 
     def minimum(self, other: Tensor) -> Tensor:
-        """See `gradwire.minimum`: The smaller of two, nan if either is (torch.minimum)."""
+        """See `gradwire.minimum`: Smaller of two elements; nan if either is nan (torch.minimum)."""
         return _call("minimum", (self, other))
 
     def mm(self, mat2: Tensor) -> Tensor:
@@ -4837,7 +4837,7 @@ class TensorMethods:
         return _call("mv", (self, vec))
 
     def mvlgamma(self, p: int) -> Tensor:
-        """See `gradwire.mvlgamma`: The logarithm of the multivariate gamma function in p dimensions (torch.mvlgamma)."""
+        """See `gradwire.mvlgamma`: Logarithm of the multivariate gamma function of dimension p (torch.mvlgamma)."""
         return _call("mvlgamma", (self, p))
 
     def mvlgamma_(self, p: int) -> Tensor:
@@ -4845,7 +4845,7 @@ class TensorMethods:
         return _call("mvlgamma_", (self, p))
 
     def nan_to_num(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-        """See `gradwire.nan_to_num`: nan and infinities replaced: by 0, the largest and the smallest number unless told (torch.nan_to_num)."""
+        """See `gradwire.nan_to_num`: Replace nan, inf and -inf; by default by 0, the dtype's largest and smallest number (torch.nan_to_num)."""
         return _call("nan_to_num", (self, nan, posinf, neginf))
 
     def nan_to_num_(self, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
@@ -4921,7 +4921,7 @@ class TensorMethods:
         return _call("new_zeros", (self, _sizes(size)), (("dtype", dtype), ("device", device), ("requires_grad", requires_grad),))
 
     def nextafter(self, other: Tensor) -> Tensor:
-        """See `gradwire.nextafter`: The floating number next to input towards other (torch.nextafter)."""
+        """See `gradwire.nextafter`: Next floating-point number after the input, towards `other` (torch.nextafter)."""
         return _call("nextafter", (self, other))
 
     def nextafter_(self, other: Tensor) -> Tensor:
@@ -4953,11 +4953,11 @@ class TensorMethods:
         return _call("permute", (self, _sizes(dims)))
 
     def positive(self) -> Tensor:
-        """See `gradwire.positive`: The input itself (torch.positive)."""
+        """See `gradwire.positive`: Return the input itself (torch.positive)."""
         return _call("positive", (self,))
 
     def pow(self, exponent: Tensor | Number) -> Tensor:
-        """See `gradwire.pow`: input to the power of exponent (torch.pow). Whole numbers to negative whole powers are refused."""
+        """See `gradwire.pow`: input ** exponent (torch.pow). Refuses an integer tensor with a negative integer as exponent."""
         return _call("pow", (self, exponent))
 
     def pow_(self, exponent: Tensor | Number) -> Tensor:
@@ -4993,7 +4993,7 @@ class TensorMethods:
         return _call("quantile", (self, q, dim, keepdim), (("interpolation", interpolation),))
 
     def rad2deg(self) -> Tensor:
-        """See `gradwire.rad2deg`: Radians as degrees (torch.rad2deg)."""
+        """See `gradwire.rad2deg`: Convert radians to degrees (torch.rad2deg)."""
         return _call("rad2deg", (self,))
 
     def rad2deg_(self) -> Tensor:
@@ -5009,7 +5009,7 @@ class TensorMethods:
         return _call("ravel", (self,))
 
     def real(self) -> Tensor:
-        """See `gradwire.real`: The real part, a view; a real tensor itself (torch.real)."""
+        """See `gradwire.real`: Real part, a view; a real tensor is returned unchanged (torch.real)."""
         return _call("real", (self,))
 
     def reciprocal(self) -> Tensor:
@@ -5021,7 +5021,7 @@ class TensorMethods:
         return _call("reciprocal_", (self,))
 
     def relu(self) -> Tensor:
-        """See `gradwire.relu`: max(input, 0) (torch.nn.functional.relu). Its derivative at 0 is 0."""
+        """See `gradwire.relu`: max(input, 0) (torch.nn.functional.relu). The derivative at 0 is 0."""
         return _call("relu", (self,))
 
     def relu_(self) -> Tensor:
@@ -5029,7 +5029,7 @@ class TensorMethods:
         return _call("relu_", (self,))
 
     def remainder(self, other: Tensor | Number) -> Tensor:
-        """See `gradwire.remainder`: What is left of dividing, with the divisor's sign (torch.remainder)."""
+        """See `gradwire.remainder`: Remainder of the division, with the divisor's sign (torch.remainder)."""
         return _call("remainder", (self, other))
 
     def remainder_(self, other: Tensor | Number) -> Tensor:
@@ -5063,7 +5063,7 @@ class TensorMethods:
         return _call("reshape_as", (self, other))
 
     def resolve_conj(self) -> Tensor:
-        """See `gradwire.resolve_conj`: The tensor itself: conjugates are never left pending here (torch.resolve_conj)."""
+        """See `gradwire.resolve_conj`: Return the tensor itself: conjugation is never lazy here (torch.resolve_conj)."""
         return _call("resolve_conj", (self,))
 
     def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] = ()) -> Tensor:
@@ -5075,7 +5075,7 @@ class TensorMethods:
         return _call("rot90", (self, k, dims))
 
     def round(self, *, decimals: int = 0) -> Tensor:
-        """See `gradwire.round`: The nearest whole number, halves to even; or so many decimals (torch.round)."""
+        """See `gradwire.round`: Round to the nearest integer, halves to even; or to `decimals` decimals (torch.round)."""
         return _call("round", (self,), (("decimals", decimals),))
 
     def round_(self, *, decimals: int = 0) -> Tensor:
@@ -5123,7 +5123,7 @@ class TensorMethods:
         return _call("select_scatter", (self, src, dim, index))
 
     def sgn(self) -> Tensor:
-        """See `gradwire.sgn`: sign, and for complex numbers z / |z| with 0 for 0 (torch.sgn)."""
+        """See `gradwire.sgn`: Sign; for complex numbers z / |z|, or 0 for 0 (torch.sgn)."""
         return _call("sgn", (self,))
 
     def sgn_(self) -> Tensor:
@@ -5147,7 +5147,7 @@ class TensorMethods:
         return _call("sign_", (self,))
 
     def signbit(self) -> Tensor:
-        """See `gradwire.signbit`: Where the sign is set, of -0.0 too (torch.signbit)."""
+        """See `gradwire.signbit`: Whether the sign bit of each element is set; also of -0.0 (torch.signbit)."""
         return _call("signbit", (self,))
 
     def sin(self) -> Tensor:
@@ -5159,7 +5159,7 @@ class TensorMethods:
         return _call("sin_", (self,))
 
     def sinc(self) -> Tensor:
-        """See `gradwire.sinc`: sin(pi x) / (pi x), 1 at 0 (torch.sinc)."""
+        """See `gradwire.sinc`: sin(pi x) / (pi x); 1 at 0 (torch.sinc)."""
         return _call("sinc", (self,))
 
     def sinc_(self) -> Tensor:
@@ -5311,7 +5311,7 @@ class TensorMethods:
         return _call("tile", (self, _sizes(dims)))
 
     def to(self, dtype: dtype | None = None, device: device | str | None = None, *, non_blocking: bool = False, copy: bool = False) -> Tensor:
-        """See `gradwire.to`: The values in another dtype or on another device; the same tensor if nothing changes (torch.Tensor.to)."""
+        """See `gradwire.to`: Convert to another dtype or device; return the same tensor if nothing changes (torch.Tensor.to)."""
         return _call("to", (self, dtype, device), (("non_blocking", non_blocking), ("copy", copy),))
 
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, axis: Any = None) -> Any:
@@ -5345,7 +5345,7 @@ class TensorMethods:
         return _call("triu_", (self, diagonal))
 
     def trunc(self) -> Tensor:
-        """See `gradwire.trunc`: The whole number towards zero (torch.trunc)."""
+        """See `gradwire.trunc`: Round towards zero (torch.trunc)."""
         return _call("trunc", (self,))
 
     def trunc_(self) -> Tensor:
@@ -5353,7 +5353,7 @@ class TensorMethods:
         return _call("trunc_", (self,))
 
     def type_as(self, other: Tensor) -> Tensor:
-        """See `gradwire.type_as`: The values in other's dtype (torch.Tensor.type_as)."""
+        """See `gradwire.type_as`: Convert to the dtype of `other` (torch.Tensor.type_as)."""
         return _call("type_as", (self, other))
 
     def unbind(self, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
@@ -5421,7 +5421,7 @@ class TensorMethods:
         return _call("where", (self, input, other))
 
     def xlogy(self, other: Tensor | Number) -> Tensor:
-        """See `gradwire.xlogy`: input * log(other), 0 where input is 0 (torch.xlogy)."""
+        """See `gradwire.xlogy`: input * log(other); 0 where the input is 0 (torch.xlogy)."""
         return _call("xlogy", (self, other))
 
     def xlogy_(self, other: Tensor | Number) -> Tensor:

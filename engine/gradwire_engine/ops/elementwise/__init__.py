@@ -1,4 +1,4 @@
-"""Ops that compute each element by itself."""
+"""Elementwise ops."""
 
 from gradwire_engine.ops.elementwise import activation, bessel, binary, convert, gammas, normal_law, special, unary
 

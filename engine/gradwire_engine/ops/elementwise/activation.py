@@ -1,8 +1,8 @@
-"""Activations of neural networks, elementwise (softmax has a module of its own).
+"""Activations of neural networks, elementwise (softmax has its own module).
 
-Formulas are written with ops wherever that costs nothing, so derivatives of any order follow. Piecewise functions
-multiply by a slope that is a constant of its own op: its derivative is zero almost everywhere. What a formula
-exponentiates is clipped to the side it is used on: inf in the unused branch would be nan one derivative later.
+Where it costs nothing, gradient formulas use ops, so derivatives of any order follow. Piecewise linear functions
+multiply by a slope from an op whose derivative is zero. Formulas clip the argument of exp to the side that uses it,
+because an inf in the unused branch would become nan in the next derivative.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SAME_SIZE_INT = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def _check_float(name: str, input: Array, complex_too: bool = False) -> None:
-    """Refuse what PyTorch has no kernel for. Raises EngineError: NOT_SUPPORTED."""
+    """Refuse dtypes without a kernel in PyTorch. Raises EngineError: NOT_SUPPORTED."""
     kind = dtypes.category(input.dtype)
     if kind < dtypes.FLOAT or (kind == dtypes.COMPLEX and not complex_too):
         raise EngineError(
@@ -46,7 +46,7 @@ def _zeros(dtype: DType) -> Array:
 
 
 def _positive_part(xp: Any, x: Array) -> Array:
-    """max(x, 0), nan for nan. NumPy's maximum is several times faster for two arrays than for an array and a number."""
+    """max(x, 0); nan for nan. NumPy's maximum of two arrays is several times as fast as of an array and a number."""
     if xp is not np or x.ndim == 0 or not x.flags.c_contiguous:
         return xp.maximum(x, x.dtype.type(0))
     zeros = _zeros(x.dtype)
@@ -61,7 +61,7 @@ def _positive_part(xp: Any, x: Array) -> Array:
 
 
 def keep(xp: Any, values: Array, mask: Array) -> Array:
-    """values where the mask holds, else 0 (for inf and nan too). On the CPU bits times 0 or 1: faster than where."""
+    """values where the mask is True, else 0, also for inf and nan. On the CPU it multiplies bits, faster than where."""
     if xp is not np or values.dtype.itemsize not in _SAME_SIZE_INT or values.ndim == 0:
         return xp.where(mask, values, values.dtype.type(0))
     bits = values.view(_SAME_SIZE_INT[values.dtype.itemsize])
@@ -70,7 +70,7 @@ def keep(xp: Any, values: Array, mask: Array) -> Array:
 
 @op(name="_masked", cost=4)
 def masked(xp: Any, grad: Array, mask: Array) -> Array:
-    """grad where the mask holds, else 0."""
+    """grad where the mask is True, else 0."""
     return keep(xp, grad, mask)
 
 
@@ -79,7 +79,7 @@ masked.grad(grad=lambda g, mask: masked(g, mask))
 
 @op(name="_masked_by", cost=4)
 def _masked_by(xp: Any, grad: Array, input: Array, mask: Array) -> Array:
-    """grad where the mask holds, else 0. The mask is read off `input`: its derivative by that is 0, and not none."""
+    """grad where the mask is True, else 0. The mask depends on `input`, so the derivative by `input` is 0, not None."""
     return keep(xp, grad, mask)
 
 
@@ -88,7 +88,7 @@ _masked_by.grad(grad=lambda g, input, mask: _masked_by(g, input, mask), input=la
 
 @op(in_place=True, cost=4)
 def relu(xp: Any, input: Array) -> Array:
-    """max(input, 0) (torch.nn.functional.relu). Its derivative at 0 is 0."""
+    """max(input, 0) (torch.nn.functional.relu). The derivative at 0 is 0."""
     if input.dtype == dtypes.bool_:
         raise EngineError(Reason.RUNTIME, "Boolean inputs not supported for relu")
     needs_order("clamp_min_scalar_cpu", input.dtype)
@@ -97,7 +97,7 @@ def relu(xp: Any, input: Array) -> Array:
 
 @op(name="_threshold_backward", cost=4)
 def _threshold_backward(xp: Any, grad: Array, result: Array) -> Array:
-    """grad where relu's result is not 0 (it may be nan)."""
+    """grad where relu's result is not 0; the result may be nan."""
     return keep(xp, grad, result != 0)
 
 
@@ -107,7 +107,7 @@ _threshold_backward.grad(grad=lambda g, result: _threshold_backward(g, result), 
 
 @op(in_place=True, cost=4)
 def threshold(xp: Any, input: Array, threshold: Number, value: Number) -> Array:
-    """input where it is above the threshold, value elsewhere (torch.nn.functional.threshold)."""
+    """input where it exceeds the threshold, `value` elsewhere (torch.nn.functional.threshold)."""
     needs_order("threshold_cpu", input.dtype)
     return xp.where(input <= threshold, input.dtype.type(value), input)
 
@@ -120,7 +120,7 @@ threshold.grad(input=lambda g, input, threshold: _masked_by(g, input, ~(input <=
 @op(in_place=True, cost=4)
 @through_float32
 def hardtanh(xp: Any, input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Array:
-    """input, but within [min_val, max_val] (torch.nn.functional.hardtanh). The derivative at the bounds is 0."""
+    """Clamp the input to [min_val, max_val] (torch.nn.functional.hardtanh). The derivative at the bounds is 0."""
     needs_order("clamp", input.dtype)
     if input.dtype == dtypes.bool_:
         raise EngineError(Reason.RUNTIME, "Bool inputs not supported for hardtanh")
@@ -150,7 +150,7 @@ relu6.grad(input=lambda g, input: _masked_by(g, input, ~((input <= 0) | (input >
 
 @op(name="_slope", cost=4)
 def _slope(xp: Any, input: Array, slope: float) -> Array:
-    """1 where input is positive, `slope` elsewhere: a constant."""
+    """1 where the input is positive, `slope` elsewhere; its derivative is 0."""
     if xp is np and input.ndim:
         factor = (input > 0).astype(input.dtype)
         factor *= input.dtype.type(1 - slope)
@@ -185,7 +185,7 @@ def _elu(xp: Any, input: Array, alpha: float, scale: float, input_scale: float) 
 
 
 def _elu_block(factor: float, scale: float, input_scale: float, out: Array, x: Array, t: Array) -> None:
-    """Both sides added: either is 0 on the other. exp(y) - 1 is 2 h / (1 - h), h = tanh(y / 2), which loses nothing."""
+    """Add both branches, each 0 in the other's range. exp(y) - 1 = 2 h / (1 - h), h = tanh(y / 2), exact near 0."""
     zero = _zeros(x.dtype)[: x.size]
     np.minimum(x, zero, out=t)
     np.multiply(t, x.dtype.type(input_scale / 2), out=t)
@@ -200,7 +200,7 @@ def _elu_block(factor: float, scale: float, input_scale: float, out: Array, x: A
 
 
 def _elu_slope_block(slope: float, scale: float, input_scale: float, out: Array, g: Array, x: Array, t: Array) -> None:
-    """g * slope * exp(input_scale * x) where x is not positive, g * scale elsewhere, at nan too."""
+    """g * slope * exp(input_scale * x) where x <= 0, else g * scale, also for nan."""
     zero = _zeros(x.dtype)[: x.size]
     np.fmin(x, zero, out=t)
     np.multiply(t, x.dtype.type(input_scale), out=t)
@@ -227,7 +227,7 @@ def _elu_slope(input: Any, alpha: float, scale: float, input_scale: float) -> An
 @op(in_place=True, cost=12)
 @through_float32
 def elu(xp: Any, input: Array, alpha: float = 1.0) -> Array:
-    """input where positive, alpha * (exp(input) - 1) elsewhere (torch.nn.functional.elu)."""
+    """input where it is positive, else alpha * (exp(input) - 1) (torch.nn.functional.elu)."""
     return _elu(xp, input, alpha, 1.0, 1.0)
 
 
@@ -237,7 +237,7 @@ elu.works_in(widens=True)
 @op(in_place=True, cost=12)
 @through_float32
 def celu(xp: Any, input: Array, alpha: float = 1.0) -> Array:
-    """input where positive, alpha * (exp(input / alpha) - 1) elsewhere (torch.nn.functional.celu)."""
+    """input where it is positive, else alpha * (exp(input / alpha) - 1) (torch.nn.functional.celu)."""
     if alpha == 0:
         raise EngineError(Reason.RUNTIME, "ZeroDivisionError: alpha cannot be 0 for CELU")
     return _elu(xp, input, alpha, 1.0, 1.0 / alpha)
@@ -253,7 +253,7 @@ _SELU_SCALE = 1.0507009873554805
 @op(in_place=True, node="EluBackward0", cost=12)
 @through_float32
 def selu(xp: Any, input: Array) -> Array:
-    """A scaled elu that keeps activations normalized (torch.nn.functional.selu)."""
+    """elu scaled for self-normalizing networks (torch.nn.functional.selu)."""
     return _elu(xp, input, _SELU_ALPHA, _SELU_SCALE, 1.0)
 
 
@@ -261,14 +261,14 @@ elu.grad(input=lambda g, input, alpha: _elu_input(g, input, alpha, 1.0, 1.0))
 celu.grad(input=lambda g, input, alpha: _elu_input(g, input, alpha, 1.0, 1.0 / alpha))
 selu.grad(input=lambda g, input: _elu_input(g, input, _SELU_ALPHA, _SELU_SCALE, 1.0))
 
-# The normal distribution function is 1 / 2 + tanh(x P(x**2)) / 2 with P fitted for the least error over [-6.2, 6.2]:
-# 3e-8, less than float32 holds. Beyond, the last coefficient takes tanh to 1. NumPy has no faster function than tanh.
+# Normal CDF: 1 / 2 + tanh(x P(x**2)) / 2, P fitted for the least error over [-6.2, 6.2]: 3e-8, below float32's
+# precision. Beyond, the last coefficient drives tanh to 1. NumPy has no faster function than tanh.
 _LOGIT = (0.797884941, 0.0363330844, -3.25947439e-05, -5.53063171e-05, 3.96477321e-06, -1.32266283e-07, 1.75627757e-09)
 _DENSITY_SCALE = 1 / math.sqrt(2 * math.pi)
 
 
 def _constant(value: float) -> Array:
-    """A float32 number as ufuncs take it fastest, as an array."""
+    """A number as a float32 array, which ufuncs process fastest."""
     return np.array(value, np.float32)
 
 
@@ -277,7 +277,7 @@ _HALF, _ONE, _MINUS_HALF, _DOUBLE_DENSITY = map(_constant, (0.5, 1, -0.5, 2 * _D
 
 
 def _doubled_cdf(x: Array, out: Array, t: Array) -> None:
-    """Twice the normal distribution function of float32 values; t becomes their squares."""
+    """Twice the normal CDF of float32 values, in `out`; t receives their squares."""
     np.multiply(x, x, out=t)
     np.multiply(t, _LOGIT32[-1], out=out)
     for coefficient in _LOGIT32[-2:0:-1]:
@@ -315,7 +315,7 @@ def _gelu_slope_block(out: Array, g: Array, x: Array, t: Array) -> None:
 @op(name="_normal_cdf", cost=12)
 @through_float32
 def _normal_cdf(xp: Any, input: Array) -> Array:
-    """The normal distribution function."""
+    """Normal CDF."""
     if is_plain(input) and input.dtype == dtypes.float32:
         return elementwise(_normal_cdf_block, 1, input)
     result = special(xp).erfc(input * input.dtype.type(-math.sqrt(0.5)))
@@ -346,7 +346,7 @@ def _gelu_tanh_block(out: Array, x: Array, t: Array) -> None:
 @op(in_place=False, cost=12)
 @through_float32
 def gelu(xp: Any, input: Array, *, approximate: str = "none") -> Array:
-    """input times the normal distribution function of it, or its "tanh" approximation (torch.nn.functional.gelu)."""
+    """input * normal CDF of the input, or its "tanh" approximation (torch.nn.functional.gelu)."""
     _check_float("GeluKernelImpl", input)
     if approximate == "none":
         if is_plain(input) and input.dtype == dtypes.float32:
@@ -397,7 +397,7 @@ silu.grad(input=lambda g, input: g * _silu_slope(input))
 @op(cost=12)
 @through_float32
 def softplus(xp: Any, input: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
-    """log(1 + exp(beta * input)) / beta, or input itself past the threshold (torch.nn.functional.softplus)."""
+    """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold (torch.nn.functional.softplus)."""
     _check_float("softplus_cpu", input)
     scaled = input * beta
     return xp.where(scaled > threshold, input, xp.log1p(xp.exp(xp.minimum(scaled, threshold))) / beta)
@@ -443,7 +443,7 @@ logsigmoid.grad(input=lambda g, input: g * sigmoid(neg(input)))
 @op(in_place=True, cost=4)
 @through_float32
 def hardsigmoid(xp: Any, input: Array) -> Array:
-    """input / 6 + 1 / 2 within [0, 1] (torch.nn.functional.hardsigmoid)."""
+    """input / 6 + 1 / 2, clamped to [0, 1] (torch.nn.functional.hardsigmoid)."""
     _check_float("hardsigmoid_cpu", input)
     return xp.clip(input + 3, 0, 6) / 6
 
@@ -486,7 +486,7 @@ hardshrink.grad(input=lambda g, input, lambd: _shrink_backward(g, input, lambd))
 
 @op(cost=8)
 def softshrink(xp: Any, input: Array, lambd: float = 0.5) -> Array:
-    """input brought nearer to 0 by lambd, 0 within [-lambd, lambd] (torch.nn.functional.softshrink)."""
+    """Shift the input towards 0 by lambd; 0 within [-lambd, lambd] (torch.nn.functional.softshrink)."""
     _check_float("softshrink_cpu", input)
     if lambd < 0:
         raise EngineError(Reason.RUNTIME, f"lambda must be in range [0, inf), but found {lambd}")
@@ -514,7 +514,7 @@ def tanhshrink(input: Array) -> Any:
 @op(cost=8)
 @through_float32
 def glu(xp: Any, input: Array, dim: int = -1) -> Array:
-    """The first half of a dimension times the sigmoid of the second (torch.nn.functional.glu).
+    """First half of a dimension times the sigmoid of the second half (torch.nn.functional.glu).
 
     Raises EngineError: SHAPE if the dimension's size is odd.
     """

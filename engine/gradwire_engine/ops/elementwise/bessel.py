@@ -1,4 +1,4 @@
-"""Modified Bessel functions of the first kind, plain and scaled by exp(-|x|); each pair is its own derivatives."""
+"""Modified Bessel functions of the first kind, orders 0 and 1, plain and scaled by exp(-|x|)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradwire_engine.ops.elementwise.unary import sign
 @op(promote="float", node="I0Backward0", cost=30)
 @through_float32
 def i0(xp: Any, input: Array) -> Array:
-    """The modified Bessel function of order 0 (torch.i0)."""
+    """Modified Bessel function of order 0 (torch.i0)."""
     check_special("i0_vml_cpu", input.dtype)
     return special(xp).i0(input)
 
@@ -26,7 +26,7 @@ i0.works_in(widens=True)
 @op(name="special.i1", promote="float", in_place=False, node="SpecialI1Backward0", cost=30)
 @through_float32
 def i1(xp: Any, input: Array) -> Array:
-    """The modified Bessel function of order 1 (torch.special.i1)."""
+    """Modified Bessel function of order 1 (torch.special.i1)."""
     check_special("i1_cpu", input.dtype)
     return special(xp).i1(input)
 
@@ -54,7 +54,7 @@ i1e.works_in(backward=2.4)
 
 
 def _over(value: Any, input: Any) -> Any:
-    """value / input, and 1/2 at 0: the limit of i1(x) / x."""
+    """value / input; 1/2 at 0, the limit of i1(x) / x."""
     at_zero = eq(input, 0)
     return where(at_zero, 0.5, value / where(at_zero, 1, input))
 

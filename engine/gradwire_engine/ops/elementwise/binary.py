@@ -1,4 +1,4 @@
-"""Functions of two or three tensors, elementwise: powers, remainders, extremes, interpolation, clamping."""
+"""Functions of two or three tensors: powers, remainders, extremes, interpolation, clamping, gcd and lcm."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ def _pow_node(input: Any, exponent: Any) -> str:
 
 @op(promote="same", node=_pow_node, cost=30)
 def pow(xp: Any, input: Array | Number, exponent: Array | Number) -> Array:
-    """input to the power of exponent (torch.pow). Whole numbers to negative whole powers are refused."""
+    """input ** exponent (torch.pow). Refuses an integer tensor with a negative integer as exponent."""
     base: Any = xp.asarray(input, getattr(exponent, "dtype", None)) if _is_number(input) else input
     kind = dtypes.category(base.dtype)
     if kind == dtypes.BOOL:
         raise EngineError(Reason.NOT_SUPPORTED, "\"pow\" not implemented for 'Bool'", op="pow")
     if kind < dtypes.FLOAT and bool((xp.asarray(exponent) < 0).any()):
         return _whole_to_negative(xp, base, exponent)
-    # A number arrives as a 0-d array of NumPy's where it had to be promoted.
+    # A promoted number arrives as a 0-d NumPy array.
     plain = exponent.item() if isinstance(exponent, np.ndarray | np.generic) and not exponent.ndim else exponent
     product = _POWERS.get(plain) if _is_number(plain) else None
     return product(xp, base) if product is not None else xp.power(base, exponent)
 
 
 def _whole_to_negative(xp: Any, base: Array, exponent: Any) -> Array:
-    """Whole numbers where some exponents are negative: 1 / base**n, cut to 0."""
+    """Integer powers with negative exponents: 1 / base**n, truncated."""
     below = exponent < 0
-    unit = xp.where(exponent % 2 == 0, base * base, base)  # of 1 and -1, which are their own inverses
+    unit = xp.where(exponent % 2 == 0, base * base, base)  # for 1 and -1, which are their own inverses
     inverse = xp.where((base == 1) | (base == -1), unit, 0)
     return xp.where(below, inverse, xp.power(base, xp.where(below, 0, exponent))).astype(base.dtype)
 
 
 def _refuse_negative(input: Any, exponent: Any) -> None:
-    """A tensor of whole numbers to a negative whole number."""
+    """Refuse an integer tensor with a negative integer exponent. Raises EngineError: RUNTIME."""
     if type(exponent) is int and exponent < 0 and dtypes.category(dtypes.result_type(input)) < dtypes.FLOAT:
         raise EngineError(Reason.RUNTIME, "Integers to negative integer powers are not allowed.")
     if type(exponent) is int and hasattr(input, "dtype") and dtypes.category(input.dtype) == dtypes.INT:
@@ -65,7 +65,7 @@ def _refuse_negative(input: Any, exponent: Any) -> None:
 
 pow.checked_by(_refuse_negative)
 
-# NumPy's power takes many times as long as these products.
+# These products are many times as fast as NumPy's power.
 _POWERS: dict[Any, Any] = {
     1: lambda xp, x: x.copy(),
     2: lambda xp, x: xp.multiply(x, x),
@@ -106,7 +106,7 @@ def _is_not_negative(exponent: Any) -> Any:
 
 
 def _log_of(number: Any, is_complex: bool) -> Any:
-    """A number's logarithm: nan for negative ones where the result is real, as log of a tensor gives."""
+    """Logarithm of a number; nan for a negative number if the result is real, like log of a tensor."""
     if isinstance(number, complex) or (is_complex and number < 0):
         return complex(np.log(complex(number)))
     return math.log(number) if number > 0 else math.nan
@@ -116,7 +116,7 @@ pow.grad(input=_pow_input, exponent=_pow_exponent)
 
 
 class _FloatPower(Composite):
-    """Its in-place form takes only a base that has the result's dtype already."""
+    """float_power; its in-place form requires a base of the result's dtype."""
 
     def in_place(self, args: tuple[Any, ...]) -> Tensor:
         wanted = _float_power_type(args[:2])
@@ -157,12 +157,12 @@ def _cast(value: Any, dtype: Any) -> Any:
     cost=12,
 )
 def remainder(xp: Any, input: Array | Number, other: Array | Number) -> Array:
-    """What is left of dividing, with the divisor's sign (torch.remainder)."""
+    """Remainder of the division, with the divisor's sign (torch.remainder)."""
     _refuse_zero_divisor(xp, input, other, "remainder_cpu")
     found = xp.remainder(input, other)
     if getattr(found, "dtype", dtypes.int64).kind in "iub":
         return found
-    # A zero has the dividend's sign in PyTorch.
+    # In PyTorch a zero has the dividend's sign.
     return xp.where(found == 0, xp.copysign(found, input), found)
 
 
@@ -171,14 +171,14 @@ remainder.works_in(forward=2.3)
 
 @op(promote="same", node=lambda input, other: "FmodBackward1" if type(other) is Tensor else "FmodBackward0", cost=12)
 def fmod(xp: Any, input: Array, other: Array | Number) -> Array:
-    """What is left of dividing, with the dividend's sign (torch.fmod)."""
+    """Remainder of the division, with the dividend's sign (torch.fmod)."""
     _refuse_zero_divisor(xp, input, other, "fmod_cpu")
     return xp.fmod(input, other)
 
 
 @op(promote="same", node="NotImplemented", of_numbers=True, cost=12)
 def floor_divide(xp: Any, input: Array | Number, other: Array | Number) -> Array:
-    """The quotient rounded down; PyTorch has no derivative of it, and refuses in backward (torch.floor_divide)."""
+    """Quotient, rounded down; backward is refused, as in PyTorch (torch.floor_divide)."""
     return div(input, other, rounding_mode="floor")
 
 
@@ -202,7 +202,7 @@ fmod.grad(input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, o
 
 @op(promote="float", cost=12)
 def atan2(xp: Any, input: Array, other: Array) -> Array:
-    """The angle of the point (other, input) (torch.atan2)."""
+    """Angle of the point (other, input) (torch.atan2)."""
     return xp.arctan2(input, other)
 
 
@@ -233,7 +233,7 @@ hypot.grad(input=lambda g, input, out: g * (input / out), other=lambda g, other,
 
 @op(promote="same", in_place=False, cost=4)
 def maximum(xp: Any, input: Array, other: Array) -> Array:
-    """The larger of two, nan if either is (torch.maximum)."""
+    """Larger of two elements; nan if either is nan (torch.maximum)."""
     _refuse_complex("maximum", input, other)
     return xp.maximum(input, other)
 
@@ -243,7 +243,7 @@ maximum.works_in(backward=3)
 
 @op(promote="same", in_place=False, cost=4)
 def minimum(xp: Any, input: Array, other: Array) -> Array:
-    """The smaller of two, nan if either is (torch.minimum)."""
+    """Smaller of two elements; nan if either is nan (torch.minimum)."""
     _refuse_complex("minimum", input, other)
     return xp.minimum(input, other)
 
@@ -257,7 +257,7 @@ def _refuse_complex(name: str, *values: Any) -> None:
 
 
 def _to_winner(g: Any, loses: Any, ties: Any) -> Any:
-    """The gradient of the one that does not lose; half of it where the two are equal."""
+    """Gradient of an extreme's operand: all of g if it wins, half at a tie, else 0."""
     return where(loses, 0, where(ties, g * 0.5, g))
 
 
@@ -273,14 +273,14 @@ minimum.grad(
 
 @op(promote="same", in_place=False, cost=8)
 def fmax(xp: Any, input: Array, other: Array) -> Array:
-    """The larger of two; of a number and nan the number (torch.fmax)."""
+    """Larger of two elements; of a number and nan, the number (torch.fmax)."""
     _refuse_complex("fmax", input, other)
     return xp.fmax(input, other)
 
 
 @op(promote="same", in_place=False, cost=8)
 def fmin(xp: Any, input: Array, other: Array) -> Array:
-    """The smaller of two; of a number and nan the number (torch.fmin)."""
+    """Smaller of two elements; of a number and nan, the number (torch.fmin)."""
     _refuse_complex("fmin", input, other)
     return xp.fmin(input, other)
 
@@ -363,12 +363,12 @@ addcdiv.grad(
     tensor2=lambda g, tensor1, tensor2, value: neg(g) * conj((value / tensor2) * (tensor1 / tensor2)),
 )
 
-# Clamping: the gradient passes at the bounds too.
+# Clamping: the gradient also passes at the bounds.
 
 
 @op(promote="same", node=lambda input, min, max: f"ClampBackward{int(not _any_tensor(min, max))}", cost=4)
 def clamp(xp: Any, input: Array, min: Array | Number | None = None, max: Array | Number | None = None) -> Array:
-    """input kept between min and max, either of which may be missing (torch.clamp)."""
+    """Clamp the input to [min, max]; one of the bounds may be None (torch.clamp)."""
     if min is None and max is None:
         raise EngineError(Reason.RUNTIME, "torch.clamp: At least one of 'min' or 'max' must not be None")
     if dtypes.category(input.dtype) == dtypes.COMPLEX:
@@ -377,7 +377,7 @@ def clamp(xp: Any, input: Array, min: Array | Number | None = None, max: Array |
     one_tensor = len(bounds) == 1 and np.ndim(bounds[0]) > 0
     if input.dtype == dtypes.bool_ and not one_tensor:
         raise EngineError(Reason.NOT_SUPPORTED, "\"clamp_cpu\" not implemented for 'Bool'", op="clamp")
-    if dtypes.category(input.dtype) == dtypes.FLOAT:  # with both bounds NumPy is several times faster
+    if dtypes.category(input.dtype) == dtypes.FLOAT:  # NumPy's clip is several times as fast with both bounds
         return xp.clip(input, -math.inf if min is None else min, math.inf if max is None else max)
     result = input if min is None else xp.maximum(input, min)
     return result if max is None else xp.minimum(result, max)
@@ -418,7 +418,7 @@ clamp.grad(input=_clamp_input, min=_clamp_min, max=_clamp_max)
 
 @op(promote="same", node=lambda input, min: f"ClampMinBackward{int(_any_tensor(min))}", cost=4)
 def clamp_min(xp: Any, input: Array, min: Array | Number) -> Array:
-    """input, or min where that is larger (torch.clamp_min)."""
+    """Clamp the input to at least min (torch.clamp_min)."""
     return clamp(input, min, None)
 
 
@@ -427,7 +427,7 @@ clamp_min.works_in(widens=True)
 
 @op(promote="same", node=lambda input, max: f"ClampMaxBackward{int(_any_tensor(max))}", cost=4)
 def clamp_max(xp: Any, input: Array, max: Array | Number) -> Array:
-    """input, or max where that is smaller (torch.clamp_max)."""
+    """Clamp the input to at most max (torch.clamp_max)."""
     return clamp(input, None, max)
 
 
@@ -441,7 +441,7 @@ clamp_max.grad(
     input=lambda g, input, max: where(le(input, max), g, 0), max=lambda g, input, max: where(gt(input, max), g, 0)
 )
 
-# Of logarithms and signs.
+# Logarithms and signs.
 
 
 @op(promote="same", in_place=False, cost=12)
@@ -451,7 +451,7 @@ def logaddexp(xp: Any, input: Array, other: Array) -> Array:
 
 
 def log_of_sum(xp: Any, one: Array, other: Array) -> Array:
-    """logaddexp; of complex numbers, too, for which NumPy has none."""
+    """logaddexp, also of complex numbers, which NumPy's lacks."""
     if one.dtype.kind != "c":
         return xp.logaddexp(one, other)
     first = one.real >= other.real
@@ -478,7 +478,7 @@ logaddexp2.grad(
 
 @op(promote="float", node=lambda input, other: f"CopysignBackward{int(type(other) is not Tensor)}", cost=4)
 def copysign(xp: Any, input: Array, other: Array | Number) -> Array:
-    """input's size with other's sign (torch.copysign)."""
+    """Absolute value of the input with the sign of `other` (torch.copysign)."""
     return xp.copysign(input, other)
 
 
@@ -501,33 +501,33 @@ def _refuse_bool_exponent(input: Any, other: Any) -> None:
 
 
 ldexp.checked_by(_refuse_bool_exponent)
-# Of whole exponents PyTorch takes the power as a whole number, 0 where they are negative.
+# As in PyTorch, an integer exponent gives an integer power in the gradient: 0 for a negative exponent.
 ldexp.grad(input=lambda g, other: g * conj(pow(2, other)), other=lambda g, out: g * conj(out * math.log(2)))
 
 
 @op(promote="same", cost=12)
 def nextafter(xp: Any, input: Array, other: Array) -> Array:
-    """The floating number next to input towards other (torch.nextafter)."""
+    """Next floating-point number after the input, towards `other` (torch.nextafter)."""
     return xp.nextafter(input, other)
 
 
 nextafter.grad(input=lambda g, input, other: where(eq(input, other), 0, g), other=lambda g: zeros(g))
 
 
-# Whole numbers.
+# Integers.
 
 
 @op(promote="same", cost=30)
 def gcd(xp: Any, input: Array, other: Array) -> Array:
-    """The greatest common divisor of whole numbers (torch.gcd)."""
+    """Greatest common divisor of integers (torch.gcd)."""
     return xp.gcd(input, other)
 
 
 @op(promote="same", cost=30)
 def lcm(xp: Any, input: Array, other: Array) -> Array:
-    """The least common multiple of whole numbers (torch.lcm)."""
+    """Least common multiple of integers (torch.lcm)."""
     common = xp.gcd(input, other)
-    wide = input.dtype if input.itemsize > 2 else dtypes.int32  # as C has it
+    wide = input.dtype if input.itemsize > 2 else dtypes.int32  # C's integer promotion
     parts = xp.floor_divide(input, xp.where(common == 0, 1, common)).astype(wide)
     return xp.abs(parts * other.astype(wide)).astype(input.dtype)
 
@@ -537,7 +537,7 @@ lcm.works_in(forward=3.2)
 
 @op(promote="same", node="NotImplemented", cost=8)
 def heaviside(xp: Any, input: Array, values: Array) -> Array:
-    """0 below zero, 1 above, `values` at zero; backward is refused, as PyTorch refuses it (torch.heaviside)."""
+    """0 below zero, 1 above, `values` at zero; backward is refused, as in PyTorch (torch.heaviside)."""
     return xp.where(input == 0, values, (input > 0).astype(input.dtype))
 
 
@@ -552,7 +552,7 @@ def _xlogy_node(input: Any, other: Any) -> str:
 @op(promote="float", node=_xlogy_node, cost=30)
 @through_float32
 def xlogy(xp: Any, input: Array | Number, other: Array | Number) -> Array:
-    """input * log(other), 0 where input is 0 (torch.xlogy)."""
+    """input * log(other); 0 where the input is 0 (torch.xlogy)."""
     dtype = dtypes.result_type(input, other)
     if dtypes.category(dtype) == dtypes.COMPLEX:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"xlogy_cpu\" not implemented for '{dtypes.TITLES[dtype]}'")

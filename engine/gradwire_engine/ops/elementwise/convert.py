@@ -1,4 +1,4 @@
-"""Other dtypes, other devices, and complex numbers' parts."""
+"""Conversions: dtypes, devices, and the parts of complex numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def to(
     non_blocking: bool = False,
     copy: bool = False,
 ) -> Array:
-    """The values in another dtype or on another device; the same tensor if nothing changes (torch.Tensor.to)."""
+    """Convert to another dtype or device; return the same tensor if nothing changes (torch.Tensor.to)."""
     there = None if device is None else devices.canonical(device)
     here = input.device if hasattr(input, "node") else devices.device_of(input)
     moved = input
@@ -42,25 +42,25 @@ def to(
 
 @composite
 def type_as(input: Array, other: Array) -> Array:
-    """The values in other's dtype (torch.Tensor.type_as)."""
+    """Convert to the dtype of `other` (torch.Tensor.type_as)."""
     return to(input, other.dtype)
 
 
 @composite(name="real")
 def real_(input: Array) -> Array:
-    """The real part, a view; a real tensor itself (torch.real)."""
+    """Real part, a view; a real tensor is returned unchanged (torch.real)."""
     return real_view(input) if dtypes.category(input.dtype) == dtypes.COMPLEX else input
 
 
 @composite(name="conj")
 def conjugate(input: Array) -> Array:
-    """The complex conjugate; a real tensor itself (torch.conj)."""
+    """Complex conjugate; a real tensor is returned unchanged (torch.conj)."""
     return conj(input)
 
 
 @op(view=True, node="SelectBackward0", cost=4)
 def imag(xp: Any, input: Array) -> Array:
-    """The imaginary part, a view (torch.imag)."""
+    """Imaginary part, a view (torch.imag)."""
     if dtypes.category(input.dtype) != dtypes.COMPLEX:
         raise EngineError(
             Reason.RUNTIME,
@@ -74,7 +74,7 @@ imag.grad(input=lambda g: cast(g, dtypes.to_complex(g.dtype)) * 1j)
 
 @op(name="_imag_copy", node="ImagBackward0", cost=4)
 def imaginary(xp: Any, input: Array) -> Array:
-    """The imaginary part as a copy."""
+    """Copy of the imaginary part."""
     return input.imag.copy()
 
 
@@ -83,7 +83,7 @@ imaginary.grad(input=lambda g: cast(g, dtypes.to_complex(g.dtype)) * 1j)
 
 @op(name="complex", node="ComplexBackward0", cost=4)
 def complex_(xp: Any, real: Array, imag: Array) -> Array:
-    """Complex numbers of two tensors of one dtype (torch.complex)."""
+    """Complex numbers from real and imaginary parts of one dtype (torch.complex)."""
     if real.dtype != imag.dtype:
         raise EngineError(
             Reason.RUNTIME,
@@ -107,7 +107,7 @@ complex_.grad(real=lambda g: real(g), imag=lambda g: imaginary(g))
 
 @op(cost=12)
 def polar(xp: Any, abs: Array, angle: Array) -> Array:
-    """Complex numbers of moduli and angles, float32 or float64 of one dtype (torch.polar)."""
+    """Complex numbers from absolute values and angles, both float32 or both float64 (torch.polar)."""
     if abs.dtype == angle.dtype == dtypes.float16:
         raise EngineError(Reason.NOT_SUPPORTED, "\"polar_cpu\" not implemented for 'Half'", op="polar")
     if abs.dtype not in (dtypes.float32, dtypes.float64) or abs.dtype != angle.dtype:
@@ -120,7 +120,7 @@ def polar(xp: Any, abs: Array, angle: Array) -> Array:
     return (abs * xp.cos(angle) + 1j * (abs * xp.sin(angle))).astype(dtype, copy=False)
 
 
-# Of a negative `abs` the direction is the opposite of what the angle says, as PyTorch has it.
+# As in PyTorch, a negative `abs` reverses the direction: sgn(out) is opposite to the angle's.
 polar.works_in(forward=1.1, backward=2.7)
 polar.grad(
     abs=lambda g, out: real(conj(g) * sgn(out)),
@@ -130,7 +130,7 @@ polar.grad(
 
 @op(cost=12)
 def angle(xp: Any, input: Array) -> Array:
-    """The angle of complex numbers; 0 or pi for real ones, nan for nan (torch.angle)."""
+    """Angle of complex numbers; for real numbers 0, pi if negative, nan for nan (torch.angle)."""
     if dtypes.category(input.dtype) < dtypes.FLOAT:
         input = input.astype(dtypes.float32)
     if input.dtype.kind == "c":
@@ -152,5 +152,5 @@ angle.grad(input=_angle_input)
 
 @composite
 def resolve_conj(input: Array) -> Array:
-    """The tensor itself: conjugates are never left pending here (torch.resolve_conj)."""
+    """Return the tensor itself: conjugation is never lazy here (torch.resolve_conj)."""
     return input

@@ -1,4 +1,4 @@
-"""The incomplete and the multivariate gamma functions, and Hurwitz' zeta."""
+"""Incomplete and multivariate gamma functions, and the Hurwitz zeta function."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _real(name: str, *operands: Array) -> None:
 @op(promote="same", node="IgammaBackward0", cost=250)
 @through_float32
 def igamma(xp: Any, input: Array, other: Array) -> Array:
-    """The regularized lower incomplete gamma function of order input at other (torch.igamma)."""
+    """Regularized lower incomplete gamma function; input is the order, other the argument (torch.igamma)."""
     _real("igamma", input, other)
     return special(xp).gammainc(input, other)
 
@@ -40,7 +40,7 @@ igamma.works_in(widens=True)
 @op(promote="same", node="IgammacBackward0", cost=250)
 @through_float32
 def igammac(xp: Any, input: Array, other: Array) -> Array:
-    """The regularized upper incomplete gamma function of order input at other (torch.igammac)."""
+    """Regularized upper incomplete gamma function; input is the order, other the argument (torch.igammac)."""
     _real("igammac", input, other)
     return special(xp).gammaincc(input, other)
 
@@ -72,7 +72,7 @@ igammac.grad(
     cost=250,
 )
 def zeta(xp: Any, input: Array | Number, other: Array | Number) -> Array:
-    """Hurwitz' zeta function: the sum of 1 / (k + other)^input (torch.special.zeta)."""
+    """Hurwitz zeta function: sum over k >= 0 of (k + other) ** -input (torch.special.zeta)."""
     dtype = dtypes.result_type(input, other)
     check_special("zeta_cpu", dtype, half=False)
     return special(xp).zeta(xp.asarray(input, dtype), xp.asarray(other, dtype))
@@ -86,7 +86,7 @@ zeta.grad(
 )
 
 
-# The derivative of mvlgamma takes its dimensions one after the other: as long as so many elements each.
+# The derivative of mvlgamma loops over p in Python; a step costs as much as _EACH elements.
 _EACH = 64
 
 
@@ -119,7 +119,7 @@ _mvlgamma.grad(input=lambda g, input, p: g * _digamma_sum(input, p))
 
 @composite(in_place=True)
 def mvlgamma(input: Array, p: int) -> Any:
-    """The logarithm of the multivariate gamma function in p dimensions (torch.mvlgamma).
+    """Logarithm of the multivariate gamma function of dimension p (torch.mvlgamma).
 
     Raises EngineError: RUNTIME for p below 1 or bool, NOT_SUPPORTED for complex numbers.
     """

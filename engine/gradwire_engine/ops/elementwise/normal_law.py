@@ -1,4 +1,4 @@
-"""Functions of the normal distribution, and x log x in its forms, without overflow in the tails."""
+"""Functions of the normal distribution, entr and xlog1py, without overflow in the tails."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from gradwire_engine.ops.elementwise.unary import exp, log, log1p
 
 @composite(name="special.ndtr")
 def ndtr(input: Array) -> Any:
-    """The normal distribution function: the area below input (torch.special.ndtr)."""
+    """Cumulative distribution function of the normal distribution (torch.special.ndtr)."""
     return (erf(input * math.sqrt(0.5)) + 1) * 0.5
 
 
 @op(name="special.ndtri", promote="float", in_place=False, node="SpecialNdtriBackward0", cost=30)
 def ndtri(xp: Any, input: Array) -> Array:
-    """The inverse of ndtr (torch.special.ndtri)."""
+    """Inverse of ndtr (torch.special.ndtri)."""
     check_special("ndtri_cpu", input.dtype, half=False)
     return special(xp).ndtri(input)
 
 
 @op(name="special.erfcx", promote="float", in_place=False, node="SpecialErfcxBackward0", cost=30)
 def erfcx(xp: Any, input: Array) -> Array:
-    """exp(x²) * erfc(x), which decays slowly (torch.special.erfcx)."""
+    """Scaled complementary error function, exp(x²) * erfc(x) (torch.special.erfcx)."""
     check_special("erfcx_cpu", input.dtype, half=False)
     return special(xp).erfcx(input)
 
 
 @op(name="special.log_ndtr", promote="float", in_place=False, node="SpecialLogNdtrBackward0", cost=30)
 def log_ndtr(xp: Any, input: Array) -> Array:
-    """The logarithm of ndtr, exact in the tail (torch.special.log_ndtr)."""
+    """Logarithm of ndtr, accurate in the tail (torch.special.log_ndtr)."""
     check_special("log_ndtr_cpu", input.dtype, half=False)
     return special(xp).log_ndtr(input)
 
@@ -49,7 +49,7 @@ def log_ndtr(xp: Any, input: Array) -> Array:
 @op(name="special.entr", promote="float", in_place=False, node="SpecialEntrBackward0", cost=12)
 @through_float32
 def entr(xp: Any, input: Array) -> Array:
-    """-x log(x); 0 at 0, -inf below (torch.special.entr)."""
+    """-x log(x); 0 at 0, -inf below 0 (torch.special.entr)."""
     check_special("entr_cpu", input.dtype)
     return special(xp).entr(input)
 
@@ -69,7 +69,7 @@ entr.grad(input=lambda g, input: g * (neg(log(input)) - 1))
 )
 @through_float32
 def xlog1py(xp: Any, input: Array | Number, other: Array | Number) -> Array:
-    """input * log(1 + other), 0 where input is 0 (torch.special.xlog1py)."""
+    """input * log(1 + other); 0 where the input is 0 (torch.special.xlog1py)."""
     dtype = dtypes.result_type(input, other)
     check_special("xlog1py_cpu", dtype)
     x, y = xp.asarray(input, dtype), xp.asarray(other, dtype)
@@ -80,7 +80,7 @@ xlog1py.works_in(forward=1.4)
 
 
 def _operands(input: Any, other: Any) -> int:
-    """Which of PyTorch's forms it is: two tensors, a number first, a number second."""
+    """Number of PyTorch's overload: 0 for two tensors, 1 for a number first, 2 for a number second."""
     return 0 if type(input) is type(other) else 1 if type(other) is Tensor else 2
 
 

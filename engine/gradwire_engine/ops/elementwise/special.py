@@ -1,4 +1,4 @@
-"""Special functions of one tensor, elementwise: error functions, gamma functions, sinc, logit."""
+"""Special functions of one tensor: error functions, gamma functions, sinc, logit, nan_to_num."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gradwire_engine.ops.elementwise.unary import cos, exp, isfinite, sin
 @op(promote="float", cost=12)
 @through_float32
 def erf(xp: Any, input: Array) -> Array:
-    """The error function (torch.erf)."""
+    """Error function (torch.erf)."""
     check_special("erf_vml_cpu", input.dtype)
     return special(xp).erf(input)
 
@@ -32,7 +32,7 @@ erf.works_in(backward=2.1, widens=True)
 @op(promote="float", cost=12)
 @through_float32
 def erfc(xp: Any, input: Array) -> Array:
-    """1 - erf, exact in the tail (torch.erfc)."""
+    """1 - erf, accurate in the tail (torch.erfc)."""
     check_special("erfc_vml_cpu", input.dtype)
     return special(xp).erfc(input)
 
@@ -43,7 +43,7 @@ erfc.works_in(backward=2.1, widens=True)
 @op(promote="float", cost=30)
 @through_float32
 def erfinv(xp: Any, input: Array) -> Array:
-    """The inverse of erf (torch.erfinv)."""
+    """Inverse of erf (torch.erfinv)."""
     check_special("erfinv_vml_cpu", input.dtype)
     return special(xp).erfinv(input)
 
@@ -59,7 +59,7 @@ erfinv.grad(input=lambda g, out: g * (math.sqrt(math.pi) / 2) * exp(out * out))
 @op(promote="float", cost=60)
 @through_float32
 def lgamma(xp: Any, input: Array) -> Array:
-    """The logarithm of the gamma function's size (torch.lgamma)."""
+    """Logarithm of the absolute value of the gamma function (torch.lgamma)."""
     check_special("lgamma_vml_cpu", input.dtype)
     return xp.where(xp.isinf(input), xp.abs(input), special(xp).gammaln(input))
 
@@ -70,7 +70,7 @@ lgamma.works_in(forward=2.3, backward=2.3, widens=True)
 @op(promote="float", cost=250)
 @through_float32
 def digamma(xp: Any, input: Array) -> Array:
-    """The derivative of lgamma (torch.digamma)."""
+    """Derivative of lgamma (torch.digamma)."""
     check_special("digamma", input.dtype)
     found = special(xp).digamma(input)
     return xp.where(input == 0, xp.copysign(xp.asarray(math.inf, found.dtype), -input), found)
@@ -82,7 +82,7 @@ digamma.works_in(forward=2.3, backward=4.1, widens=True)
 @op(in_place=False, cost=250)
 @through_float32
 def polygamma(xp: Any, n: int, input: Array) -> Array:
-    """The n-th derivative of digamma (torch.polygamma)."""
+    """n-th derivative of digamma (torch.polygamma)."""
     if n < 0:
         raise EngineError(Reason.RUNTIME, "polygamma(n, x) does not support negative n.")
     if dtypes.category(input.dtype) < dtypes.FLOAT:
@@ -103,7 +103,7 @@ polygamma.grad(input=lambda g, n, input: g * polygamma(n + 1, input))
 @op(promote="float", cost=8)
 @through_float32
 def logit(xp: Any, input: Array, eps: float | None = None) -> Array:
-    """log(x / (1 - x)) with x kept between eps and 1 - eps (torch.logit)."""
+    """log(x / (1 - x)), with x clamped to [eps, 1 - eps] (torch.logit)."""
     check_special("logit_cpu", input.dtype)
     if eps is not None:
         input = xp.clip(input, xp.asarray(eps, input.dtype), xp.asarray(1 - eps, input.dtype))
@@ -127,7 +127,7 @@ logit.grad(input=_logit_input)
 @op(promote="float", cost=12)
 @through_float32
 def sinc(xp: Any, input: Array) -> Array:
-    """sin(pi x) / (pi x), 1 at 0 (torch.sinc)."""
+    """sin(pi x) / (pi x); 1 at 0 (torch.sinc)."""
     return xp.sinc(input).astype(input.dtype, copy=False)
 
 
@@ -147,7 +147,7 @@ sinc.grad(input=_sinc_input)
 def nan_to_num(
     xp: Any, input: Array, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Array:
-    """nan and infinities replaced: by 0, the largest and the smallest number unless told (torch.nan_to_num)."""
+    """Replace nan, inf and -inf; by default by 0, the dtype's largest and smallest number (torch.nan_to_num)."""
     if dtypes.category(input.dtype) < dtypes.FLOAT:
         return input.copy()
     limits = ml_dtypes.finfo(input.dtype)  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
 """Functions of one tensor, elementwise.
 
-A formula saves whichever of input and result gives the cheaper derivative, as PyTorch does. Of complex inputs the
-gradient is the conjugate Wirtinger derivative, hence `conj`, which costs real ones nothing.
+As in PyTorch, a formula saves the input or the result, whichever gives the cheaper derivative. The gradient of a
+complex input is the conjugate Wirtinger derivative, hence `conj`, which costs nothing for real arrays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gradwire_engine.ops.base.precision import through_float32
 
 @op(in_place=True, cost=4)
 def abs(xp: Any, input: Array) -> Array:
-    """Absolute value; of complex numbers the modulus, real (torch.abs)."""
+    """Absolute value; real for complex numbers (torch.abs)."""
     if input.dtype == dtypes.bool_:
         raise EngineError(Reason.NOT_SUPPORTED, "\"abs_cpu\" not implemented for 'Bool'")
     return xp.abs(input)
@@ -65,7 +65,7 @@ sign.grad(input=lambda g: zeros(g))
 
 @op(in_place=True, cost=8)
 def sgn(xp: Any, input: Array) -> Array:
-    """sign, and for complex numbers z / |z| with 0 for 0 (torch.sgn)."""
+    """Sign; for complex numbers z / |z|, or 0 for 0 (torch.sgn)."""
     kind = dtypes.category(input.dtype)
     if kind < dtypes.COMPLEX:
         return _sign(xp, input, kind)
@@ -87,13 +87,13 @@ sgn.grad(input=lambda g, input, out: _sgn_backward(g, input, out))
 
 @composite
 def positive(input: Array) -> Array:
-    """The input itself (torch.positive)."""
+    """Return the input itself (torch.positive)."""
     if input.dtype == dtypes.bool_:
         raise EngineError(Reason.RUNTIME, "The `+` operator, on a bool tensor is not supported.")
     return input
 
 
-# Rounding: gradients are zero, but for frac.
+# Rounding: gradients are zero, except frac's.
 
 
 def _rounding(xp: Any, input: Array, function: Any) -> Array:
@@ -106,25 +106,25 @@ def _rounding(xp: Any, input: Array, function: Any) -> Array:
 
 @op(in_place=True, cost=4)
 def floor(xp: Any, input: Array) -> Array:
-    """The largest whole number not above (torch.floor)."""
+    """Largest integer not above the input (torch.floor)."""
     return _rounding(xp, input, xp.floor)
 
 
 @op(in_place=True, cost=4)
 def ceil(xp: Any, input: Array) -> Array:
-    """The smallest whole number not below (torch.ceil)."""
+    """Smallest integer not below the input (torch.ceil)."""
     return _rounding(xp, input, xp.ceil)
 
 
 @op(in_place=True, cost=4)
 def trunc(xp: Any, input: Array) -> Array:
-    """The whole number towards zero (torch.trunc)."""
+    """Round towards zero (torch.trunc)."""
     return _rounding(xp, input, xp.trunc)
 
 
 @op(in_place=True, node=lambda input, decimals: "RoundBackward1" if decimals else "RoundBackward0", cost=4)
 def round(xp: Any, input: Array, *, decimals: int = 0) -> Array:
-    """The nearest whole number, halves to even; or so many decimals (torch.round)."""
+    """Round to the nearest integer, halves to even; or to `decimals` decimals (torch.round)."""
     if not decimals:
         return _rounding(xp, input, xp.rint)
     scale = 10.0 ** math.fabs(decimals)
@@ -135,7 +135,7 @@ def round(xp: Any, input: Array, *, decimals: int = 0) -> Array:
 
 @op(in_place=True, cost=8)
 def frac(xp: Any, input: Array) -> Array:
-    """What follows the point, with the input's sign (torch.frac)."""
+    """Fractional part, with the input's sign (torch.frac)."""
     return input - xp.trunc(input)
 
 
@@ -146,48 +146,48 @@ for _step in (floor, ceil, trunc, round):
     _step.grad(input=lambda g: zeros(g))
 frac.grad(input=lambda g: g)
 
-# Tests for what is no ordinary number: bool results, no gradient.
+# Tests for nan, infinity and sign: bool results, no gradient.
 
 
 @op(cost=4)
 def isnan(xp: Any, input: Array) -> Array:
-    """Where it is nan (torch.isnan)."""
+    """Whether each element is nan (torch.isnan)."""
     return xp.isnan(input)
 
 
 @op(cost=4)
 def isinf(xp: Any, input: Array) -> Array:
-    """Where it is infinite, of either sign (torch.isinf)."""
+    """Whether each element is inf or -inf (torch.isinf)."""
     return xp.isinf(input)
 
 
 @op(cost=4)
 def isfinite(xp: Any, input: Array) -> Array:
-    """Where it is neither nan nor infinite (torch.isfinite)."""
+    """Whether each element is neither nan nor infinite (torch.isfinite)."""
     return xp.isfinite(input)
 
 
 @op(cost=4)
 def isreal(xp: Any, input: Array) -> Array:
-    """Where it has no imaginary part: everywhere, if the dtype is real (torch.isreal)."""
+    """Whether the imaginary part of each element is 0; True for real dtypes (torch.isreal)."""
     return xp.equal(input.imag, 0) if input.dtype.kind == "c" else xp.ones(input.shape, bool)
 
 
 @op(cost=4)
 def isposinf(xp: Any, input: Array) -> Array:
-    """Where it is plus infinity (torch.isposinf)."""
+    """Whether each element is inf (torch.isposinf)."""
     return xp.isinf(input) & (input > 0)
 
 
 @op(cost=4)
 def isneginf(xp: Any, input: Array) -> Array:
-    """Where it is minus infinity (torch.isneginf)."""
+    """Whether each element is -inf (torch.isneginf)."""
     return xp.isinf(input) & (input < 0)
 
 
 @op(cost=4)
 def signbit(xp: Any, input: Array) -> Array:
-    """Where the sign is set, of -0.0 too (torch.signbit)."""
+    """Whether the sign bit of each element is set; also of -0.0 (torch.signbit)."""
     return xp.signbit(input) if input.dtype.kind != "b" else xp.zeros(input.shape, bool)
 
 
@@ -256,7 +256,7 @@ exp2.grad(input=lambda g, out: g * conj(out) * math.log(2))
 
 @op(promote="float", cost=12)
 def expm1(xp: Any, input: Array) -> Array:
-    """exp(input) - 1, exact near 0 (torch.expm1)."""
+    """exp(input) - 1, accurate near 0 (torch.expm1)."""
     return xp.expm1(input)
 
 
@@ -294,7 +294,7 @@ log10.grad(input=lambda g, input: g / (conj(input) * math.log(10)))
 
 @op(promote="float", node="Log1PBackward0", cost=12)
 def log1p(xp: Any, input: Array) -> Array:
-    """log(1 + input), exact near 0 (torch.log1p)."""
+    """log(1 + input), accurate near 0 (torch.log1p)."""
     return xp.log1p(input)
 
 
@@ -460,7 +460,7 @@ _sigmoid_backward.grad(
 
 @op(promote="float", node="Deg2RadBackward0", cost=4)
 def deg2rad(xp: Any, input: Array) -> Array:
-    """Degrees as radians (torch.deg2rad)."""
+    """Convert degrees to radians (torch.deg2rad)."""
     return xp.multiply(input, math.pi / 180)
 
 
@@ -469,7 +469,7 @@ deg2rad.works_in(widens=True)
 
 @op(promote="float", node="Rad2DegBackward0", cost=4)
 def rad2deg(xp: Any, input: Array) -> Array:
-    """Radians as degrees (torch.rad2deg)."""
+    """Convert radians to degrees (torch.rad2deg)."""
     return xp.multiply(input, 180 / math.pi)
 
 
