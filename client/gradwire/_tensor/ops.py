@@ -386,12 +386,12 @@ def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """Means over as many windows as the output has elements (torch.nn.functional.adaptive_avg_pool1d)."""
+    """Mean of each window, with as many windows as output elements (torch.nn.functional.adaptive_avg_pool1d)."""
     return _call("adaptive_avg_pool1d", (input, output_size))
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """Means over as many windows as the output has elements (torch.nn.functional.adaptive_avg_pool2d).
+    """Mean of each window, with as many windows as output elements (torch.nn.functional.adaptive_avg_pool2d).
 
     output_size: an int, or (h, w) where None keeps a size. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """
@@ -399,7 +399,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tens
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
-    """Means over as many windows as the output has elements (torch.nn.functional.adaptive_avg_pool3d).
+    """Mean of each window, with as many windows as output elements (torch.nn.functional.adaptive_avg_pool3d).
 
     output_size: an int, or (d, h, w) where None keeps a size. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """
@@ -407,27 +407,28 @@ def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tens
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int], return_indices: bool = False) -> Any:
-    """The largest value of as many windows as the output has elements (torch.nn.functional.adaptive_max_pool1d).
+    """Maximum of each window, with as many windows as output elements (torch.nn.functional.adaptive_max_pool1d).
 
-    input: (n, c, l) or (c, l). With return_indices also where each was. Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    input: (n, c, l) or (c, l). return_indices: also return each maximum's index. Raises EngineError: RUNTIME,
+    NOT_SUPPORTED.
     """
     return _call("adaptive_max_pool1d", (input, output_size, return_indices), (), ('values', 'indices'))
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int], return_indices: bool = False) -> Any:
-    """The largest value of as many windows as the output has elements (torch.nn.functional.adaptive_max_pool2d).
+    """Maximum of each window, with as many windows as output elements (torch.nn.functional.adaptive_max_pool2d).
 
-    input: (n, c, h, w) or (c, h, w); output_size: an int, or (h, w) where None keeps a size. With return_indices also
-    where each was, in the flattened (h, w). Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    input: (n, c, h, w) or (c, h, w). output_size: an int, or (h, w) where None keeps a size. return_indices: also
+    return each maximum's index in the flattened (h, w). Raises EngineError: RUNTIME, NOT_SUPPORTED.
     """
     return _call("adaptive_max_pool2d", (input, output_size, return_indices), (), ('values', 'indices'))
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int], return_indices: bool = False) -> Any:
-    """The largest value of as many windows as the output has elements (torch.nn.functional.adaptive_max_pool3d).
+    """Maximum of each window, with as many windows as output elements (torch.nn.functional.adaptive_max_pool3d).
 
-    input: (n, c, d, h, w) or (c, d, h, w); output_size: an int, or (d, h, w) where None keeps a size. With
-    return_indices also where each was, in the flattened (d, h, w). Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    input: (n, c, d, h, w) or (c, d, h, w). output_size: an int, or (d, h, w) where None keeps a size. return_indices:
+    also return each maximum's index in the flattened (d, h, w). Raises EngineError: RUNTIME, NOT_SUPPORTED.
     """
     return _call("adaptive_max_pool3d", (input, output_size, return_indices), (), ('values', 'indices'))
 
@@ -496,7 +497,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
-    """Dropout that keeps mean and variance of what SELU gives (torch.nn.functional.alpha_dropout)."""
+    """Dropout that preserves the mean and variance of SELU's results (torch.nn.functional.alpha_dropout)."""
     return _call("alpha_dropout", (input, p, training))
 
 
@@ -636,17 +637,17 @@ def atleast_3d(input: Tensor) -> Tensor:
 
 
 def avg_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
-    """The mean of each window (torch.nn.functional.avg_pool1d). input: (n, c, l) or (c, l)."""
+    """Mean of each window (torch.nn.functional.avg_pool1d). input: (n, c, l) or (c, l)."""
     return _call("avg_pool1d", (input, kernel_size, stride, padding, ceil_mode, count_include_pad))
 
 
 def avg_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:
-    """The mean of each window (torch.nn.functional.avg_pool2d). input: (n, c, h, w) or (c, h, w)."""
+    """Mean of each window (torch.nn.functional.avg_pool2d). input: (n, c, h, w) or (c, h, w)."""
     return _call("avg_pool2d", (input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
 
 
 def avg_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:
-    """The mean of each window (torch.nn.functional.avg_pool3d). input: (n, c, d, h, w) or (c, d, h, w)."""
+    """Mean of each window (torch.nn.functional.avg_pool3d). input: (n, c, d, h, w) or (c, d, h, w)."""
     return _call("avg_pool3d", (input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
 
 
@@ -660,10 +661,10 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, 
 
 
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-05) -> Tensor:
-    """Each channel shifted and scaled to mean 0 and variance 1 (torch.nn.functional.batch_norm).
+    """Normalize each channel to mean 0 and variance 1, then scale and shift (torch.nn.functional.batch_norm).
 
-    input: (n, c, ...); the others: (c,). When training by the batch's statistics, which are mixed into the running ones
-    in place; else by the running ones. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
+    input: (n, c, ...); the others: (c,). training: use the batch's statistics and update the running ones in place;
+    else use the running statistics. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
     """
     return _call("batch_norm", (input, running_mean, running_var, weight, bias, training, momentum, eps))
 
@@ -674,7 +675,7 @@ def bernoulli(input: Tensor, p: float | None = None) -> Tensor:
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input1 A input2 + bias, for each of the weight's matrices A (torch.nn.functional.bilinear).
+    """input1 @ A @ input2 + bias, for each matrix A of the weight (torch.nn.functional.bilinear).
 
     input1: (..., i); input2: (..., j); weight: (o, i, j); bias: (o,). Raises EngineError: RUNTIME.
     """
@@ -682,17 +683,17 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
-    """The cross entropy of probabilities, logarithms held above -100 (torch.nn.functional.binary_cross_entropy).
+    """Binary cross entropy of probabilities; logarithms are at least -100 (torch.nn.functional.binary_cross_entropy).
 
-    input, target: one shape, within [0, 1]; weight: broadcasts. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
+    input, target: the same shape, in [0, 1]. weight: broadcasts. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
     """
     return _call("binary_cross_entropy", (input, target, weight, size_average, reduce, reduction))
 
 
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', pos_weight: Tensor | None = None) -> Tensor:
-    """The cross entropy of sigmoid(input), without overflow (torch.nn.functional.binary_cross_entropy_with_logits).
+    """Binary cross entropy of sigmoid(input) (torch.nn.functional.binary_cross_entropy_with_logits).
 
-    input, target: one shape; weight, pos_weight: broadcast. Raises EngineError: ARGUMENT_VALUE.
+    input, target: the same shape. weight, pos_weight: broadcast. Raises EngineError: ARGUMENT_VALUE.
     """
     return _call("binary_cross_entropy_with_logits", (input, target, weight, size_average, reduce, reduction, pos_weight))
 
@@ -906,7 +907,7 @@ def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
     """Cross-correlation over one spatial dimension (torch.nn.functional.conv1d).
 
     input: (n, c, l) or (c, l); weight: (o, c / groups, k); bias: (o,). padding may be "same" or "valid".
-    Raises EngineError: RUNTIME for shapes that do not go together, DTYPE.
+    Raises EngineError: RUNTIME for shapes that do not match, DTYPE.
     """
     return _call("conv1d", (input, weight, bias, stride, padding, dilation, groups))
 
@@ -915,7 +916,7 @@ def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
     """Cross-correlation over two spatial dimensions (torch.nn.functional.conv2d).
 
     input: (n, c, h, w) or (c, h, w); weight: (o, c / groups, kh, kw); bias: (o,). padding may be "same" or "valid".
-    Raises EngineError: RUNTIME for shapes that do not go together, DTYPE.
+    Raises EngineError: RUNTIME for shapes that do not match, DTYPE.
     """
     return _call("conv2d", (input, weight, bias, stride, padding, dilation, groups))
 
@@ -924,13 +925,13 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
     """Cross-correlation over three spatial dimensions (torch.nn.functional.conv3d).
 
     input: (n, c, d, h, w) or (c, d, h, w); weight: (o, c / groups, kd, kh, kw); bias: (o,).
-    Raises EngineError: RUNTIME for shapes that do not go together, DTYPE.
+    Raises EngineError: RUNTIME for shapes that do not match, DTYPE.
     """
     return _call("conv3d", (input, weight, bias, stride, padding, dilation, groups))
 
 
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1, dilation: int | Sequence[int] = 1) -> Tensor:
-    """The transpose of conv1d (torch.nn.functional.conv_transpose1d).
+    """Transposed convolution over one spatial dimension (torch.nn.functional.conv_transpose1d).
 
     input: (n, c, l) or (c, l); weight: (c, o / groups, k); bias: (o,). Raises EngineError: RUNTIME, DTYPE.
     """
@@ -938,7 +939,7 @@ def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
 
 
 def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1, dilation: int | Sequence[int] = 1) -> Tensor:
-    """The transpose of conv2d (torch.nn.functional.conv_transpose2d).
+    """Transposed convolution over two spatial dimensions (torch.nn.functional.conv_transpose2d).
 
     input: (n, c, h, w) or (c, h, w); weight: (c, o / groups, kh, kw); bias: (o,). Raises EngineError: RUNTIME, DTYPE.
     """
@@ -946,7 +947,7 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
 
 
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1, dilation: int | Sequence[int] = 1) -> Tensor:
-    """The transpose of conv3d (torch.nn.functional.conv_transpose3d).
+    """Transposed convolution over three spatial dimensions (torch.nn.functional.conv_transpose3d).
 
     input: (n, c, d, h, w) or (c, d, h, w); weight: (c, o / groups, kd, kh, kw). Raises EngineError: RUNTIME, DTYPE.
     """
@@ -993,9 +994,9 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08, *, axis: Any = None) -> Tensor:
-    """The cosine of the angle between vectors along dim (torch.nn.functional.cosine_similarity).
+    """Cosine similarity of vectors along `dim` (torch.nn.functional.cosine_similarity).
 
-    x1, x2: shapes that broadcast; lengths count as eps at least. Raises EngineError: SHAPE.
+    x1, x2: shapes broadcast. Each norm counts as at least eps. Raises EngineError: SHAPE.
     """
     if axis is not None:
         dim = _renamed("dim", dim, 1, "axis", axis)
@@ -1027,7 +1028,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, axis: Any = N
 
 
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean', label_smoothing: float = 0.0) -> Tensor:
-    """The cross entropy of softmax(input) with classes or probabilities (torch.nn.functional.cross_entropy).
+    """Cross entropy of softmax(input) with class or probability targets (torch.nn.functional.cross_entropy).
 
     input: (n, c, ...) or (c,); target: int64 classes (n, ...) or (), or probabilities of input's shape; weight: (c,).
     Raises EngineError: INDEX_OUT_OF_RANGE for a target that is no class, ARGUMENT_VALUE, RUNTIME, DTYPE.
@@ -1036,7 +1037,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
 
 
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int = 0, reduction: str = 'mean', zero_infinity: bool = False) -> Tensor:
-    """-log of the probability that log_probs spell the targets (torch.nn.functional.ctc_loss).
+    """-log of the probability of all alignments of log_probs with the targets (torch.nn.functional.ctc_loss).
 
     log_probs: (t, n, classes) or (t, classes), normalized; targets: (n, s), or all in one vector; the lengths: (n,).
     "mean" divides each loss by its target's length first. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
@@ -1161,25 +1162,25 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Elements set to 0 with probability p, the others scaled so that means stay (torch.nn.functional.dropout).
+    """Set elements to 0 with probability p and scale the others by 1 / (1 - p) (torch.nn.functional.dropout).
 
-    Drawn from the session's generator. Raises EngineError: ARGUMENT_VALUE for p outside [0, 1], DTYPE.
+    The noise is drawn from the session's generator. Raises EngineError: ARGUMENT_VALUE for p outside [0, 1], DTYPE.
     """
     return _call("dropout", (input, p, training))
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Whole channels set to 0 with probability p (torch.nn.functional.dropout1d). input: (n, c, l) or (c, l)."""
+    """Set whole channels to 0 with probability p (torch.nn.functional.dropout1d). input: (n, c, l) or (c, l)."""
     return _call("dropout1d", (input, p, training))
 
 
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Whole channels set to 0 with probability p (torch.nn.functional.dropout2d). input: (n, c, h, w)."""
+    """Set whole channels to 0 with probability p (torch.nn.functional.dropout2d). input: (n, c, h, w)."""
     return _call("dropout2d", (input, p, training))
 
 
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Whole channels set to 0 with probability p (torch.nn.functional.dropout3d). input: (n, c, d, h, w)."""
+    """Set whole channels to 0 with probability p (torch.nn.functional.dropout3d). input: (n, c, d, h, w)."""
     return _call("dropout3d", (input, p, training))
 
 
@@ -1506,7 +1507,7 @@ def fmod(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) ->
 
 
 def fold(input: Tensor, output_size: int | Sequence[int], kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, stride: int | Sequence[int] = 1) -> Tensor:
-    """Columns laid back as sliding blocks, what overlaps added (torch.nn.functional.fold).
+    """Sum columns into the sliding blocks of an image (torch.nn.functional.fold).
 
     input: (n, c * taps, blocks) or (c * taps, blocks); result: (n, c, *output_size). Raises EngineError: RUNTIME.
     """
@@ -1536,10 +1537,10 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
 
 
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | Number, full: bool = False, eps: float = 1e-06, reduction: str = 'mean') -> Tensor:
-    """-log of the normal density of target with mean input and variance var (torch.nn.functional.gaussian_nll_loss).
+    """Negative log-likelihood of target for mean input and variance var (torch.nn.functional.gaussian_nll_loss).
 
-    var: of the input's shape, or with the last dimension 1 or missing, held above eps; full: with the constant term.
-    Raises EngineError: ARGUMENT_VALUE for a negative variance, its shape or another reduction.
+    var: of the input's shape, or with the last dimension 1 or missing; clamped to at least eps. full: add the constant
+    term. Raises EngineError: ARGUMENT_VALUE for a negative variance, a wrong shape or another reduction.
     """
     return _call("gaussian_nll_loss", (input, target, var, full, eps, reduction))
 
@@ -1582,7 +1583,7 @@ def glu(input: Tensor, dim: int = -1, *, axis: Any = None) -> Tensor:
 
 
 def grid_sample(input: Tensor, grid: Tensor, mode: str = 'bilinear', padding_mode: str = 'zeros', align_corners: bool | None = None) -> Tensor:
-    """The image's values at the grid's positions (torch.nn.functional.grid_sample).
+    """Sample the image at the grid's positions (torch.nn.functional.grid_sample).
 
     input: (n, c, h, w) or (n, c, d, h, w); grid: (n, ..., 2 or 3), x first, from -1 to 1. mode: "bilinear", "nearest"
     or "bicubic"; padding_mode: "zeros", "border" or "reflection". Raises EngineError: ARGUMENT_VALUE, RUNTIME.
@@ -1591,7 +1592,7 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = 'bilinear', padding_mod
 
 
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05) -> Tensor:
-    """Groups of channels of each sample brought to mean 0 and variance 1 (torch.nn.functional.group_norm).
+    """Normalize groups of channels of each sample to mean 0 and variance 1 (torch.nn.functional.group_norm).
 
     input: (n, c, ...); weight, bias: (c,). Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """
@@ -1631,7 +1632,7 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
 
 
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
-    """The input where target is 1, max(0, margin - input) where it is -1 (torch.nn.functional.hinge_embedding_loss).
+    """input where target is 1, max(0, margin - input) where it is -1 (torch.nn.functional.hinge_embedding_loss).
 
     Raises EngineError: ARGUMENT_VALUE for another reduction.
     """
@@ -1660,7 +1661,7 @@ def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 
 
 def huber_loss(input: Tensor, target: Tensor, reduction: str = 'mean', delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
-    """Squared near 0, linear from delta on (torch.nn.functional.huber_loss).
+    """Quadratic below delta, linear above (torch.nn.functional.huber_loss).
 
     Raises EngineError: RUNTIME for a delta that is not positive, SHAPE, ARGUMENT_VALUE.
     """
@@ -1738,19 +1739,21 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-05) -> Tensor:
-    """Each channel of each sample shifted and scaled to mean 0 and variance 1 (torch.nn.functional.instance_norm).
+    """Normalize each channel of each sample to mean 0 and variance 1 (torch.nn.functional.instance_norm).
 
-    input: (n, c, ...); the others: (c,). By the input's statistics, whose means over the samples are mixed into the
-    running ones in place; or by the running ones. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
+    input: (n, c, ...); the others: (c,). use_input_stats: use the input's statistics, and update the running ones in
+    place by their mean over the samples; else use the running statistics.
+    Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
     """
     return _call("instance_norm", (input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps))
 
 
 def interpolate(input: Tensor, size: int | Sequence[int] | None = None, scale_factor: Sequence[float] | None = None, mode: str = 'nearest', align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool = False) -> Tensor:
-    """The last one to three dimensions at another size (torch.nn.functional.interpolate).
+    """Resize the last one to three dimensions (torch.nn.functional.interpolate).
 
-    input: (n, c, ...); size, or scale_factor, for all or each. mode: "nearest", "nearest-exact", "linear", "bilinear",
-    "bicubic", "trilinear" or "area". Raises EngineError: ARGUMENT_VALUE, RUNTIME, NOT_SUPPORTED for antialias.
+    input: (n, c, ...). size, scale_factor: one for all dimensions, or one each. mode: "nearest", "nearest-exact",
+    "linear", "bilinear", "bicubic", "trilinear" or "area".
+    Raises EngineError: ARGUMENT_VALUE, RUNTIME, NOT_SUPPORTED for antialias.
     """
     return _call("interpolate", (input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias))
 
@@ -1813,9 +1816,9 @@ def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: 
 
 
 def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', log_target: bool = False) -> Tensor:
-    """The Kullback-Leibler divergence of log-probabilities from probabilities (torch.nn.functional.kl_div).
+    """Kullback-Leibler divergence of `target` (probabilities) and `input` (logarithms) (torch.nn.functional.kl_div).
 
-    reduction: also "batchmean", the sum over the size of dimension 0. Raises EngineError: SHAPE, ARGUMENT_VALUE.
+    reduction: also "batchmean", the sum divided by the size of dimension 0. Raises EngineError: SHAPE, ARGUMENT_VALUE.
     """
     return _call("kl_div", (input, target, size_average, reduce, reduction, log_target))
 
@@ -1836,17 +1839,17 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, axi
 
 
 def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', weight: Tensor | None = None) -> Tensor:
-    """The absolute difference (torch.nn.functional.l1_loss).
+    """Absolute difference (torch.nn.functional.l1_loss).
 
-    input, target: shapes that broadcast; weight: per element. Raises EngineError: SHAPE, ARGUMENT_VALUE.
+    input, target: shapes broadcast. weight: per element. Raises EngineError: SHAPE, ARGUMENT_VALUE.
     """
     return _call("l1_loss", (input, target, size_average, reduce, reduction, weight))
 
 
 def layer_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05) -> Tensor:
-    """The last dimensions together shifted and scaled to mean 0 and variance 1 (torch.nn.functional.layer_norm).
+    """Normalize the last dimensions to mean 0 and variance 1, then scale and shift (torch.nn.functional.layer_norm).
 
-    normalized_shape: their sizes; weight, bias: of that shape. Raises EngineError: RUNTIME.
+    normalized_shape: sizes of these dimensions. weight, bias: of that shape. Raises EngineError: RUNTIME.
     """
     return _call("layer_norm", (input, normalized_shape, weight, bias, eps))
 
@@ -2210,7 +2213,7 @@ def linspace(start: Number, end: Number, steps: int, *, dtype: dtype | None = No
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """The input over (k + alpha * mean of squares of `size` channels around)^beta (nn.functional.local_response_norm).
+    """input / (k + alpha * mean of squares of `size` neighbouring channels)**beta (nn.functional.local_response_norm).
 
     input: (n, c, ...). Raises EngineError: ARGUMENT_VALUE for fewer than three dimensions, RUNTIME for a size below 1.
     """
@@ -2249,7 +2252,7 @@ def log_normal(input: Tensor, mean: float = 1.0, std: float = 2.0) -> Tensor:
 def log_softmax(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
     """log(softmax(input, dim)), without underflow (torch.log_softmax).
 
-    dtype: what to cast the input to beforehand. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for whole numbers.
+    dtype: cast the input to it first. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for integers.
     """
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
@@ -2332,17 +2335,17 @@ def logsumexp(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bo
 
 
 def lp_pool1d(input: Tensor, norm_type: Number, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False) -> Tensor:
-    """The p-th root of each window's sum of p-th powers (torch.nn.functional.lp_pool1d)."""
+    """p-th root of the sum of p-th powers of each window (torch.nn.functional.lp_pool1d)."""
     return _call("lp_pool1d", (input, norm_type, kernel_size, stride, ceil_mode))
 
 
 def lp_pool2d(input: Tensor, norm_type: Number, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False) -> Tensor:
-    """The p-th root of each window's sum of p-th powers (torch.nn.functional.lp_pool2d)."""
+    """p-th root of the sum of p-th powers of each window (torch.nn.functional.lp_pool2d)."""
     return _call("lp_pool2d", (input, norm_type, kernel_size, stride, ceil_mode))
 
 
 def lp_pool3d(input: Tensor, norm_type: Number, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False) -> Tensor:
-    """The p-th root of each window's sum of p-th powers (torch.nn.functional.lp_pool3d)."""
+    """p-th root of the sum of p-th powers of each window (torch.nn.functional.lp_pool3d)."""
     return _call("lp_pool3d", (input, norm_type, kernel_size, stride, ceil_mode))
 
 
@@ -2413,51 +2416,52 @@ def max(input: Tensor, dim: Tensor | Number | None = None, keepdim: bool = False
 
 
 def max_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
-    """The largest value of each window (torch.nn.functional.max_pool1d).
+    """Maximum of each window (torch.nn.functional.max_pool1d).
 
-    input: (n, c, l) or (c, l). With return_indices also where it was. Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    input: (n, c, l) or (c, l). return_indices: also return each maximum's index. Raises EngineError: RUNTIME,
+    NOT_SUPPORTED.
     """
     return _call("max_pool1d", (input, kernel_size, stride, padding, dilation, ceil_mode, return_indices), (), ('values', 'indices'))
 
 
 def max_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
-    """The largest value of each window (torch.nn.functional.max_pool2d).
+    """Maximum of each window (torch.nn.functional.max_pool2d).
 
-    input: (n, c, h, w) or (c, h, w). With return_indices also where it was, in the flattened (h, w).
+    input: (n, c, h, w) or (c, h, w). return_indices: also return each maximum's index in the flattened (h, w).
     Raises EngineError: RUNTIME, NOT_SUPPORTED.
     """
     return _call("max_pool2d", (input, kernel_size, stride, padding, dilation, ceil_mode, return_indices), (), ('values', 'indices'))
 
 
 def max_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
-    """The largest value of each window (torch.nn.functional.max_pool3d).
+    """Maximum of each window (torch.nn.functional.max_pool3d).
 
-    input: (n, c, d, h, w) or (c, d, h, w). With return_indices also where it was, in the flattened (d, h, w).
+    input: (n, c, d, h, w) or (c, d, h, w). return_indices: also return each maximum's index in the flattened (d, h, w).
     Raises EngineError: RUNTIME, NOT_SUPPORTED.
     """
     return _call("max_pool3d", (input, kernel_size, stride, padding, dilation, ceil_mode, return_indices), (), ('values', 'indices'))
 
 
 def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, output_size: int | Sequence[int] | None = None) -> Tensor:
-    """max_pool1d undone: values at their places, zeros elsewhere (torch.nn.functional.max_unpool1d).
+    """Invert max_pool1d: values at their indices, zeros elsewhere (torch.nn.functional.max_unpool1d).
 
-    input, indices: (n, c, l) or (c, l), as max_pool1d gave them. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    input, indices: (n, c, l) or (c, l), from max_pool1d. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """
     return _call("max_unpool1d", (input, indices, kernel_size, stride, padding, output_size))
 
 
 def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, output_size: int | Sequence[int] | None = None) -> Tensor:
-    """max_pool2d undone: values at their places, zeros elsewhere (torch.nn.functional.max_unpool2d).
+    """Invert max_pool2d: values at their indices, zeros elsewhere (torch.nn.functional.max_unpool2d).
 
-    input, indices: (n, c, h, w) or (c, h, w), as max_pool2d gave them. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    input, indices: (n, c, h, w) or (c, h, w), from max_pool2d. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """
     return _call("max_unpool2d", (input, indices, kernel_size, stride, padding, output_size))
 
 
 def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, output_size: int | Sequence[int] | None = None) -> Tensor:
-    """max_pool3d undone: values at their places, zeros elsewhere (torch.nn.functional.max_unpool3d).
+    """Invert max_pool3d: values at their indices, zeros elsewhere (torch.nn.functional.max_unpool3d).
 
-    input, indices: (n, c, d, h, w) or (c, d, h, w), of max_pool3d. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    input, indices: (n, c, d, h, w) or (c, d, h, w), from max_pool3d. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """
     return _call("max_unpool3d", (input, indices, kernel_size, stride, padding, output_size))
 
@@ -2541,10 +2545,10 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
 
 
 def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', weight: Tensor | None = None) -> Tensor:
-    """The squared difference (torch.nn.functional.mse_loss).
+    """Squared difference (torch.nn.functional.mse_loss).
 
-    input, target: shapes that broadcast; weight: per element, then "mean" divides by its sum.
-    Raises EngineError: SHAPE, ARGUMENT_VALUE, NOT_SUPPORTED for whole numbers.
+    input, target: shapes broadcast. weight: per element; "mean" then divides by its sum.
+    Raises EngineError: SHAPE, ARGUMENT_VALUE, NOT_SUPPORTED for integers.
     """
     return _call("mse_loss", (input, target, size_average, reduce, reduction, weight))
 
@@ -2561,18 +2565,18 @@ def mul(input: Tensor | Number, other: Tensor | Number, *, out: Tensor | None = 
 
 
 def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int, in_proj_weight: Tensor | None, in_proj_bias: Tensor | None, bias_k: Tensor | None, bias_v: Tensor | None, add_zero_attn: bool, dropout_p: float, out_proj_weight: Tensor, out_proj_bias: Tensor | None, training: bool = True, key_padding_mask: Tensor | None = None, need_weights: bool = True, attn_mask: Tensor | None = None, use_separate_proj_weight: bool = False, q_proj_weight: Tensor | None = None, k_proj_weight: Tensor | None = None, v_proj_weight: Tensor | None = None, static_k: Tensor | None = None, static_v: Tensor | None = None, average_attn_weights: bool = True, is_causal: bool = False) -> Any:
-    """Attention in several heads, projected before and after (torch.nn.functional.multi_head_attention_forward).
+    """Multi-head attention with projections (torch.nn.functional.multi_head_attention_forward).
 
-    query: (l, n, e) or (l, e); key, value: (s, n, e) or (s, e); masks: added, or bool: True takes no part;
-    attn_mask: (l, s) or (n * num_heads, l, s); key_padding_mask: (n, s). The answer is (output, weights), the weights
-    averaged over the heads or per head; the output alone without need_weights.
+    query: (l, n, e) or (l, e); key, value: (s, n, e) or (s, e). attn_mask: (l, s) or (n * num_heads, l, s);
+    key_padding_mask: (n, s); masks are added to the scores, or bool, True to exclude.
+    Returns (output, weights), the weights averaged over the heads or per head; without need_weights only the output.
     Raises EngineError: ARGUMENT_VALUE, RUNTIME.
     """
     return _call("multi_head_attention_forward", (query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, training, key_padding_mask, need_weights, attn_mask, use_separate_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight, static_k, static_v, average_attn_weights, is_causal), (), ('attn_output', 'attn_output_weights'))
 
 
 def multi_margin_loss(input: Tensor, target: Tensor, p: Number = 1, margin: Number = 1.0, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
-    """The mean over classes of max(0, margin - input[target] + input)^p (torch.nn.functional.multi_margin_loss).
+    """Mean over classes of max(0, margin - input[target] + input)^p (torch.nn.functional.multi_margin_loss).
 
     input: (n, c) or (c,); target: int64 (n,) or (); p: 1 or 2; weight: (c,), of the target's class.
     Raises EngineError: ARGUMENT_VALUE, RUNTIME.
@@ -2581,7 +2585,7 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: Number = 1, margin: Numb
 
 
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
-    """How far each listed class fails to beat each other one by 1 (torch.nn.functional.multilabel_margin_loss).
+    """Sum of max(0, 1 - (listed - other)) over all pairs / c (torch.nn.functional.multilabel_margin_loss).
 
     input: (n, c) or (c,); target: int64 of that shape, classes up to the first -1.
     Raises EngineError: RUNTIME, ARGUMENT_VALUE.
@@ -2590,7 +2594,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | N
 
 
 def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
-    """The mean over classes of each one's logistic loss (torch.nn.functional.multilabel_soft_margin_loss).
+    """Mean over classes of the logistic loss of each class (torch.nn.functional.multilabel_soft_margin_loss).
 
     input, target: (..., c), shapes that broadcast; weight: broadcasts. Raises EngineError: ARGUMENT_VALUE, SHAPE.
     """
@@ -2715,7 +2719,7 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
 
 
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
-    """Minus the log-probability of the target class (torch.nn.functional.nll_loss).
+    """Negative log-likelihood of the target class (torch.nn.functional.nll_loss).
 
     input: (n, c, ...) or (c,); target: (n, ...) or (), int64; weight: (c,). "mean" divides by the weights' sum.
     Raises EngineError: INDEX_OUT_OF_RANGE for a target that is no class, ARGUMENT_VALUE, RUNTIME, DTYPE.
@@ -2724,7 +2728,7 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
 
 
 def nn_functional_unfold(input: Tensor, kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, stride: int | Sequence[int] = 1) -> Tensor:
-    """Sliding blocks of the last two dimensions as columns (torch.nn.functional.unfold).
+    """Extract sliding blocks of the last two dimensions as columns (torch.nn.functional.unfold).
 
     input: (n, c, h, w) or (c, h, w); result: (n, c * taps, blocks). Raises EngineError: RUNTIME.
     """
@@ -2761,7 +2765,7 @@ def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, *, axis: Any = None) -> Tensor:
-    """The input over its p-norm along dim, which counts as eps at least (torch.nn.functional.normalize)."""
+    """Divide by the p-norm along `dim`, but at least by eps (torch.nn.functional.normalize)."""
     if axis is not None:
         dim = _renamed("dim", dim, 1, "axis", axis)
     return _call("normalize", (input, p, dim, eps))
@@ -2805,12 +2809,12 @@ def pad(input: Tensor, pad: int | Sequence[int], mode: str = 'constant', value: 
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False) -> Tensor:
-    """The p-norm of x1 - x2 + eps over the last dimension (torch.nn.functional.pairwise_distance)."""
+    """p-norm of x1 - x2 + eps over the last dimension (torch.nn.functional.pairwise_distance)."""
     return _call("pairwise_distance", (x1, x2, p, eps, keepdim))
 
 
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """The p-norm distances of all pairs of rows, (0, 1), (0, 2), ... (torch.nn.functional.pdist).
+    """p-norm distances of all pairs of rows: (0, 1), (0, 2), ... (torch.nn.functional.pdist).
 
     input: (n, d); result: (n * (n - 1) / 2,). Raises EngineError: RUNTIME.
     """
@@ -2838,9 +2842,9 @@ def poisson(input: Tensor) -> Tensor:
 
 
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None, eps: float = 1e-08, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
-    """-log of the Poisson density of target, whose rate is exp(input) or input (torch.nn.functional.poisson_nll_loss).
+    """Negative log-likelihood of target for the rate exp(input), or input (torch.nn.functional.poisson_nll_loss).
 
-    full: with the term that only depends on target, by Stirling, where target exceeds 1.
+    full: add Stirling's approximation of the term that depends only on target, where target exceeds 1.
     Raises EngineError: ARGUMENT_VALUE for another reduction.
     """
     return _call("poisson_nll_loss", (input, target, log_input, full, size_average, eps, reduce, reduction))
@@ -2870,7 +2874,7 @@ def pow(input: Tensor | Number, exponent: Tensor | Number, *, out: Tensor | None
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """input where positive, weight * input elsewhere (torch.prelu).
+    """input where it is positive, else weight * input (torch.prelu).
 
     weight: one element, or one per size of dimension 1. Raises EngineError: SHAPE, DTYPE.
     """
@@ -3024,9 +3028,9 @@ def resolve_conj(input: Tensor) -> Tensor:
 
 
 def rms_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    """The last dimensions over the root of their mean square (torch.nn.functional.rms_norm).
+    """Divide the last dimensions by the root of their mean square (torch.nn.functional.rms_norm).
 
-    eps: the machine epsilon unless given: of float32 for half types, too. Raises EngineError: RUNTIME.
+    eps: by default the machine epsilon; float32's for half types. Raises EngineError: RUNTIME.
     """
     return _call("rms_norm", (input, normalized_shape, weight, eps))
 
@@ -3048,9 +3052,9 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
 
 
 def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False) -> Tensor:
-    """leaky_relu with a random slope between lower and upper, their mean outside training (torch.nn.functional.rrelu).
+    """leaky_relu with a random slope from [lower, upper]; without training, their mean (torch.nn.functional.rrelu).
 
-    Raises EngineError: RUNTIME if lower is above upper, NOT_SUPPORTED for whole numbers.
+    Raises EngineError: RUNTIME if lower is above upper, NOT_SUPPORTED for integers.
     """
     return _call("rrelu", (input, lower, upper, training))
 
@@ -3074,8 +3078,8 @@ def scalar_tensor(s: Number, *, dtype: dtype | None = None, device: device | str
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
     """softmax(query @ key.T * scale + mask) @ value (torch.nn.functional.scaled_dot_product_attention).
 
-    query: (..., l, e); key: (..., s, e); value: (..., s, v); attn_mask: (..., l, s), added, or bool: True takes part.
-    Raises EngineError: RUNTIME, NOT_SUPPORTED for enable_gqa.
+    query: (..., l, e); key: (..., s, e); value: (..., s, v). attn_mask: (..., l, s), added to the scores; or bool, True
+    to attend. Raises EngineError: RUNTIME, NOT_SUPPORTED for enable_gqa.
     """
     return _call("scaled_dot_product_attention", (query, key, value, attn_mask, dropout_p, is_causal), (("scale", scale), ("enable_gqa", enable_gqa),))
 
@@ -3189,7 +3193,7 @@ def slogdet(input: Tensor) -> Any:
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', beta: float = 1.0) -> Tensor:
-    """Squared near 0, absolute from beta on (torch.nn.functional.smooth_l1_loss).
+    """Quadratic below beta, linear above (torch.nn.functional.smooth_l1_loss).
 
     Raises EngineError: RUNTIME for a negative beta, SHAPE, ARGUMENT_VALUE.
     """
@@ -3199,15 +3203,15 @@ def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = No
 def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """log(1 + exp(-target * input)), target 1 or -1 (torch.nn.functional.soft_margin_loss).
 
-    input, target: target broadcasts to input. Raises EngineError: SHAPE, ARGUMENT_VALUE, DTYPE for whole numbers.
+    input: any shape; target: broadcasts to input. Raises EngineError: SHAPE, ARGUMENT_VALUE, DTYPE for integers.
     """
     return _call("soft_margin_loss", (input, target, size_average, reduce, reduction))
 
 
 def softmax(input: Tensor, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
-    """exp(input) over its sum along a dimension (torch.softmax).
+    """exp(input) divided by its sum along a dimension (torch.softmax).
 
-    dtype: what to cast the input to beforehand. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for whole numbers.
+    dtype: cast the input to it first. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for integers.
     """
     if axis is not None:
         dim = _renamed("dim", dim, None, "axis", axis)
@@ -3524,7 +3528,7 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: dtype | None = N
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: bool = False, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """max(0, margin + d(anchor, positive) - d(anchor, negative)) (torch.nn.functional.triplet_margin_loss).
 
-    The distance is `pairwise_distance`; swap: the negative's distance is that to the nearer of anchor and positive.
+    The distance d is `pairwise_distance`. swap: use d(positive, negative) if it is smaller than d(anchor, negative).
     Raises EngineError: ARGUMENT_VALUE for a margin that is not positive, RUNTIME for different numbers of dimensions.
     """
     return _call("triplet_margin_loss", (anchor, positive, negative, margin, p, eps, swap, size_average, reduce, reduction))
@@ -4965,7 +4969,7 @@ class TensorMethods:
         return _call("pow_", (self, exponent))
 
     def prelu(self, weight: Tensor) -> Tensor:
-        """See `gradwire.prelu`: input where positive, weight * input elsewhere (torch.prelu)."""
+        """See `gradwire.prelu`: input where it is positive, else weight * input (torch.prelu)."""
         return _call("prelu", (self, weight))
 
     def prod(self, dim: int | None = None, keepdim: bool = False, *, dtype: dtype | None = None, axis: Any = None, keepdims: Any = None) -> Tensor:
@@ -5185,7 +5189,7 @@ class TensorMethods:
         return _call("slogdet", (self,), (), ('sign', 'logabsdet'))
 
     def softmax(self, dim: int | None = None, *, dtype: dtype | None = None, axis: Any = None) -> Tensor:
-        """See `gradwire.softmax`: exp(input) over its sum along a dimension (torch.softmax)."""
+        """See `gradwire.softmax`: exp(input) divided by its sum along a dimension (torch.softmax)."""
         if axis is not None:
             dim = _renamed("dim", dim, None, "axis", axis)
         return _call("softmax", (self, dim), (("dtype", dtype),))

@@ -1,4 +1,4 @@
-"""Similarity of vectors, and attention."""
+"""normalize, cosine_similarity, and attention."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from gradwire_engine.ops.shape.join import cat
 from gradwire_engine.ops.shape.padding import pad
 from gradwire_engine.ops.shape.shape import reshape, split, squeeze, transpose, unsqueeze
 
-Ints = Any  # an int or several
+Ints = Any  # an int or a sequence of ints
 
 
 @composite
 def normalize(input: Array, p: float = 2.0, dim: Ints = 1, eps: float = 1e-12) -> Any:
-    """The input over its p-norm along dim, which counts as eps at least (torch.nn.functional.normalize)."""
+    """Divide by the p-norm along `dim`, but at least by eps (torch.nn.functional.normalize)."""
     length = clamp(vector_norm(input, p, dim, True), eps)
     return input / expand(length, input.shape)
 
 
 @op(name="_held_above", cost=4)
 def _held_above(xp: Any, input: Array, low: float) -> Array:
-    """The input, low at least; its gradient passes as if it had not been held, as PyTorch's does here."""
+    """max(input, low), whose gradient passes unchanged, as in PyTorch's cosine_similarity."""
     return xp.maximum(input, input.dtype.type(low))
 
 
@@ -45,14 +45,14 @@ _held_above.grad(input=lambda g: g)
 
 @composite
 def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> Any:
-    """The cosine of the angle between vectors along dim (torch.nn.functional.cosine_similarity).
+    """Cosine similarity of vectors along `dim` (torch.nn.functional.cosine_similarity).
 
-    x1, x2: shapes that broadcast; lengths count as eps at least. Raises EngineError: SHAPE.
+    x1, x2: shapes broadcast. Each norm counts as at least eps. Raises EngineError: SHAPE.
     """
     dtype = dtypes.result_type(*(getattr(x, "array", x) for x in (x1, x2)))
     shape = broadcast_shape(tuple(x1.shape), tuple(x2.shape))
     x1, x2 = (x if x.dtype == dtype else cast(x, dtype) for x in (x1, x2))
-    x1, x2 = (x if tuple(x.shape) == shape else expand(x, shape) for x in (x1, x2))  # lengths are of what is compared
+    x1, x2 = (x if tuple(x.shape) == shape else expand(x, shape) for x in (x1, x2))  # norms of the expanded vectors
     first = x1 / _held_above(vector_norm(x1, 2, dim, True), eps)
     second = x2 / _held_above(vector_norm(x2, 2, dim, True), eps)
     return total(first * second, dim)
@@ -63,7 +63,7 @@ cosine_similarity.lacks("c", says="expected common dtype to be floating point, y
 
 @op(name="_causal_mask", cost=counted(lambda query, keys: 4.0 * query.shape[-2] * keys))
 def _causal_mask(xp: Any, query: Array, keys: int) -> Array:
-    """True where a key is not after its query."""
+    """True where a key's position is not after its query's."""
     return xp.tri(query.shape[-2], keys, dtype=bool)
 
 
@@ -81,8 +81,8 @@ def scaled_dot_product_attention(
 ) -> Any:
     """softmax(query @ key.T * scale + mask) @ value (torch.nn.functional.scaled_dot_product_attention).
 
-    query: (..., l, e); key: (..., s, e); value: (..., s, v); attn_mask: (..., l, s), added, or bool: True takes part.
-    Raises EngineError: RUNTIME, NOT_SUPPORTED for enable_gqa.
+    query: (..., l, e); key: (..., s, e); value: (..., s, v). attn_mask: (..., l, s), added to the scores; or bool, True
+    to attend. Raises EngineError: RUNTIME, NOT_SUPPORTED for enable_gqa.
     """
     if enable_gqa:
         raise EngineError(Reason.NOT_SUPPORTED, "scaled_dot_product_attention: enable_gqa is not implemented")
@@ -97,7 +97,7 @@ def scaled_dot_product_attention(
     return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
 
 
-# multi_head_attention_forward, step by step.
+# multi_head_attention_forward.
 
 
 def _projected(query: Any, key: Any, value: Any, given: dict[str, Any]) -> tuple[Any, Any, Any]:
@@ -121,7 +121,7 @@ def _projected(query: Any, key: Any, value: Any, given: dict[str, Any]) -> tuple
 
 
 def _as_scores(mask: Any, like: Any) -> Any:
-    """A mask to be added: where a bool one is True, -inf."""
+    """Convert a mask to one that is added to the scores: a bool mask has -inf where it is True."""
     if mask is None or mask.dtype != dtypes.bool_:
         return mask
     return masked_fill(zeros(like, tuple(mask.shape)), mask, -math.inf)
@@ -169,7 +169,7 @@ def _check_widths(query: Any, key: Any, value: Any, width: int, heads: int, sepa
 
 
 def _extended(keys: Any, values: Any, mask: Any, padding: Any, bias_k: Any, bias_v: Any) -> Any:
-    """One more key and value, learnt or zero, which every query may attend to."""
+    """Append one key and value, learned or zero, to which every query may attend."""
     batch = keys.shape[1]
     keys = cat([keys, expand(bias_k, (1, batch, keys.shape[-1]))], 0)
     values = cat([values, expand(bias_v, (1, batch, values.shape[-1]))], 0)
@@ -179,7 +179,7 @@ def _extended(keys: Any, values: Any, mask: Any, padding: Any, bias_k: Any, bias
 
 
 def _in_heads(x: Any, heads: int) -> Any:
-    """(l, n, e) as (n * heads, l, e / heads)."""
+    """Split the heads: (l, n, e) to (n * heads, l, e / heads)."""
     return transpose(reshape(x, (x.shape[0], x.shape[1] * heads, -1)), 0, 1)
 
 
@@ -211,11 +211,11 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> Any:
-    """Attention in several heads, projected before and after (torch.nn.functional.multi_head_attention_forward).
+    """Multi-head attention with projections (torch.nn.functional.multi_head_attention_forward).
 
-    query: (l, n, e) or (l, e); key, value: (s, n, e) or (s, e); masks: added, or bool: True takes no part;
-    attn_mask: (l, s) or (n * num_heads, l, s); key_padding_mask: (n, s). The answer is (output, weights), the weights
-    averaged over the heads or per head; the output alone without need_weights.
+    query: (l, n, e) or (l, e); key, value: (s, n, e) or (s, e). attn_mask: (l, s) or (n * num_heads, l, s);
+    key_padding_mask: (n, s); masks are added to the scores, or bool, True to exclude.
+    Returns (output, weights), the weights averaged over the heads or per head; without need_weights only the output.
     Raises EngineError: ARGUMENT_VALUE, RUNTIME.
     """
     _check_attention(query, key, value, key_padding_mask, attn_mask, num_heads)

@@ -1,4 +1,4 @@
-"""The bilinear layer: a product of two inputs through a tensor of weights."""
+"""bilinear: a product of two inputs through a tensor of weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradwire_engine.ops.shape.shape import reshape
 
 @composite(complex_grad=False)
 def bilinear(input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Any:
-    """input1 A input2 + bias, for each of the weight's matrices A (torch.nn.functional.bilinear).
+    """input1 @ A @ input2 + bias, for each matrix A of the weight (torch.nn.functional.bilinear).
 
     input1: (..., i); input2: (..., j); weight: (o, i, j); bias: (o,). Raises EngineError: RUNTIME.
     """

@@ -1,4 +1,4 @@
-"""Dropout: a random mask times the input; of elements, of channels, and in a form that keeps mean and variance."""
+"""Dropout: of elements, of channels, and alpha dropout; rrelu. Each multiplies by random noise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gradwire_engine.ops.shape.shape import squeeze, unsqueeze
 
 @op(name="_dropout_noise", cost=4, draws=True)
 def _dropout_noise(xp: Any, input: Array, p: float) -> Array:
-    """Per element 0 with probability p, else 1 / (1 - p)."""
+    """Noise: 0 with probability p, else 1 / (1 - p), per element."""
     if p == 1:
         return xp.zeros(input.shape, input.dtype)
     kept = uniform_array(xp, input.shape, dtypes.float32) >= p
@@ -27,9 +27,9 @@ def _dropout_noise(xp: Any, input: Array, p: float) -> Array:
 
 @composite(in_place=True)
 def dropout(input: Array, p: float = 0.5, training: bool = True) -> Any:
-    """Elements set to 0 with probability p, the others scaled so that means stay (torch.nn.functional.dropout).
+    """Set elements to 0 with probability p and scale the others by 1 / (1 - p) (torch.nn.functional.dropout).
 
-    Drawn from the session's generator. Raises EngineError: ARGUMENT_VALUE for p outside [0, 1], DTYPE.
+    The noise is drawn from the session's generator. Raises EngineError: ARGUMENT_VALUE for p outside [0, 1], DTYPE.
     """
     if not 0 <= p <= 1:
         raise EngineError(Reason.ARGUMENT_VALUE, f"dropout probability has to be between 0 and 1, but got {p}")
@@ -45,7 +45,7 @@ def dropout(input: Array, p: float = 0.5, training: bool = True) -> Any:
 
 
 def _channels(input: Any) -> tuple[int, ...]:
-    """The shape of a mask of whole channels."""
+    """Shape of a mask of whole channels. Raises EngineError: RUNTIME."""
     if input.ndim < 2:
         raise EngineError(Reason.RUNTIME, "Feature dropout requires at least 2 dimensions in the input")
     return (*input.shape[:2], *[1] * (input.ndim - 2))
@@ -68,7 +68,7 @@ def _channel_dropout(input: Any, p: float, training: bool, unbatched: bool) -> A
 
 @composite
 def dropout1d(input: Array, p: float = 0.5, training: bool = True) -> Any:
-    """Whole channels set to 0 with probability p (torch.nn.functional.dropout1d). input: (n, c, l) or (c, l)."""
+    """Set whole channels to 0 with probability p (torch.nn.functional.dropout1d). input: (n, c, l) or (c, l)."""
     if input.ndim not in (2, 3):
         raise EngineError(Reason.RUNTIME, f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input.")
     return _channel_dropout(input, p, training, input.ndim == 2)
@@ -76,23 +76,23 @@ def dropout1d(input: Array, p: float = 0.5, training: bool = True) -> Any:
 
 @composite
 def dropout2d(input: Array, p: float = 0.5, training: bool = True) -> Any:
-    """Whole channels set to 0 with probability p (torch.nn.functional.dropout2d). input: (n, c, h, w)."""
+    """Set whole channels to 0 with probability p (torch.nn.functional.dropout2d). input: (n, c, h, w)."""
     return _channel_dropout(input, p, training, False)
 
 
 @composite
 def dropout3d(input: Array, p: float = 0.5, training: bool = True) -> Any:
-    """Whole channels set to 0 with probability p (torch.nn.functional.dropout3d). input: (n, c, d, h, w)."""
+    """Set whole channels to 0 with probability p (torch.nn.functional.dropout3d). input: (n, c, d, h, w)."""
     return _channel_dropout(input, p, training, input.ndim == 4)
 
 
-# What SELU tends to where its input does not count: dropping to it keeps mean 0 and variance 1.
+# SELU's limit at -inf. Dropped elements get this value, so that mean 0 and variance 1 are preserved.
 _SATURATION = -1.7580993408473766
 
 
 @op(name="_keep_noise", cost=4, draws=True)
 def _keep_noise(xp: Any, input: Array, p: float) -> Array:
-    """Per element 0 with probability p, else 1."""
+    """Noise: 0 with probability p, else 1, per element."""
     return (uniform_array(xp, input.shape, dtypes.float32) >= p).astype(input.dtype)
 
 
@@ -109,7 +109,7 @@ def _alpha(input: Any, p: float, training: bool, shape: tuple[int, ...] | None) 
 
 @composite
 def alpha_dropout(input: Array, p: float = 0.5, training: bool = False) -> Any:
-    """Dropout that keeps mean and variance of what SELU gives (torch.nn.functional.alpha_dropout)."""
+    """Dropout that preserves the mean and variance of SELU's results (torch.nn.functional.alpha_dropout)."""
     return _alpha(input, p, training, None)
 
 
@@ -121,7 +121,7 @@ def feature_alpha_dropout(input: Array, p: float = 0.5, training: bool = False) 
 
 @op(name="_rrelu_noise", cost=12, draws=True)
 def _rrelu_noise(xp: Any, input: Array, lower: float, upper: float) -> Array:
-    """Where the input is not positive a random slope, else 1."""
+    """Noise: a random slope where the input is not positive, else 1."""
     slopes = uniform_array(xp, input.shape, dtypes.float64) * (upper - lower) + lower
     return xp.where(input <= 0, slopes, 1).astype(input.dtype)
 
@@ -136,9 +136,9 @@ _times_noise.grad(input=lambda g, noise: _times_noise(g, noise))
 
 @composite(in_place=True)
 def rrelu(input: Array, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Any:
-    """leaky_relu with a random slope between lower and upper, their mean outside training (torch.nn.functional.rrelu).
+    """leaky_relu with a random slope from [lower, upper]; without training, their mean (torch.nn.functional.rrelu).
 
-    Raises EngineError: RUNTIME if lower is above upper, NOT_SUPPORTED for whole numbers.
+    Raises EngineError: RUNTIME if lower is above upper, NOT_SUPPORTED for integers.
     """
     if dtypes.category(input.dtype) != dtypes.FLOAT:
         raise EngineError(

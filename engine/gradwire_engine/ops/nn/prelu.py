@@ -1,4 +1,4 @@
-"""prelu: a slope per channel for negative values."""
+"""prelu: a learned slope for negative values, per channel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _prelu_kernel.grad(
 
 @composite
 def prelu(input: Array, weight: Array) -> Any:
-    """input where positive, weight * input elsewhere (torch.prelu).
+    """input where it is positive, else weight * input (torch.prelu).
 
     weight: one element, or one per size of dimension 1. Raises EngineError: SHAPE, DTYPE.
     """

@@ -1,7 +1,7 @@
-"""softmax and log_softmax along a dimension, with formulas in the result.
+"""softmax and log_softmax along a dimension; their gradient formulas use the result.
 
-NumPy reduces short rows slowly: their maxima are taken column by column from a transposed copy, their sums as a
-product with ones.
+NumPy reduces short rows slowly. So maxima are taken column by column from a transposed copy, and sums are products
+with ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gradwire_engine.ops.base.precision import is_half, through_float32
 from gradwire_engine.ops.elementwise.unary import exp
 from gradwire_engine.ops.reduce.reduce import sum as total
 
-# Rows up to here are reduced by columns.
+# Longest rows that are reduced by columns.
 _SHORT = 48
 
 
@@ -32,7 +32,7 @@ def _is_rows(xp: Any, array: Array, dim: int) -> bool:
 
 
 def max_along(xp: Any, array: Array, dim: int) -> Array:
-    """The maximum along a dimension, which is kept."""
+    """Maximum along a dimension, with keepdim."""
     length = array.shape[dim]
     if _is_rows(xp, array, dim) and array.size > length and 1 < length <= _SHORT:
         columns = np.ascontiguousarray(array.reshape(-1, length).T)
@@ -41,7 +41,7 @@ def max_along(xp: Any, array: Array, dim: int) -> Array:
 
 
 def sum_along(xp: Any, array: Array, dim: int) -> Array:
-    """The sum along a dimension, which is kept."""
+    """Sum along a dimension, with keepdim."""
     if _is_rows(xp, array, dim) and array.ndim > 1 and array.dtype.kind == "f" and array.size:
         length = array.shape[dim]
         return (array.reshape(-1, length) @ np.ones(length, array.dtype)).reshape(*array.shape[:-1], 1)
@@ -49,14 +49,14 @@ def sum_along(xp: Any, array: Array, dim: int) -> Array:
 
 
 def dot_along(xp: Any, one: Array, other: Array, dim: int) -> Array:
-    """The sum of products along a dimension, which is kept."""
+    """Sum of products along a dimension, with keepdim."""
     if _is_rows(xp, one, dim) and other.flags.c_contiguous and one.dtype == other.dtype and one.dtype.char in "fd":
         return np.vecdot(one, other)[..., None]
     return sum_along(xp, one * other, dim)
 
 
 def _prepared(kernel: str, input: Array, dim: int, dtype: DType | None) -> tuple[Array, int]:
-    """The input in the dtype wanted, floating and of at least one dimension, and the dimension from the front."""
+    """The input with at least one dimension in the requested float dtype, and the dimension counted from the front."""
     dim = normalize_dim(dim, input.ndim)
     if dtype is not None:
         input = cast_array(input, dtype)
@@ -70,9 +70,9 @@ def _prepared(kernel: str, input: Array, dim: int, dtype: DType | None) -> tuple
 
 @op(complex_grad=False, cost=12)
 def softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
-    """exp(input) over its sum along a dimension (torch.softmax).
+    """exp(input) divided by its sum along a dimension (torch.softmax).
 
-    dtype: what to cast the input to beforehand. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for whole numbers.
+    dtype: cast the input to it first. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for integers.
     """
     array, dim = _prepared("softmax", input, dim, dtype)
     if is_half(array.dtype):
@@ -89,7 +89,7 @@ def softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> A
 def log_softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
     """log(softmax(input, dim)), without underflow (torch.log_softmax).
 
-    dtype: what to cast the input to beforehand. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for whole numbers.
+    dtype: cast the input to it first. Raises EngineError: DIM_OUT_OF_RANGE, NOT_SUPPORTED for integers.
     """
     array, dim = _prepared("log_softmax", input, dim, dtype)
     if is_half(array.dtype):

@@ -1,7 +1,7 @@
 """Sliding windows over any number of spatial dimensions, for convolution and pooling.
 
-A `Window` is one choice of kernel, stride, padding and dilation. `offset` slices picks, for one position in the
-kernel, that element of every window at once; `columns` shows all of them as a view without copying.
+A `Window` holds kernel, stride, padding and dilation. `offsets` indexes one kernel position of all windows at once;
+`columns` is a strided view of all windows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ints = tuple[int, ...]
 
 
 def per_dim(value: int | Sequence[int], ndim: int, message: str) -> Ints:
-    """An argument given once or per spatial dimension, as a tuple. Raises EngineError: RUNTIME with `message`."""
+    """Convert an argument, given once or per spatial dimension, to a tuple. Raises EngineError: RUNTIME, `message`."""
     if isinstance(value, int):
         return (value,) * ndim
     given = tuple(value)
@@ -33,7 +33,7 @@ def per_dim(value: int | Sequence[int], ndim: int, message: str) -> Ints:
 
 @dataclass(frozen=True)
 class Window:
-    """Windows of `kernel`, `stride` apart, over spatial sizes `size` padded by `padding` on both sides."""
+    """Windows of size `kernel`, `stride` apart, over sizes `size` with `padding` on both sides."""
 
     size: Ints
     kernel: Ints
@@ -44,7 +44,7 @@ class Window:
 
     @cached_property
     def output(self) -> Ints:
-        """How many windows there are along each dimension."""
+        """Number of windows along each dimension."""
         return tuple(self._count(axis) for axis in range(len(self.size)))
 
     def _count(self, axis: int) -> int:
@@ -53,12 +53,12 @@ class Window:
         if not self.ceil_mode:
             return room // stride + 1
         count = -(-room // stride) + 1
-        # The last window starts inside the input or its left padding.
+        # The last window must start inside the input or its left padding.
         return count - 1 if (count - 1) * stride >= size + padding else count
 
     @cached_property
     def padded(self) -> Ints:
-        """Sizes with padding on the left, and on the right as far as the last window reaches."""
+        """Sizes with the padding; on the right it extends to the end of the last window."""
         return tuple(
             max(size + 2 * padding, (count - 1) * stride + dilation * (kernel - 1) + 1)
             for size, padding, count, stride, dilation, kernel in zip(
@@ -68,7 +68,7 @@ class Window:
 
     @cached_property
     def inner(self) -> tuple[Any, ...]:
-        """The index of the input within its padding."""
+        """Index of the input within the padded array."""
         return (..., *(slice(pad, pad + size) for pad, size in zip(self.padding, self.size, strict=True)))
 
     @property
@@ -79,17 +79,17 @@ class Window:
         )
 
     def offsets(self) -> Iterator[tuple[Ints, tuple[Any, ...]]]:
-        """Each position in the kernel, with the index of that element of all windows in the padded array."""
+        """Each kernel position, with the index of that element of all windows in the padded array."""
         for position in itertools.product(*map(range, self.kernel)):
             yield position, (..., *(self.along(axis, place) for axis, place in enumerate(position)))
 
     def along(self, axis: int, place: int) -> slice:
-        """The slice of one spatial dimension that holds element `place` of all windows."""
+        """Slice of a spatial dimension that selects element `place` of all windows."""
         start = place * self.dilation[axis]
         return slice(start, start + self.stride[axis] * (self.output[axis] - 1) + 1, self.stride[axis])
 
     def pad(self, xp: Any, input: Array, value: float = 0) -> Array:
-        """The input with its padding filled with `value`; itself where there is none."""
+        """Pad the input with `value`; return the input itself if there is no padding."""
         if self.padded == self.size:
             return input
         padded = xp.full((*input.shape[: -len(self.size)], *self.padded), value, input.dtype)
@@ -97,7 +97,7 @@ class Window:
         return padded
 
     def columns(self, xp: Any, padded: Array) -> Array:
-        """A view of the windows: (..., *kernel, *output) of an array (..., *padded)."""
+        """View of the windows, (..., *kernel, *output), of an array (..., *padded)."""
         lead = padded.ndim - len(self.size)
         spatial = padded.strides[lead:]
         shape = (*padded.shape[:lead], *self.kernel, *self.output)
@@ -108,12 +108,12 @@ class Window:
 
     @property
     def taps(self) -> int:
-        """Elements of the kernel."""
+        """Number of kernel elements."""
         return math.prod(self.kernel)
 
 
 def count_outputs(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, extra: int = 0) -> int:
-    """How many windows there are, as `Window.output` counts them; for costs."""
+    """Number of windows, as in `Window.output`; for cost models."""
     made = 1
     for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True):
         made *= max(0, (n + 2 * p - d * (k - 1) - 1) // max(1, s) + 1 + extra)
@@ -121,7 +121,7 @@ def count_outputs(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilatio
 
 
 def padded_size(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> int:
-    """How many elements there are with their padding; for costs."""
+    """Number of elements with the padding; for cost models."""
     return math.prod(
         max(n + 2 * p, d * (k - 1) + 1) for n, k, p, d in zip(size, kernel, padding, dilation, strict=True)
     )

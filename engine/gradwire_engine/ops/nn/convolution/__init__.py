@@ -1,4 +1,4 @@
-"""Convolution, and sliding blocks as columns."""
+"""Convolution; sliding blocks as columns (unfold and fold)."""
 
 from gradwire_engine.ops.nn.convolution import blocks, conv
 

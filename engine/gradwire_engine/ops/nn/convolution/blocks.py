@@ -1,4 +1,4 @@
-"""Sliding blocks as columns and back: nn.functional.unfold and fold, each the other's adjoint."""
+"""nn.functional.unfold and fold: sliding blocks as columns, and the adjoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradwire_engine.ops.base.precision import through_float32
 from gradwire_engine.ops.nn.windows import Window, count_outputs, padded_size, per_dim
 from gradwire_engine.ops.shape.shape import squeeze, unsqueeze
 
-Ints = Any  # an int or several
+Ints = Any  # an int or a sequence of ints
 
 
 def _window(size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Window:
@@ -36,7 +36,7 @@ def _laid_cost(input: Any, size: Ints, kernel: Ints, dilation: Ints, padding: In
 
 @op(name="_im2col", node="Im2ColBackward0", cost=counted(_columned_cost))
 def _im2col(xp: Any, input: Array, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Array:
-    """(n, c, h, w) as (n, c * taps, windows)."""
+    """Blocks to columns: (n, c, h, w) to (n, c * taps, windows)."""
     window = _window(input.shape[2:], kernel, dilation, padding, stride)
     shape = (input.shape[0], input.shape[1] * window.taps, math.prod(window.output))
     admit(shape, input.dtype)
@@ -46,7 +46,7 @@ def _im2col(xp: Any, input: Array, kernel: Ints, dilation: Ints, padding: Ints, 
 @op(name="_col2im", node="Col2ImBackward0", cost=counted(_laid_cost))
 @through_float32
 def _col2im(xp: Any, input: Array, size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Array:
-    """(n, c * taps, windows) as (n, c, *size), what overlaps added."""
+    """Columns to blocks, summed where they overlap: (n, c * taps, windows) to (n, c, *size)."""
     window = _window(size, kernel, dilation, padding, stride)
     channels = input.shape[1] // window.taps
     columns = input.reshape(input.shape[0], channels, window.taps, *window.output)
@@ -83,7 +83,7 @@ def _arguments(kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -
 
 @composite(name="nn.functional.unfold")
 def unfold_blocks(input: Array, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> Any:
-    """Sliding blocks of the last two dimensions as columns (torch.nn.functional.unfold).
+    """Extract sliding blocks of the last two dimensions as columns (torch.nn.functional.unfold).
 
     input: (n, c, h, w) or (c, h, w); result: (n, c * taps, blocks). Raises EngineError: RUNTIME.
     """
@@ -123,7 +123,7 @@ def fold_blocks(
     padding: Ints = 0,
     stride: Ints = 1,
 ) -> Any:
-    """Columns laid back as sliding blocks, what overlaps added (torch.nn.functional.fold).
+    """Sum columns into the sliding blocks of an image (torch.nn.functional.fold).
 
     input: (n, c * taps, blocks) or (c * taps, blocks); result: (n, c, *output_size). Raises EngineError: RUNTIME.
     """

@@ -1,9 +1,10 @@
 """Convolution over 1, 2 or 3 spatial dimensions.
 
-Three primitives are each other's derivatives, so any order falls out: `_convolution` of an input with a weight,
-`_convolution_transpose` of an output's gradient back to the input, and `_convolution_weight` of both to the weight.
-Each is a matrix product with the input's windows as columns, made for a few images at a time: a buffer for the
-whole batch would be as many times larger than the input as the kernel has elements, and would leave the cache.
+Three primitives are each other's derivatives, so derivatives of any order follow. `_convolution` maps an input and a
+weight to the output; `_convolution_transpose` maps the output's gradient to the input's; `_convolution_weight` maps
+input and output gradient to the weight's. Each is a matrix product with the input's windows as columns, for a few
+images at a time. A column buffer for the whole batch would be larger than the input by the kernel's number of
+elements, and would exceed the cache.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from gradwire_engine.ops.nn.windows import Window, count_outputs, padded_size, p
 from gradwire_engine.ops.shape.padding import constant_pad
 from gradwire_engine.ops.shape.shape import squeeze, unsqueeze
 
-Ints = Any  # an int or several
-# Elements of a column buffer: about what a second-level cache holds; on a GPU enough to fill it.
+Ints = Any  # an int or a sequence of ints
+# Elements of a column buffer: about the size of an L2 cache; on a GPU enough to occupy it.
 _BUFFER = 1 << 18
 _GPU_BUFFER = 1 << 26
 # Size from which adding a vector takes longer than its call overhead.
@@ -38,7 +39,7 @@ _LONG = 1 << 11
 
 @op(name="_channel_sum", cost=8)
 def channel_sum(xp: Any, input: Array) -> Array:
-    """Sums over all but dimension 1."""
+    """Sum over all dimensions except dimension 1."""
     if is_half(input.dtype):
         return channel_sum(input.astype(dtypes.float32)).astype(input.dtype)
     if input.ndim == 2:
@@ -48,7 +49,7 @@ def channel_sum(xp: Any, input: Array) -> Array:
 
 
 def spread_channels(value: Any, ndim: int) -> Any:
-    """A value per channel in a shape that broadcasts along dimension 1."""
+    """Reshape one value per channel so that it broadcasts along dimension 1."""
     return fold(value, (1, -1, *[1] * (ndim - 2)))
 
 
@@ -56,7 +57,7 @@ channel_sum.grad(input=lambda g, input_meta: expand(spread_channels(g, input_met
 
 
 def _blocks(xp: Any, images: int, per_image: int) -> Iterator[slice]:
-    """Slices of the batch such that each one's columns fit the buffer."""
+    """Slices of the batch whose columns fit the buffer."""
     step = max(1, (_BUFFER if xp is np else _GPU_BUFFER) // max(1, per_image))
     for start in range(0, images, step):
         yield slice(start, min(start + step, images))
@@ -165,7 +166,7 @@ def convolution_transpose(
     groups: int,
     size: Ints,
 ) -> Array:
-    """The transpose of `convolution`: (n, o, *output) with (o, c / groups, *kernel) to (n, c, *size)."""
+    """Transpose of `convolution`: (n, o, *output) with (o, c / groups, *kernel) to (n, c, *size)."""
     images, out_channels = input.shape[:2]
     window = _window(size, weight.shape[2:], stride, padding, dilation)
     per_group, positions = weight.shape[1], math.prod(input.shape[2:])
@@ -210,8 +211,8 @@ def _scatter_columns(xp: Any, matrix: Array, grads: Array, window: Window, per_g
 def _scatter_flat(matrix: Array, grads: Array, window: Window, per_group: int) -> Array:
     """`_scatter_columns` for a stride of 1, in long vectors instead of an image's rows.
 
-    With the gradient's rows as long as the padded input's, filled up with zeros, a kernel element's share is added at
-    one offset everywhere: what would run over a row's or channel's end is zero.
+    The gradient's rows are zero-padded to the padded input's row length. Then a kernel element's product is added to
+    the whole image at one offset, and whatever runs past the end of a row or channel is zero.
     """
     (groups, _, rows), images, padded = matrix.shape, len(grads), window.padded
     size, taps, channels = math.prod(padded), window.taps, groups * per_group
@@ -220,7 +221,7 @@ def _scatter_flat(matrix: Array, grads: Array, window: Window, per_group: int) -
         sum(place * spread * step for place, spread, step in zip(position, window.dilation, steps, strict=True))
         for position, _ in window.offsets()
     ]
-    # Elements of the kernel first, so that each one's share of all channels is one vector.
+    # Kernel elements come first, so that each element's products for all channels form one vector.
     by_tap = matrix.reshape(groups, per_group, taps, rows).transpose(0, 2, 1, 3).reshape(groups, -1, rows)
     by_tap = np.ascontiguousarray(by_tap)
     admit((images, channels * size + offsets[-1]), grads.dtype)
@@ -249,7 +250,7 @@ def _scatter_flat(matrix: Array, grads: Array, window: Window, per_group: int) -
 def convolution_weight(
     xp: Any, input: Array, grad: Array, stride: Ints, padding: Ints, dilation: Ints, groups: int, kernel: Ints
 ) -> Array:
-    """The gradient of `convolution`'s weight: (n, c, *size) with (n, o, *output) to (o, c / groups, *kernel)."""
+    """Gradient of `convolution`'s weight: (n, c, *size) with (n, o, *output) to (o, c / groups, *kernel)."""
     images, channels, out_channels = input.shape[0], input.shape[1], grad.shape[1]
     window = _window(input.shape[2:], kernel, stride, padding, dilation)
     rows, taps, positions = out_channels // groups, channels // groups * window.taps, math.prod(window.output)
@@ -261,7 +262,7 @@ def convolution_weight(
         if xp is np and positions >= taps:
             _add_products(result, grads[block], columns[block], taps)
             continue
-        # Images side by side in the columns, so that one product sums over them.
+        # The images are adjacent in the columns, so one product sums over them.
         lead = len(window.kernel) + 2
         view = xp.moveaxis(columns[block], 0, lead)
         admit(view.shape, input.dtype)
@@ -279,7 +280,7 @@ convolution_weight.sized_by(
 
 
 def _add_products(result: Array, grads: Array, columns: Array, taps: int) -> None:
-    """Add each image's product of gradients (groups, rows, positions) and columns: positions are enough for a sum."""
+    """Add products of gradients (groups, rows, positions) and columns, summed over positions, image by image."""
     groups, _, positions = grads.shape[1:]
     buffer = np.empty(columns.shape[1:], columns.dtype)
     for high, view in zip(grads, columns, strict=True):
@@ -340,7 +341,7 @@ def _check(
     input: Any, weight: Any, bias: Any, spatial: int, stride: Ints, padding: Ints, dilation: Ints, groups: int,
     transposed: bool,
 ) -> None:  # fmt: skip
-    """PyTorch's conditions for the arguments of a convolution."""
+    """Check a convolution's arguments as PyTorch does. Raises EngineError: RUNTIME, DTYPE."""
     if groups <= 0:
         _refuse("non-positive groups is not supported")
     if min(stride) <= 0:
@@ -434,7 +435,7 @@ def _conv(
 
 
 def _named_padding(input: Any, weight: Any, padding: str, stride: Ints, dilation: Ints) -> tuple[Any, Ints]:
-    """Resolve "same" and "valid"; an odd total is first padded on the right, as in PyTorch."""
+    """Resolve "same" and "valid"; for an odd total, pad the input on the right first, as PyTorch does."""
     if padding == "valid":
         return input, (0,) * len(stride)
     if padding != "same":
@@ -451,7 +452,7 @@ def _named_padding(input: Any, weight: Any, padding: str, stride: Ints, dilation
 
 
 def _dilated(op: Composite) -> Any:
-    """Whether a call's windows skip elements."""
+    """Predicate of a call's arguments: whether the dilation exceeds 1."""
     place = op.positions["dilation"]
     return lambda *args: any(step != 1 for step in ints(args[place]))
 
@@ -469,7 +470,7 @@ def conv1d(
     """Cross-correlation over one spatial dimension (torch.nn.functional.conv1d).
 
     input: (n, c, l) or (c, l); weight: (o, c / groups, k); bias: (o,). padding may be "same" or "valid".
-    Raises EngineError: RUNTIME for shapes that do not go together, DTYPE.
+    Raises EngineError: RUNTIME for shapes that do not match, DTYPE.
     """
     return _conv(1, input, weight, bias, stride, padding, dilation, groups)
 
@@ -491,7 +492,7 @@ def conv2d(
     """Cross-correlation over two spatial dimensions (torch.nn.functional.conv2d).
 
     input: (n, c, h, w) or (c, h, w); weight: (o, c / groups, kh, kw); bias: (o,). padding may be "same" or "valid".
-    Raises EngineError: RUNTIME for shapes that do not go together, DTYPE.
+    Raises EngineError: RUNTIME for shapes that do not match, DTYPE.
     """
     return _conv(2, input, weight, bias, stride, padding, dilation, groups)
 
@@ -513,7 +514,7 @@ def conv3d(
     """Cross-correlation over three spatial dimensions (torch.nn.functional.conv3d).
 
     input: (n, c, d, h, w) or (c, d, h, w); weight: (o, c / groups, kd, kh, kw); bias: (o,).
-    Raises EngineError: RUNTIME for shapes that do not go together, DTYPE.
+    Raises EngineError: RUNTIME for shapes that do not match, DTYPE.
     """
     return _conv(3, input, weight, bias, stride, padding, dilation, groups)
 
@@ -549,7 +550,7 @@ def _conv_transpose(
             input,
         )
     if any(more >= step for more, step in zip(extra, stride, strict=True)):
-        # More than the size whose windows are as many as the input's elements: all that they reach, then cut or padded.
+        # output_padding >= stride: the windows do not reach the end. Compute what they reach, then cut and pad.
         full = tuple(length + 2 * pad - more for length, pad, more in zip(size, padding, extra, strict=True))
         result = convolution_transpose(batched, weight, None, stride, (0,) * spatial, dilation, groups, full)
         sides = zip(reversed(padding), reversed(extra), strict=True)
@@ -571,7 +572,7 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Ints = 1,
 ) -> Any:
-    """The transpose of conv1d (torch.nn.functional.conv_transpose1d).
+    """Transposed convolution over one spatial dimension (torch.nn.functional.conv_transpose1d).
 
     input: (n, c, l) or (c, l); weight: (c, o / groups, k); bias: (o,). Raises EngineError: RUNTIME, DTYPE.
     """
@@ -592,7 +593,7 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: Ints = 1,
 ) -> Any:
-    """The transpose of conv2d (torch.nn.functional.conv_transpose2d).
+    """Transposed convolution over two spatial dimensions (torch.nn.functional.conv_transpose2d).
 
     input: (n, c, h, w) or (c, h, w); weight: (c, o / groups, kh, kw); bias: (o,). Raises EngineError: RUNTIME, DTYPE.
     """
@@ -613,7 +614,7 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Ints = 1,
 ) -> Any:
-    """The transpose of conv3d (torch.nn.functional.conv_transpose3d).
+    """Transposed convolution over three spatial dimensions (torch.nn.functional.conv_transpose3d).
 
     input: (n, c, d, h, w) or (c, d, h, w); weight: (c, o / groups, kd, kh, kw). Raises EngineError: RUNTIME, DTYPE.
     """

@@ -1,4 +1,4 @@
-"""Losses: of elements, of classes, of labels, with margins, of distributions, and CTC."""
+"""Loss functions: elementwise, classification, multi-label, margin, likelihood, CTC."""
 
 from gradwire_engine.ops.nn.losses import classification, ctc, labels, likelihood, loss, margin
 

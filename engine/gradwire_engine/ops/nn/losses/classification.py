@@ -1,7 +1,7 @@
-"""Losses of classification: nll_loss, and cross_entropy, which is log_softmax before it.
+"""Classification losses: nll_loss, and cross_entropy, which applies log_softmax first.
 
-Class dimension is dimension 1 (0 of a single sample). The gradient of nll_loss is zero but at the targets, so both
-directions work on flat positions: sample * (classes * rest) + target * rest + place in the rest.
+The class dimension is dimension 1, or 0 for a single sample. The gradient of nll_loss is nonzero only at the targets,
+so forward and backward use flat positions: sample * (classes * rest) + target * rest + place in the rest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Ints = tuple[int, ...]
 
 
 def _check(input: Array, target: Array, weight: Array | None) -> None:
-    """PyTorch's conditions for the arguments of nll_loss."""
+    """Check nll_loss's arguments as PyTorch does. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE."""
     if input.ndim < 1:
         raise EngineError(Reason.ARGUMENT_VALUE, f"Expected 1 or more dimensions (got {input.ndim})")
     if input.ndim > 1 and (not target.ndim or input.shape[0] != target.shape[0]):
@@ -64,7 +64,7 @@ def _check_weight(input: Array, weight: Array | None) -> None:
 
 
 class _Targets:
-    """Positions of the targets in the flattened input, and which targets are not ignored."""
+    """Flat positions of the targets in the input, and the mask of targets that are not ignored."""
 
     def __init__(self, xp: Any, shape: Ints, target: Array, ignore_index: int) -> None:
         classes = shape[1] if len(shape) > 1 else shape[0]
@@ -87,7 +87,7 @@ class _Targets:
         return places.reshape(-1) + self.classes.astype(np.int64) * rest
 
     def weights(self, xp: Any, weight: Array | None, dtype: Any) -> Any:
-        """Per target; None if all are 1."""
+        """Weight per target; None if all are 1."""
         if weight is None:
             return None if self.kept is None else self.kept.astype(dtype)
         taken = weight[self.classes]
@@ -95,7 +95,7 @@ class _Targets:
 
 
 def _all_within(xp: Any, flat: Array, classes: int) -> bool:
-    """Whether all targets are valid classes; as unsigned numbers, negative targets are too large."""
+    """Whether all targets are valid classes; viewed as unsigned integers, negative targets are too large."""
     if not flat.size:
         return True
     unsigned = flat.view(np.uint64) if flat.dtype == dtypes.int64 else flat
@@ -110,7 +110,7 @@ def _check_bounds(xp: Any, flat: Array, classes: int) -> None:
 
 
 def _node(input: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> str:
-    """PyTorch has kernels for (n, c) and (n, c, h, w) and reshapes to the latter and back."""
+    """Node name. PyTorch has kernels for (n, c) and (n, c, h, w), and reshapes other inputs to the latter."""
     if input.ndim <= 2:
         return "NllLossBackward0"
     return "ViewBackward0" if reduction == "none" and input.ndim != 4 else "NllLoss2DBackward0"
@@ -125,7 +125,7 @@ def _nll_loss(xp: Any, input: Array, target: Array, weight: Array | None, reduct
         picked = picked.astype(dtypes.float32)
     weights = targets.weights(xp, weight, picked.dtype)
     if weights is not None:
-        # An ignored target's own value may be infinite and does not count.
+        # The value at an ignored target may be infinite, and inf * 0 would be nan.
         picked = xp.where(targets.kept, picked, 0) * weights if targets.kept is not None else picked * weights
     if reduction == "none":
         return xp.negative(picked).reshape(target.shape).astype(input.dtype, copy=False)
@@ -139,7 +139,7 @@ def _nll_loss(xp: Any, input: Array, target: Array, weight: Array | None, reduct
 def _nll_loss_backward(
     xp: Any, grad: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int, shape: Ints
 ) -> Array:
-    """Zeros, but the gradient's share at the targets."""
+    """Gradient: g's shares at the targets, zeros elsewhere."""
     targets = _Targets(xp, shape, target, ignore_index)
     weights = targets.weights(xp, weight, grad.dtype)
     share = xp.negative(grad.reshape(-1) if reduction == "none" else grad)
@@ -147,7 +147,7 @@ def _nll_loss_backward(
         share = share * (weights / weights.sum() if reduction == "mean" else weights)
     elif reduction == "mean":
         share = share / grad.dtype.type(targets.positions.size)
-    if targets.kept is not None:  # where all are ignored, the mean's 0 / 0 is no gradient of theirs
+    if targets.kept is not None:  # also if all are ignored and the mean divides by 0
         share = xp.where(targets.kept, share, grad.dtype.type(0))
     result = xp.zeros(math.prod(shape), grad.dtype)
     result[targets.positions] = share
@@ -158,7 +158,7 @@ def _nll_loss_backward(
 def _nll_loss_linear(
     xp: Any, input: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int
 ) -> Array:
-    """The loss again: it is linear in its input, so it is the derivative of its backward."""
+    """nll_loss as the derivative of its backward; the loss is linear in its input."""
     return _nll_loss.function(xp, input, target, weight, reduction, ignore_index)
 
 
@@ -183,7 +183,7 @@ def nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """Minus the log-probability of the target class (torch.nn.functional.nll_loss).
+    """Negative log-likelihood of the target class (torch.nn.functional.nll_loss).
 
     input: (n, c, ...) or (c,); target: (n, ...) or (), int64; weight: (c,). "mean" divides by the weights' sum.
     Raises EngineError: INDEX_OUT_OF_RANGE for a target that is no class, ARGUMENT_VALUE, RUNTIME, DTYPE.
@@ -206,7 +206,7 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Any:
-    """The cross entropy of softmax(input) with classes or probabilities (torch.nn.functional.cross_entropy).
+    """Cross entropy of softmax(input) with class or probability targets (torch.nn.functional.cross_entropy).
 
     input: (n, c, ...) or (c,); target: int64 classes (n, ...) or (), or probabilities of input's shape; weight: (c,).
     Raises EngineError: INDEX_OUT_OF_RANGE for a target that is no class, ARGUMENT_VALUE, RUNTIME, DTYPE.
@@ -232,7 +232,7 @@ def cross_entropy(
 def _uniform_targets(
     xp: Any, logs: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int
 ) -> Array:
-    """What every class counts in the smoothed part: its weight, 0 at ignored targets, divided as the mean divides."""
+    """Each class's factor in the smoothed part: its weight, 0 at ignored targets, over the mean's divisor."""
     targets = _Targets(xp, logs.shape, target, ignore_index)
     classes = (1, -1, *[1] * (logs.ndim - 2)) if logs.ndim > 1 else (-1,)
     spread = xp.ones(logs.shape, logs.dtype) if weight is None else xp.broadcast_to(weight.reshape(classes), logs.shape)
@@ -242,11 +242,11 @@ def _uniform_targets(
         return spread
     weights = targets.weights(xp, weight, logs.dtype)
     total_weight = logs.dtype.type(targets.classes.size if weights is None else weights.sum())
-    return xp.where(spread == 0, spread, spread / total_weight)  # 0 too where all are ignored
+    return xp.where(spread == 0, spread, spread / total_weight)  # 0 also if all targets are ignored
 
 
 def _smoothing(logs: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> Any:
-    """Minus the log-probabilities of all classes, summed."""
+    """Sum of the negative log-probabilities of all classes."""
     values = neg(logs * _uniform_targets(logs, target, weight, reduction, ignore_index))
     return total(values, 1 if logs.ndim > 1 else 0) if reduction == "none" else total(values)
 

@@ -1,8 +1,8 @@
-"""ctc_loss: -log of the probability of all ways to spell the targets with blanks and repetitions in between.
+"""ctc_loss: connectionist temporal classification.
 
-The forward-backward recursion in logarithms, over all samples at once, a step of time after the other. States are the
-targets with a blank before, between and behind. As in PyTorch the gradient is that of normalized log-probabilities,
-and is not itself differentiable.
+The forward-backward recursion in logarithms, one time step after another, over all samples at once. The states are
+the targets with blanks before, between and after them. As in PyTorch the gradient assumes normalized
+log-probabilities, and is not differentiable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Ints = Any
 
 
 def _states(xp: Any, targets: Array, blank: int) -> tuple[Array, Array]:
-    """The label of each state (n, states), and whether it can be entered from two states before."""
+    """Label of each state (n, states), and whether a transition from two states before is allowed."""
     labels = xp.full((targets.shape[0], 2 * targets.shape[1] + 1), blank, dtypes.int64)
     labels[:, 1::2] = targets
     skips = xp.zeros(labels.shape, bool)
@@ -36,9 +36,9 @@ def _states(xp: Any, targets: Array, blank: int) -> tuple[Array, Array]:
 
 
 def _recursion(xp: Any, emitted: Array, skips: Array, starts: Array, first: Array) -> Array:
-    """Log-probabilities of all ways to each state at each time (t, n, states).
+    """Log-probability of all paths to each state at each time (t, n, states).
 
-    `first` is the time at which each sample begins, `starts` the states in which it may.
+    first: time at which each sample starts. starts: states in which it may start.
     """
     found = xp.full(emitted.shape, -np.inf, emitted.dtype)
     before = found[0]
@@ -52,7 +52,7 @@ def _recursion(xp: Any, emitted: Array, skips: Array, starts: Array, first: Arra
 
 
 def _forward(xp: Any, log_probs: Array, labels: Array, skips: Array, lengths: Any, sizes: Any) -> tuple[Any, ...]:
-    """Emitted log-probabilities, the ways to each state, and the losses."""
+    """Emitted log-probabilities, log-probabilities of the paths to each state, and the losses."""
     emitted = xp.take_along_axis(log_probs, xp.broadcast_to(labels, (len(log_probs), *labels.shape)), 2)
     state = xp.arange(labels.shape[1])
     starts = (state <= 1) & (state <= 2 * sizes[:, None])
@@ -96,11 +96,11 @@ _ctc_loss.works_in(backward=3.8)
 def _ctc_loss_backward(
     xp: Any, g: Array, log_probs: Array, targets: Array, lengths: Array, sizes: Array, blank: int, zero_infinity: bool
 ) -> Array:
-    """The probability of each class, less that of being in a state of it on a way that spells the targets."""
+    """Gradient: probability of each class, minus the posterior probability of being in one of its states."""
     labels, skips = _states(xp, targets, blank)
     emitted, ways, losses, ends = _forward(xp, log_probs, labels, skips, lengths, sizes)
     steps = len(log_probs)
-    # Backward in time and states: what can be entered from two behind can be left for two ahead.
+    # The backward recursion is the forward recursion on reversed times and states, so the skips are reversed too.
     leaves = xp.zeros(skips.shape, bool)
     leaves[:, :-2] = skips[:, 2:]
     onward = _recursion(xp, emitted[::-1, :, ::-1], leaves[:, ::-1], ends[:, ::-1], steps - xp.maximum(lengths, 1))[
@@ -188,7 +188,7 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Any:
-    """-log of the probability that log_probs spell the targets (torch.nn.functional.ctc_loss).
+    """-log of the probability of all alignments of log_probs with the targets (torch.nn.functional.ctc_loss).
 
     log_probs: (t, n, classes) or (t, classes), normalized; targets: (n, s), or all in one vector; the lengths: (n,).
     "mean" divides each loss by its target's length first. Raises EngineError: RUNTIME, ARGUMENT_VALUE.

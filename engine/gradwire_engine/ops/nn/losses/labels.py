@@ -1,4 +1,4 @@
-"""Losses of labels with margins: one right class, several, or each yes or no; and of pairs that are alike or not."""
+"""Multi-class and multi-label margin losses, soft margin losses, cosine_embedding_loss and pdist."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def soft_margin_loss(
 ) -> Any:
     """log(1 + exp(-target * input)), target 1 or -1 (torch.nn.functional.soft_margin_loss).
 
-    input, target: target broadcasts to input. Raises EngineError: SHAPE, ARGUMENT_VALUE, DTYPE for whole numbers.
+    input: any shape; target: broadcasts to input. Raises EngineError: SHAPE, ARGUMENT_VALUE, DTYPE for integers.
     """
     wanted = reduction_of(size_average, reduce, reduction)
     constant("soft_margin_loss", target=target)
@@ -54,7 +54,7 @@ def soft_margin_loss(
 
 
 def _rows(input: Any) -> Any:
-    """(n, c) of an input of one or no dimension."""
+    """Reshape an input of one or no dimension to (n, c)."""
     return reshape(input, (1, -1)) if input.ndim < 2 else input
 
 
@@ -67,7 +67,7 @@ def _check_matrix(input: Any) -> None:
 
 @op(name="_is_class", cost=placed(4))
 def _is_class(xp: Any, target: Array, classes: int) -> Array:
-    """(n, c): whether each class is the sample's target. Raises EngineError: RUNTIME."""
+    """(n, c) mask of each sample's target class. Raises EngineError: RUNTIME."""
     if target.size and (int(target.min()) < 0 or int(target.max()) >= classes):
         raise EngineError(Reason.RUNTIME, "target out of range")
     return target[:, None] == xp.arange(classes)
@@ -84,7 +84,7 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """The mean over classes of max(0, margin - input[target] + input)^p (torch.nn.functional.multi_margin_loss).
+    """Mean over classes of max(0, margin - input[target] + input)^p (torch.nn.functional.multi_margin_loss).
 
     input: (n, c) or (c,); target: int64 (n,) or (); p: 1 or 2; weight: (c,), of the target's class.
     Raises EngineError: ARGUMENT_VALUE, RUNTIME.
@@ -122,7 +122,7 @@ def multi_margin_loss(
     cost=counted(lambda target: 6.0 * target.size * target.shape[-1], few=1 << 16),
 )
 def _label_sets(xp: Any, target: Array) -> Any:
-    """Of lists of classes that end at the first -1: the classes, which places count, and which classes are in none."""
+    """For rows of classes that end at the first -1: the classes, the mask of listed places, and of unlisted classes."""
     classes = target.shape[1]
     if target.size and (int(target.min()) < -1 or int(target.max()) >= classes):
         raise EngineError(Reason.RUNTIME, "argument #2 'target' is out of range")
@@ -143,7 +143,7 @@ def multilabel_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """How far each listed class fails to beat each other one by 1 (torch.nn.functional.multilabel_margin_loss).
+    """Sum of max(0, 1 - (listed - other)) over all pairs / c (torch.nn.functional.multilabel_margin_loss).
 
     input: (n, c) or (c,); target: int64 of that shape, classes up to the first -1.
     Raises EngineError: RUNTIME, ARGUMENT_VALUE.
@@ -171,7 +171,7 @@ def multilabel_soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """The mean over classes of each one's logistic loss (torch.nn.functional.multilabel_soft_margin_loss).
+    """Mean over classes of the logistic loss of each class (torch.nn.functional.multilabel_soft_margin_loss).
 
     input, target: (..., c), shapes that broadcast; weight: broadcasts. Raises EngineError: ARGUMENT_VALUE, SHAPE.
     """
@@ -218,14 +218,14 @@ def cosine_embedding_loss(
 
 @op(name="_pairs", outputs=("first", "second"), cost=counted(lambda input: 25.0 * input.shape[0] ** 2, few=1 << 10))
 def _pairs(xp: Any, input: Array) -> Any:
-    """The numbers of all pairs of rows, the first one lower."""
+    """Row indices of all pairs of rows, the first below the second."""
     first, second = xp.triu_indices(input.shape[0], 1)
     return first.astype(dtypes.int64, copy=False), second.astype(dtypes.int64, copy=False)
 
 
 @composite
 def pdist(input: Array, p: float = 2.0) -> Any:
-    """The p-norm distances of all pairs of rows, (0, 1), (0, 2), ... (torch.nn.functional.pdist).
+    """p-norm distances of all pairs of rows: (0, 1), (0, 2), ... (torch.nn.functional.pdist).
 
     input: (n, d); result: (n * (n - 1) / 2,). Raises EngineError: RUNTIME.
     """

@@ -1,4 +1,4 @@
-"""Losses that are the negative logarithm of a distribution's density: Poisson, normal."""
+"""Negative log-likelihood losses of the Poisson and the normal distribution."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """-log of the Poisson density of target, whose rate is exp(input) or input (torch.nn.functional.poisson_nll_loss).
+    """Negative log-likelihood of target for the rate exp(input), or input (torch.nn.functional.poisson_nll_loss).
 
-    full: with the term that only depends on target, by Stirling, where target exceeds 1.
+    full: add Stirling's approximation of the term that depends only on target, where target exceeds 1.
     Raises EngineError: ARGUMENT_VALUE for another reduction.
     """
     wanted = reduction_of(size_average, reduce, reduction)
@@ -44,7 +44,7 @@ def poisson_nll_loss(
 
 @op(name="_not_below", node="CloneBackward0", cost=4)
 def _not_below(xp: Any, input: Array, low: float) -> Array:
-    """The input, but no smaller than `low`; gradients pass as if it were the input itself."""
+    """max(input, low), whose gradient passes unchanged."""
     return xp.maximum(input, input.dtype.type(low))
 
 
@@ -52,7 +52,7 @@ _not_below.grad(input=lambda g: g)
 
 
 def _checked_variance(input: Any, var: Any) -> Any:
-    """The variance as a tensor that broadcasts with the input."""
+    """Check the variance and expand it to broadcast with the input. Raises EngineError: ARGUMENT_VALUE."""
     if not hasattr(var, "dtype"):
         if var < 0:
             raise EngineError(Reason.ARGUMENT_VALUE, "var has negative entry/entries")
@@ -77,10 +77,10 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Any:
-    """-log of the normal density of target with mean input and variance var (torch.nn.functional.gaussian_nll_loss).
+    """Negative log-likelihood of target for mean input and variance var (torch.nn.functional.gaussian_nll_loss).
 
-    var: of the input's shape, or with the last dimension 1 or missing, held above eps; full: with the constant term.
-    Raises EngineError: ARGUMENT_VALUE for a negative variance, its shape or another reduction.
+    var: of the input's shape, or with the last dimension 1 or missing; clamped to at least eps. full: add the constant
+    term. Raises EngineError: ARGUMENT_VALUE for a negative variance, a wrong shape or another reduction.
     """
     spread = _checked_variance(input, var)
     if reduction not in ("none", "mean", "sum"):

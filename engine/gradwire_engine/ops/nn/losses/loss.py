@@ -1,7 +1,7 @@
-"""Losses that compare elements; classification.py has those of classification.
+"""Elementwise losses; classification.py has the classification losses.
 
-Each is one op, elementwise and reduced ("none", "mean" or "sum"); its formula spreads the gradient over the elements
-that were reduced and multiplies by the elementwise derivative.
+Each loss is one op: an elementwise function and a reduction ("none", "mean" or "sum"). Its gradient formula spreads g
+over the reduced elements and multiplies by the elementwise derivative.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def reduced(xp: Any, values: Array, reduction: str) -> Array:
 
 
 def reduce_op(values: Any, reduction: str) -> Any:
-    """Reduce a Tensor of losses, recorded."""
+    """Reduce a Tensor of losses, with graph nodes."""
     return values if reduction == "none" else mean(values) if reduction == "mean" else total(values)
 
 
 def spread(g: Any, values: Any, reduction: str) -> Any:
-    """A loss's gradient, per element: divided where the mean was taken. It broadcasts."""
+    """Gradient per element of a reduced loss, divided for "mean"; it broadcasts with `values`."""
     return g / _size(values) if reduction == "mean" else g
 
 
@@ -127,10 +127,10 @@ def mse_loss(
     reduction: str = "mean",
     weight: Array | None = None,
 ) -> Any:
-    """The squared difference (torch.nn.functional.mse_loss).
+    """Squared difference (torch.nn.functional.mse_loss).
 
-    input, target: shapes that broadcast; weight: per element, then "mean" divides by its sum.
-    Raises EngineError: SHAPE, ARGUMENT_VALUE, NOT_SUPPORTED for whole numbers.
+    input, target: shapes broadcast. weight: per element; "mean" then divides by its sum.
+    Raises EngineError: SHAPE, ARGUMENT_VALUE, NOT_SUPPORTED for integers.
     """
     wanted = reduction_of(size_average, reduce, reduction)
     input, target = _stretched(input, target)
@@ -143,7 +143,7 @@ mse_loss.lacks("c", "mse_cpu")
 
 
 def _stretched(input: Any, target: Any) -> tuple[Any, Any]:
-    """One of zero dimensions in the other's shape, as PyTorch has it before it promotes: then its dtype counts too."""
+    """Expand a 0-dim operand to the other's shape, so that its dtype takes full part in promotion, as in PyTorch."""
     if input.dtype == target.dtype or (input.ndim and target.ndim):
         return input, target
     shape = broadcast_shape(input.shape, target.shape)
@@ -166,9 +166,9 @@ def l1_loss(
     reduction: str = "mean",
     weight: Array | None = None,
 ) -> Any:
-    """The absolute difference (torch.nn.functional.l1_loss).
+    """Absolute difference (torch.nn.functional.l1_loss).
 
-    input, target: shapes that broadcast; weight: per element. Raises EngineError: SHAPE, ARGUMENT_VALUE.
+    input, target: shapes broadcast. weight: per element. Raises EngineError: SHAPE, ARGUMENT_VALUE.
     """
     wanted = reduction_of(size_average, reduce, reduction)
     input, target = _stretched(input, target)
@@ -207,7 +207,7 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Any:
-    """Squared near 0, absolute from beta on (torch.nn.functional.smooth_l1_loss).
+    """Quadratic below beta, linear above (torch.nn.functional.smooth_l1_loss).
 
     Raises EngineError: RUNTIME for a negative beta, SHAPE, ARGUMENT_VALUE.
     """
@@ -247,7 +247,7 @@ _huber_loss.grad(
 def huber_loss(
     input: Array, target: Array, reduction: str = "mean", delta: float = 1.0, weight: Array | None = None
 ) -> Any:
-    """Squared near 0, linear from delta on (torch.nn.functional.huber_loss).
+    """Quadratic below delta, linear above (torch.nn.functional.huber_loss).
 
     Raises EngineError: RUNTIME for a delta that is not positive, SHAPE, ARGUMENT_VALUE.
     """
@@ -273,7 +273,7 @@ def _binary_cross_entropy(xp: Any, input: Array, target: Array, weight: Array | 
         names = dtypes.TITLES
         raise EngineError(Reason.DTYPE, f"Found dtype {names[target.dtype]} but expected {names[input.dtype]}")
     for name, values in (("input", input), ("target", target)):
-        if not bool(((values >= 0) & (values <= 1)).all()):  # nan is refused, too
+        if not bool(((values >= 0) & (values <= 1)).all()):  # refuses nan too
             raise EngineError(Reason.RUNTIME, f"all elements of {name} should be between 0 and 1")
     certain, against = xp.maximum(xp.log(input), -100), xp.maximum(xp.log1p(-input), -100)
     values = (target - 1) * against - target * certain
@@ -291,7 +291,7 @@ def _bce_grad(g: Any, input: Any, target: Any, weight: Any, reduction: str) -> A
 
 
 def _bce_target_grad(g: Any, input: Any, weight: Any, reduction: str) -> Any:
-    slope = log(1 - input) - log(input)  # not held above -100 as the loss is: so it is in PyTorch
+    slope = log(1 - input) - log(input)  # unlike the loss not clamped to -100, as in PyTorch
     slope = slope if weight is None else slope * weight
     return slope * spread(g, input, reduction)
 
@@ -308,9 +308,9 @@ def binary_cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """The cross entropy of probabilities, logarithms held above -100 (torch.nn.functional.binary_cross_entropy).
+    """Binary cross entropy of probabilities; logarithms are at least -100 (torch.nn.functional.binary_cross_entropy).
 
-    input, target: one shape, within [0, 1]; weight: broadcasts. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
+    input, target: the same shape, in [0, 1]. weight: broadcasts. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
     """
     wanted = reduction_of(size_average, reduce, reduction)
     if input.shape != target.shape:
@@ -331,7 +331,7 @@ def _bce_with_logits(
     xp: Any, input: Array, target: Array, weight: Array | None, pos_weight: Array | None, reduction: str
 ) -> Array:
     _floating("binary_cross_entropy_with_logits", input)
-    # log(1 + exp(-input)), without overflow.
+    # log(1 + exp(-input)) without overflow.
     softened = xp.log1p(xp.exp(-xp.abs(input))) + xp.maximum(-input, 0)
     if pos_weight is not None:
         softened *= 1 + (pos_weight - 1) * target
@@ -373,9 +373,9 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Array | None = None,
 ) -> Any:
-    """The cross entropy of sigmoid(input), without overflow (torch.nn.functional.binary_cross_entropy_with_logits).
+    """Binary cross entropy of sigmoid(input) (torch.nn.functional.binary_cross_entropy_with_logits).
 
-    input, target: one shape; weight, pos_weight: broadcast. Raises EngineError: ARGUMENT_VALUE.
+    input, target: the same shape. weight, pos_weight: broadcast. Raises EngineError: ARGUMENT_VALUE.
     """
     wanted = reduction_of(size_average, reduce, reduction)
     if input.shape != target.shape:
@@ -400,9 +400,9 @@ def kl_div(
     reduction: str = "mean",
     log_target: bool = False,
 ) -> Any:
-    """The Kullback-Leibler divergence of log-probabilities from probabilities (torch.nn.functional.kl_div).
+    """Kullback-Leibler divergence of `target` (probabilities) and `input` (logarithms) (torch.nn.functional.kl_div).
 
-    reduction: also "batchmean", the sum over the size of dimension 0. Raises EngineError: SHAPE, ARGUMENT_VALUE.
+    reduction: also "batchmean", the sum divided by the size of dimension 0. Raises EngineError: SHAPE, ARGUMENT_VALUE.
     """
     batchmean = reduction == "batchmean" and size_average is None and reduce is None
     wanted = "sum" if batchmean else reduction_of(size_average, reduce, reduction)

@@ -1,4 +1,4 @@
-"""Losses with a margin by which the right answer must exceed the wrong one. Each is made of other ops."""
+"""Margin losses, composed of other ops; pairwise_distance."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """The input where target is 1, max(0, margin - input) where it is -1 (torch.nn.functional.hinge_embedding_loss).
+    """input where target is 1, max(0, margin - input) where it is -1 (torch.nn.functional.hinge_embedding_loss).
 
     Raises EngineError: ARGUMENT_VALUE for another reduction.
     """
@@ -63,7 +63,7 @@ def margin_ranking_loss(
 
 @composite
 def pairwise_distance(x1: Array, x2: Array, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
-    """The p-norm of x1 - x2 + eps over the last dimension (torch.nn.functional.pairwise_distance)."""
+    """p-norm of x1 - x2 + eps over the last dimension (torch.nn.functional.pairwise_distance)."""
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
 
 
@@ -82,7 +82,7 @@ def triplet_margin_loss(
 ) -> Any:
     """max(0, margin + d(anchor, positive) - d(anchor, negative)) (torch.nn.functional.triplet_margin_loss).
 
-    The distance is `pairwise_distance`; swap: the negative's distance is that to the nearer of anchor and positive.
+    The distance d is `pairwise_distance`. swap: use d(positive, negative) if it is smaller than d(anchor, negative).
     Raises EngineError: ARGUMENT_VALUE for a margin that is not positive, RUNTIME for different numbers of dimensions.
     """
     wanted = reduction_of(size_average, reduce, reduction)

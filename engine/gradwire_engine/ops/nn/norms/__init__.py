@@ -1,4 +1,4 @@
-"""Normalization: of batches, layers, groups, single samples, and over neighbouring channels."""
+"""Normalization: batch, layer, group, instance, RMS and local response norms."""
 
 from gradwire_engine.ops.nn.norms import instance_norm, local_norm, norm
 

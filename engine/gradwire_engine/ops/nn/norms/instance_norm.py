@@ -1,4 +1,4 @@
-"""instance_norm: each channel of each sample normalized by itself, which is batch_norm with samples as channels."""
+"""instance_norm: normalizes each channel of each sample, as batch_norm with the samples as channels."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
-    """Each channel of each sample shifted and scaled to mean 0 and variance 1 (torch.nn.functional.instance_norm).
+    """Normalize each channel of each sample to mean 0 and variance 1 (torch.nn.functional.instance_norm).
 
-    input: (n, c, ...); the others: (c,). By the input's statistics, whose means over the samples are mixed into the
-    running ones in place; or by the running ones. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
+    input: (n, c, ...); the others: (c,). use_input_stats: use the input's statistics, and update the running ones in
+    place by their mean over the samples; else use the running statistics.
+    Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
     """
     samples, channels = input.shape[0], input.shape[1]
     if use_input_stats:
@@ -58,11 +59,11 @@ instance_norm.lacks("bic", "batch_norm", of=("input",))
 
 @op(name="_sample_mean", in_place=True, cost=4)
 def _sample_mean(xp: Any, input: Array, several: Array, samples: int) -> Array:
-    """The mean over the samples of one statistic for each of them."""
+    """Mean over the samples of a statistic per sample and channel."""
     return several.reshape(samples, -1).mean(0).astype(input.dtype, copy=False)
 
 
 def _keep_mean(held: Any, mixed: Any, samples: int) -> None:
-    """Write the mean over the samples into a running statistic, in place; no gradient flows there."""
+    """Write the mean over the samples into a running statistic, in place, without a gradient."""
     if held is not None:
         _sample_mean.in_place((held, mixed, samples))

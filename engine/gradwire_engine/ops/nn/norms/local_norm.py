@@ -1,4 +1,4 @@
-"""local_response_norm: the input divided by a term over the squares of neighbouring channels."""
+"""local_response_norm: divides the input by a term from the squares of neighbouring channels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradwire_engine.ops.shape.shape import reshape, squeeze, unsqueeze
 
 @composite
 def local_response_norm(input: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
-    """The input over (k + alpha * mean of squares of `size` channels around)^beta (nn.functional.local_response_norm).
+    """input / (k + alpha * mean of squares of `size` neighbouring channels)**beta (nn.functional.local_response_norm).
 
     input: (n, c, ...). Raises EngineError: ARGUMENT_VALUE for fewer than three dimensions, RUNTIME for a size below 1.
     """

@@ -1,8 +1,8 @@
 """Normalization: batch_norm, layer_norm, group_norm, rms_norm.
 
-The statistics are functions of the input, so a gradient through them has three terms (`_centred`). At first order
-that runs on arrays with the statistics that forward saved; with create_graph the same formula runs on Tensors and
-computes them again, recorded, so that any order is right. Half types are computed in float32.
+The statistics depend on the input, so the gradient has three terms (`_centred`). At first order the formula runs on
+arrays, with the statistics that forward saved. With create_graph the same formula runs on Tensors and recomputes the
+statistics with a graph, so derivatives of any order are correct. Half types are computed in float32.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def _wide_tensor(value: Any) -> Any:
 
 
 def _centred(slope: Any, normal: Any, scale: Any, average: Callable[[Any], Any]) -> Any:
-    """The gradient by x of f(normal), normal = (x - mean(x)) * scale: slope is f's gradient by `normal`."""
+    """Gradient of f(normal) by x, for normal = (x - mean(x)) * scale. slope: f's gradient by `normal`."""
     return (slope - average(slope) - normal * average(slope * normal)) * scale
 
 
 def _recorded_statistics(input: Any, average: Callable[[Any], Any], eps: float) -> tuple[Any, Any]:
-    """The normalized input and its scale as functions of the input."""
+    """The normalized input and its scale, recomputed with graph nodes."""
     centred = input - average(input)
     scale = rsqrt(average(centred * centred) + eps)
     return centred * scale, scale
@@ -67,7 +67,7 @@ def _recorded_statistics(input: Any, average: Callable[[Any], Any], eps: float) 
     cost=placed(8),
 )
 def _batch_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, eps: float) -> Any:
-    """The output, and per channel the mean, 1 / sqrt(variance + eps) and the variance of the batch."""
+    """The output; per channel the mean, 1 / sqrt(variance + eps) and the variance of the batch."""
     values = _wide(input)
     count = values.size // values.shape[1]
     centre = channel_sum(values) / count
@@ -103,7 +103,7 @@ def _batch_input(g: Any, input: Any, weight: Any, out1: Any, out2: Any, eps: flo
 
 
 def _image_blocks(array: Array) -> list[Array]:
-    """Views of as many images each as fit a block; of all on a GPU."""
+    """Split a batch into views whose size fits a block; one view on a GPU."""
     if type(array) is not np.ndarray or array.size <= 2 * BLOCK:
         return [array]
     step = max(1, BLOCK * len(array) // array.size)
@@ -111,7 +111,7 @@ def _image_blocks(array: Array) -> list[Array]:
 
 
 def _channel_dots(one: Array, other: Array) -> Array:
-    """Sums of products over all but dimension 1."""
+    """Sum of products over all dimensions except dimension 1."""
     if type(one) is not np.ndarray or one.ndim < 3 or one.dtype != other.dtype:
         return channel_sum(one * other)
     shape = (*one.shape[:2], math.prod(one.shape[2:]))
@@ -147,7 +147,7 @@ _batch_norm.grad(
 def _batch_norm_eval(
     xp: Any, input: Array, weight: Array | None, bias: Array | None, mean: Array, var: Array, eps: float
 ) -> Any:
-    """The output by given statistics, and these as they were: the running ones may change before backward."""
+    """The output for given statistics, and copies of them, because running statistics may change before backward."""
     values, ndim = _wide(input), input.ndim
     scale = 1 / xp.sqrt(_wide(var) + var.dtype.type(eps))
     centre = xp.array(_wide(mean))
@@ -201,10 +201,10 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
-    """Each channel shifted and scaled to mean 0 and variance 1 (torch.nn.functional.batch_norm).
+    """Normalize each channel to mean 0 and variance 1, then scale and shift (torch.nn.functional.batch_norm).
 
-    input: (n, c, ...); the others: (c,). When training by the batch's statistics, which are mixed into the running ones
-    in place; else by the running ones. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
+    input: (n, c, ...); the others: (c,). training: use the batch's statistics and update the running ones in place;
+    else use the running statistics. Raises EngineError: ARGUMENT_VALUE, RUNTIME, DTYPE.
     """
     _check_batch(input, training, eps, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     constant("native_batch_norm", running_mean=running_mean, running_var=running_var)
@@ -224,13 +224,13 @@ batch_norm.lacks("bic", "batch_norm", of=("input",))
 
 @op(name="_running", in_place=True, cost=placed(4))
 def _running(xp: Any, input: Array, fresh: Array, momentum: float, factor: float) -> Array:
-    """A running statistic with the batch's mixed in."""
+    """A running statistic, updated by the batch's."""
     mixed = (1 - momentum) * _wide(input) + (momentum * factor) * fresh
     return mixed.astype(input.dtype, copy=False)
 
 
 def _mix(running: Any, fresh: Any, momentum: float, factor: float = 1.0) -> None:
-    """running = (1 - momentum) * running + momentum * factor * fresh, in place; no gradient flows there."""
+    """running = (1 - momentum) * running + momentum * factor * fresh, in place, without a gradient."""
     if running is not None:
         _running.in_place((running, fresh, momentum, factor))
 
@@ -239,7 +239,7 @@ def _mix(running: Any, fresh: Any, momentum: float, factor: float = 1.0) -> None
 
 
 def _normalized_rows(xp: Any, rows: Array, eps: float) -> tuple[Array, Array, Array]:
-    """Rows of a matrix brought to mean 0 and variance 1, and their means and scales (rows, 1)."""
+    """Normalize the rows of a matrix to mean 0 and variance 1; also return their means and scales, both (rows, 1)."""
     count = rows.dtype.type(rows.shape[1] or 1)
     centre = sum_along(xp, rows, 1) / count
     normal = rows - centre
@@ -249,9 +249,9 @@ def _normalized_rows(xp: Any, rows: Array, eps: float) -> tuple[Array, Array, Ar
 
 
 def _rows_gradient(slope: Array, rows: Array, centre: Array, scale: Array) -> Array:
-    """The gradient by rows of a matrix of their normalization, whose gradient is slope.
+    """Gradient of a row normalization. slope: the gradient of the normalized rows.
 
-    Of `_centred` what is the same along a row is computed once a row: (rows * by + slope - rest) * scale is left.
+    It is `_centred`, with all terms that are constant along a row computed once: (rows * by + slope - rest) * scale.
     """
     xp, count = module_of(rows), rows.dtype.type(rows.shape[1] or 1)
     added = sum_along(xp, slope, 1) / count
@@ -264,20 +264,20 @@ def _rows_gradient(slope: Array, rows: Array, centre: Array, scale: Array) -> Ar
 
 
 def _normalize_rows(value: Any, eps: float) -> Any:
-    """Rows of a matrix normalized, recorded."""
+    """Normalize the rows of a matrix, with graph nodes."""
     count = value.shape[1]
     return _recorded_statistics(_wide_tensor(value), lambda part: total(part, 1, True) / count, eps)
 
 
 def _recorded_rows_gradient(g: Any, input: Any, shape: Ints, eps: float) -> Any:
-    """The gradient by the input of a normalization of its rows in `shape`, recorded; g is that by the normalized."""
+    """Gradient of a normalization of rows of `shape`, with graph nodes. g: the gradient of the normalized rows."""
     normal, scale = _normalize_rows(fold(input, shape), eps)
     slope = fold(_wide_tensor(g), shape)
     return fold(_centred(slope, normal, scale, lambda part: total(part, 1, True) / shape[1]), input.shape)
 
 
 def _by_rows(g: Any, input: Any, shape: Ints, eps: float) -> Any:
-    """The same, for arrays as well as Tensors; the statistics are recomputed."""
+    """`_recorded_rows_gradient` for Tensors and arrays; the statistics are recomputed."""
     if type(g) is Tensor:
         return _recorded_rows_gradient(g, input, shape, eps)
     rows = _wide(input).reshape(shape)
@@ -286,7 +286,7 @@ def _by_rows(g: Any, input: Any, shape: Ints, eps: float) -> Any:
 
 
 def _normal(input: Any, shape: Ints, eps: float) -> Any:
-    """The input normalized by its rows in `shape`, once more: what the weight's gradient is a product with."""
+    """The input, normalized again by rows of `shape`; a factor of the weight's gradient."""
     if type(input) is Tensor:
         return fold(_normalize_rows(fold(input, shape), eps)[0], input.shape)
     rows = _wide(input).reshape(shape)
@@ -294,7 +294,7 @@ def _normal(input: Any, shape: Ints, eps: float) -> Any:
 
 
 def _split(shape: Ints, last: int) -> Ints:
-    """Rows and their length, where the last dimensions are normalized together."""
+    """Number and length of the rows if the last dimensions are normalized together."""
     return math.prod(shape[: len(shape) - last]), math.prod(shape[len(shape) - last :])
 
 
@@ -314,7 +314,7 @@ def _affine(xp: Any, normal: Array, weight: Array | None, bias: Array | None, dt
     cost=placed(8),
 )
 def _layer_norm(xp: Any, input: Array, weight: Array | None, bias: Array | None, last: int, eps: float) -> Any:
-    """The output, and per row the mean and 1 / sqrt(variance + eps), both (rows, 1)."""
+    """The output; per row the mean and 1 / sqrt(variance + eps), both (rows, 1)."""
     rows = _wide(xp.ascontiguousarray(input)).reshape(_split(input.shape, last))
     normal, centre, scale = _normalized_rows(xp, rows, eps)
     return _affine(xp, normal.reshape(input.shape), weight, bias, input.dtype), centre, scale
@@ -334,7 +334,7 @@ def _layer_weight(g: Any, input: Any, weight_meta: Any, out1: Any, out2: Any, la
         return g * fold(_normalize_rows(fold(input, shape), eps)[0], input.shape)
     slope = _wide(g).reshape(shape)
     products = slope * _wide(input).reshape(shape)
-    # The sum of slope * (input - mean) * scale, without the rows in between.
+    # Sum of slope * (input - mean) * scale, without an array of normalized rows.
     summed = out2.T @ products - (out1 * out2).T @ slope
     return summed.reshape(weight_meta.shape)
 
@@ -346,9 +346,9 @@ _layer_norm.grad(input=_layer_input, weight=_layer_weight, bias=lambda g: g)
 def layer_norm(
     input: Array, normalized_shape: Ints, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5
 ) -> Any:
-    """The last dimensions together shifted and scaled to mean 0 and variance 1 (torch.nn.functional.layer_norm).
+    """Normalize the last dimensions to mean 0 and variance 1, then scale and shift (torch.nn.functional.layer_norm).
 
-    normalized_shape: their sizes; weight, bias: of that shape. Raises EngineError: RUNTIME.
+    normalized_shape: sizes of these dimensions. weight, bias: of that shape. Raises EngineError: RUNTIME.
     """
     shape = _checked_shape(input, normalized_shape, weight=weight, bias=bias)
     return _layer_norm(input, weight, bias, len(shape), eps)[0]
@@ -408,7 +408,7 @@ _group_norm.grad(
 def group_norm(
     input: Array, num_groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5
 ) -> Any:
-    """Groups of channels of each sample brought to mean 0 and variance 1 (torch.nn.functional.group_norm).
+    """Normalize groups of channels of each sample to mean 0 and variance 1 (torch.nn.functional.group_norm).
 
     input: (n, c, ...); weight, bias: (c,). Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """
@@ -440,9 +440,9 @@ group_norm.lacks("bic", "GroupNormKernelImpl", of=("input",))
 
 @composite
 def rms_norm(input: Array, normalized_shape: Ints, weight: Array | None = None, eps: float | None = None) -> Any:
-    """The last dimensions over the root of their mean square (torch.nn.functional.rms_norm).
+    """Divide the last dimensions by the root of their mean square (torch.nn.functional.rms_norm).
 
-    eps: the machine epsilon unless given: of float32 for half types, too. Raises EngineError: RUNTIME.
+    eps: by default the machine epsilon; float32's for half types. Raises EngineError: RUNTIME.
     """
     shape = _checked_shape(input, normalized_shape, weight=weight)
     wide = _wide_tensor(input)

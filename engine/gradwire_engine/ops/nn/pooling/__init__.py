@@ -1,4 +1,4 @@
-"""Pooling: maxima and means of windows, and the way back from maxima."""
+"""Pooling by maximum, mean and power mean; unpooling."""
 
 from gradwire_engine.ops.nn.pooling import adaptive_max, pool, unpool, wide_pool
 

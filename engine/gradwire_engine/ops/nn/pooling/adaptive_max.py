@@ -1,4 +1,4 @@
-"""Adaptive maxima: the largest value of as many windows as the output has elements, over 1, 2 or 3 dimensions."""
+"""Adaptive max pooling over 1, 2 or 3 dimensions: the windows follow from the output size."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.index.gather import gather_backward
 from gradwire_engine.ops.shape.shape import flatten, reshape, squeeze, unsqueeze
 
-Ints = Any  # an int or several
+Ints = Any  # an int or a sequence of ints
 
 
 def _ranges(size: int, count: int) -> list[tuple[int, int]]:
-    """Start and end of each of `count` windows over `size` positions."""
+    """Start and end of each of `count` windows over `size` elements."""
     return [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
 
 
 def _by_place_cost(input: Any, size: Ints) -> Any:
-    """Cost of one window after another, with a few calls each."""
+    """Cost of a loop over the windows, with a few calls each."""
     return math.prod(size) * 2 * LOOP + 6.0 * (input.size + math.prod(input.shape[: -len(size)]) * math.prod(size) * 4)
 
 
@@ -37,7 +37,7 @@ def _by_place_cost(input: Any, size: Ints) -> Any:
     cost=counted(_by_place_cost),
 )
 def _adaptive_max_pool(xp: Any, input: Array, size: Ints) -> Any:
-    """The largest of each window (of equal ones the first, of nans the last), and its place in the flattened input."""
+    """Maximum of each window, and its flat index in the input: the first of equal values, the last nan."""
     spatial = input.shape[-len(size) :]
     lead = input.shape[: -len(size)]
     shape = (*lead, *size)
@@ -100,7 +100,7 @@ def _pooled(dims: int, input: Any, output_size: Ints) -> tuple[Any, Any]:
         )
     if dtypes.category(input.dtype) != dtypes.FLOAT:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'")
-    if dims == 1:  # by way of two dimensions, as PyTorch does
+    if dims == 1:  # computed in two dimensions, as in PyTorch
         values, indices = _adaptive_max_pool(unsqueeze(input, -2), (1, *size))
         return squeeze(values, -2), squeeze(indices, -2)
     values, indices = _adaptive_max_pool(input, size)
@@ -112,9 +112,10 @@ _OUTPUTS = ("values", "indices")
 
 @composite(outputs=_OUTPUTS)
 def adaptive_max_pool1d(input: Array, output_size: Ints, return_indices: bool = False) -> Any:
-    """The largest value of as many windows as the output has elements (torch.nn.functional.adaptive_max_pool1d).
+    """Maximum of each window, with as many windows as output elements (torch.nn.functional.adaptive_max_pool1d).
 
-    input: (n, c, l) or (c, l). With return_indices also where each was. Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    input: (n, c, l) or (c, l). return_indices: also return each maximum's index. Raises EngineError: RUNTIME,
+    NOT_SUPPORTED.
     """
     values, indices = _pooled(1, input, output_size)
     return (values, indices) if return_indices else values
@@ -122,10 +123,10 @@ def adaptive_max_pool1d(input: Array, output_size: Ints, return_indices: bool = 
 
 @composite(outputs=_OUTPUTS)
 def adaptive_max_pool2d(input: Array, output_size: Ints, return_indices: bool = False) -> Any:
-    """The largest value of as many windows as the output has elements (torch.nn.functional.adaptive_max_pool2d).
+    """Maximum of each window, with as many windows as output elements (torch.nn.functional.adaptive_max_pool2d).
 
-    input: (n, c, h, w) or (c, h, w); output_size: an int, or (h, w) where None keeps a size. With return_indices also
-    where each was, in the flattened (h, w). Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    input: (n, c, h, w) or (c, h, w). output_size: an int, or (h, w) where None keeps a size. return_indices: also
+    return each maximum's index in the flattened (h, w). Raises EngineError: RUNTIME, NOT_SUPPORTED.
     """
     values, indices = _pooled(2, input, output_size)
     return (values, indices) if return_indices else values
@@ -133,10 +134,10 @@ def adaptive_max_pool2d(input: Array, output_size: Ints, return_indices: bool = 
 
 @composite(outputs=_OUTPUTS)
 def adaptive_max_pool3d(input: Array, output_size: Ints, return_indices: bool = False) -> Any:
-    """The largest value of as many windows as the output has elements (torch.nn.functional.adaptive_max_pool3d).
+    """Maximum of each window, with as many windows as output elements (torch.nn.functional.adaptive_max_pool3d).
 
-    input: (n, c, d, h, w) or (c, d, h, w); output_size: an int, or (d, h, w) where None keeps a size. With
-    return_indices also where each was, in the flattened (d, h, w). Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    input: (n, c, d, h, w) or (c, d, h, w). output_size: an int, or (d, h, w) where None keeps a size. return_indices:
+    also return each maximum's index in the flattened (d, h, w). Raises EngineError: RUNTIME, NOT_SUPPORTED.
     """
     values, indices = _pooled(3, input, output_size)
     return (values, indices) if return_indices else values

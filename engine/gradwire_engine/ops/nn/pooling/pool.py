@@ -1,8 +1,8 @@
-"""Pooling over 1, 2 or 3 spatial dimensions: by the maximum, by the mean, and to a given output size.
+"""Max, average and adaptive average pooling over 1, 2 or 3 spatial dimensions.
 
-Each is a pair of ops that are each other's derivatives. The maximum's forward remembers which element of its window
-won; its backward sends gradients there (`_max_unpool`), whose derivative picks them up again (`_max_pick`).
-Windows are gone through one element at a time over the whole array, so the work is in long vector operations.
+Each consists of two ops that are each other's derivatives. Max pooling's forward saves which element of each window
+is the maximum. Its backward adds gradients at these elements (`_max_unpool`), whose derivative selects them again
+(`_max_pick`). Loops run over kernel positions, so the work is in long vector operations.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from gradwire_engine.ops.nn.pooling.wide_pool import picked, spread, wide_max
 from gradwire_engine.ops.nn.windows import Window, count_outputs, padded_size, per_dim
 from gradwire_engine.ops.shape.shape import at, squeeze, unsqueeze
 
-Ints = Any  # an int or several
-_PLACES = 8  # bytes for each element of what says where something lies
+Ints = Any  # an int or a sequence of ints
+_PLACES = 8  # bytes of an index
 
 
 def _bytes_over(input: Array, size: Ints) -> int:
@@ -56,7 +56,7 @@ _TAPS, _DOUBLING = 64, 4
 
 
 def doubles(kernel: Ints, padded: Ints, outputs: Ints) -> bool:
-    """Whether large windows are reduced by doubling (wide_pool.py), because that is far less work."""
+    """Whether to reduce large windows by doubling (wide_pool.py), because it takes far fewer operations."""
     taps = math.prod(kernel)
     return taps > _TAPS and _DOUBLING * math.prod(padded) * _rounds(kernel) < math.prod(outputs) * taps
 
@@ -94,7 +94,7 @@ def _averaged_cost(input: Any, kernel: Ints, stride: Ints, padding: Ints, ceil_m
 
 
 def resized_cost(input: Any, size: Ints, *rest: Any) -> Any:
-    """Each dimension by a matrix, (made, given), the last first of all."""
+    """Cost of a product of each dimension with a matrix (made, given), first dimension first."""
     given, work = list(input.shape), 0.0
     lead = len(given) - len(size)
     for axis, made in enumerate(size):
@@ -116,11 +116,11 @@ def resized_cost(input: Any, size: Ints, *rest: Any) -> Any:
 def _max_pool(
     xp: Any, input: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
 ) -> tuple[Array, Array]:
-    """The largest of each window, and its number within the window; nan counts as larger than all."""
+    """Maximum of each window, and its kernel position; nan counts as the largest."""
     window = _window(input, kernel, stride, padding, dilation, ceil_mode)
     admit((*input.shape[: -len(kernel)], *window.output), input.dtype)
     padded = window.pad(xp, input, _lowest(input.dtype))
-    # -inf in the input still wins over padding, so where there is padding it is kept in mind which elements are real.
+    # A -inf of the input must win over the padding's, so track which elements are not padding.
     real = None if padded is input else window.pad(xp, xp.ones(window.size, bool), False)
     if _is_wide(xp, window):
         admit(padded.shape, padded.dtype, 2 * padded.itemsize + _PLACES)
@@ -149,7 +149,7 @@ _max_pool.works_in(backward=2.3)
 
 
 def _is_wide(xp: Any, window: Window) -> bool:
-    """Whether to reduce large windows by doubling; with CuPy they are handled like other windows."""
+    """Whether to reduce large windows by doubling; never with CuPy."""
     return xp is np and doubles(window.kernel, window.padded, window.output)
 
 
@@ -158,7 +158,7 @@ def _small_int(count: int) -> DType:
 
 
 def _mark_nan(xp: Any, padded: Array, window: Window, which: Array) -> None:
-    """The last nan of a window wins, as in PyTorch."""
+    """Set the kernel position of a window with nan to its last nan, as in PyTorch."""
     for number, (_, index) in enumerate(window.offsets()):
         xp.copyto(which, which.dtype.type(number), where=xp.isnan(padded[index]))
 
@@ -167,7 +167,7 @@ def _mark_nan(xp: Any, padded: Array, window: Window, which: Array) -> None:
 def _max_unpool(
     xp: Any, grad: Array, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, size: Ints
 ) -> Array:
-    """Each window's gradient at the element that won, in an array of the input's size."""
+    """Add each window's gradient at its maximum, into zeros of the input's size."""
     window = _window_of(size, kernel, stride, padding, dilation, grad.shape[-len(kernel) :])
     shape = (*grad.shape[: -len(kernel)], *window.padded)
     admit(shape, grad.dtype)
@@ -186,7 +186,7 @@ def _max_unpool(
 
 @op(name="_max_pick", cost=counted(_picked_cost, 2.0))
 def _max_pick(xp: Any, input: Array, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Array:
-    """The element of each window that won."""
+    """The element of each window at the maximum's position."""
     window = _window_of(input.shape[-len(kernel) :], kernel, stride, padding, dilation, which.shape[-len(kernel) :])
     padded = window.pad(xp, input)
     if _is_wide(xp, window):
@@ -215,7 +215,7 @@ _max_pick.grad(
 
 @op(name="_max_indices", cost=placed(30))
 def _max_indices(xp: Any, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, size: Ints) -> Array:
-    """The winners' places in the flattened input."""
+    """Flat indices of the maxima in the input."""
     spatial = len(kernel)
     output = which.shape[-spatial:]
     flat = xp.zeros(which.shape, dtypes.int64)
@@ -233,7 +233,7 @@ def _window(input: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: I
 
 
 def _window_of(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, output: Ints) -> Window:
-    """The window whose number of outputs is known."""
+    """The `Window` for a known number of outputs."""
     plain = Window(tuple(size), kernel, stride, padding, dilation)
     return plain if plain.output == tuple(output) else Window(tuple(size), kernel, stride, padding, dilation, True)
 
@@ -268,7 +268,7 @@ def _avg_pool(
     xp: Any, input: Array, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, include_pad: bool,
     divisor: int | None,
 ) -> Array:  # fmt: skip
-    """The mean of each window. Sums run along one dimension after the other."""
+    """Mean of each window; sums are taken along one dimension after another."""
     window = _window(input, kernel, stride, padding, (1,) * len(kernel), ceil_mode)
     admit((*input.shape[: -len(kernel)], *window.output), input.dtype)
     summed = window.pad(xp, input)
@@ -297,7 +297,7 @@ def _avg_unpool(
     xp: Any, grad: Array, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, include_pad: bool,
     divisor: int | None, size: Ints,
 ) -> Array:  # fmt: skip
-    """The adjoint of `_avg_pool`: each window's gradient spread over its elements."""
+    """Adjoint of `_avg_pool`: spread each window's gradient over its elements."""
     window = Window(tuple(size), kernel, stride, padding, (1,) * len(kernel), ceil_mode)
     admit((*grad.shape[: -len(kernel)], *window.padded), grad.dtype)
     spread = grad / xp.asarray(_divisor(xp, window, include_pad, divisor, grad.dtype), grad.dtype)
@@ -324,7 +324,7 @@ _avg_unpool.grad(
     )
 )
 
-# To a given output size: along each dimension a product with a matrix of weights, whose transpose is the adjoint.
+# Adaptive average pooling multiplies each dimension by a matrix of weights; the transpose is the adjoint.
 
 
 def _adaptive_weights(xp: Any, size: int, output: int, dtype: DType) -> Array:
@@ -337,7 +337,7 @@ def _adaptive_weights(xp: Any, size: int, output: int, dtype: DType) -> Array:
 
 
 def apply_weights(xp: Any, input: Array, weights: list[Array]) -> Array:
-    """Each matrix applied to its dimension, the last matrix to the last."""
+    """Apply each matrix to its dimension, the last matrix to the last dimension."""
     for axis, matrix in enumerate(weights):
         dim = input.ndim - len(weights) + axis
         if dim == input.ndim - 1:
@@ -363,7 +363,7 @@ def _adaptive_avg_pool(xp: Any, input: Array, output_size: Ints) -> Array:
         rows = input.reshape(*lead, math.prod(sizes))
         means = rows @ xp.full(rows.shape[-1], 1 / rows.shape[-1], input.dtype)
         return means.reshape(*lead, *output_size)
-    if dtypes.category(input.dtype) == dtypes.FLOAT and not bool(xp.isfinite(input.sum())):  # 0 times inf would be nan
+    if dtypes.category(input.dtype) == dtypes.FLOAT and not bool(xp.isfinite(input.sum())):  # 0 * inf would be nan
         return _adaptive_means(xp, input, sizes, output_size)
     return apply_weights(
         xp, input, [_adaptive_weights(xp, *pair, input.dtype) for pair in zip(sizes, output_size, strict=True)]
@@ -375,7 +375,7 @@ _adaptive_avg_pool.sized_by(lambda input, output_size: _bytes_over(input, output
 
 
 def _adaptive_means(xp: Any, input: Array, sizes: Ints, output_size: Ints) -> Array:
-    """The same means, window by window along one dimension after the other."""
+    """Adaptive means without matrices: window by window along one dimension after another."""
     for axis, (size, count) in enumerate(zip(sizes, output_size, strict=True)):
         dim = input.ndim - len(sizes) + axis
         ends = [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
@@ -410,7 +410,7 @@ def _refuse(message: str, reason: Reason = Reason.RUNTIME) -> None:
 
 
 def _arguments(name: str, spatial: int, **given: Any) -> list[Ints]:
-    """Kernel, stride, padding, dilation as tuples, checked."""
+    """Check kernel, stride, padding and dilation and convert them to tuples. Raises EngineError: RUNTIME."""
     words = ("", "int", "two ints", "three ints")[spatial]
     kernel = per_dim(
         given["kernel_size"], spatial, f"{name}: kernel_size must either be a single int, or a tuple of {words}"
@@ -482,7 +482,7 @@ def _max(
         _refuse(f"\"{name}\" not implemented for '{dtypes.TITLES[input.dtype]}'", Reason.NOT_SUPPORTED)
     size = tuple(input.shape[-spatial:])
     _check_output(input, Window(size, kernel, steps, pads, spread, ceil_mode))
-    if spatial == 1:  # by way of two dimensions, as PyTorch does
+    if spatial == 1:  # computed in two dimensions, as in PyTorch
         made, which = _max_pool(unsqueeze(input, -2), (1, *kernel), (1, *steps), (0, *pads), (1, *spread), ceil_mode)
         made, which = squeeze(made, -2), squeeze(which, -2)
     else:
@@ -500,9 +500,10 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest value of each window (torch.nn.functional.max_pool1d).
+    """Maximum of each window (torch.nn.functional.max_pool1d).
 
-    input: (n, c, l) or (c, l). With return_indices also where it was. Raises EngineError: RUNTIME, NOT_SUPPORTED.
+    input: (n, c, l) or (c, l). return_indices: also return each maximum's index. Raises EngineError: RUNTIME,
+    NOT_SUPPORTED.
     """
     return _max(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
@@ -520,9 +521,9 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest value of each window (torch.nn.functional.max_pool2d).
+    """Maximum of each window (torch.nn.functional.max_pool2d).
 
-    input: (n, c, h, w) or (c, h, w). With return_indices also where it was, in the flattened (h, w).
+    input: (n, c, h, w) or (c, h, w). return_indices: also return each maximum's index in the flattened (h, w).
     Raises EngineError: RUNTIME, NOT_SUPPORTED.
     """
     return _max(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
@@ -538,9 +539,9 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest value of each window (torch.nn.functional.max_pool3d).
+    """Maximum of each window (torch.nn.functional.max_pool3d).
 
-    input: (n, c, d, h, w) or (c, d, h, w). With return_indices also where it was, in the flattened (d, h, w).
+    input: (n, c, d, h, w) or (c, d, h, w). return_indices: also return each maximum's index in the flattened (d, h, w).
     Raises EngineError: RUNTIME, NOT_SUPPORTED.
     """
     return _max(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
@@ -577,7 +578,7 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Any:
-    """The mean of each window (torch.nn.functional.avg_pool1d). input: (n, c, l) or (c, l)."""
+    """Mean of each window (torch.nn.functional.avg_pool1d). input: (n, c, l) or (c, l)."""
     return _avg(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
@@ -594,7 +595,7 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    """The mean of each window (torch.nn.functional.avg_pool2d). input: (n, c, h, w) or (c, h, w)."""
+    """Mean of each window (torch.nn.functional.avg_pool2d). input: (n, c, h, w) or (c, h, w)."""
     return _avg(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
@@ -611,7 +612,7 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    """The mean of each window (torch.nn.functional.avg_pool3d). input: (n, c, d, h, w) or (c, d, h, w)."""
+    """Mean of each window (torch.nn.functional.avg_pool3d). input: (n, c, d, h, w) or (c, d, h, w)."""
     return _avg(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
@@ -630,7 +631,7 @@ def _adaptive(spatial: int, input: Any, output_size: Any) -> Any:
     )
     if min(sizes) < 0:
         _refuse(f"{name}: elements of output_size must be greater than or equal to 0 but received {list(sizes)}")
-    if max(sizes) != 1 or min(sizes) != 1:  # of one place it is a mean, which takes any shape
+    if max(sizes) != 1 or min(sizes) != 1:  # a single output element is a mean, which accepts any shape
         if input.ndim > spatial + 2:
             _refuse(f"{name}(): Expected {spatial + 1}D or {spatial + 2}D tensor, but got {list(input.shape)}")
         if 0 in input.shape[-spatial if spatial < 3 else 1 :]:
@@ -648,7 +649,7 @@ def _to_several(input: Any, size: Any) -> bool:
 
 @composite
 def adaptive_avg_pool1d(input: Array, output_size: Ints) -> Any:
-    """Means over as many windows as the output has elements (torch.nn.functional.adaptive_avg_pool1d)."""
+    """Mean of each window, with as many windows as output elements (torch.nn.functional.adaptive_avg_pool1d)."""
     if input.ndim > 3:
         _refuse(f"Expected 2 to 3 dimensions, but got {input.ndim}-dimensional tensor for argument #1 'self'")
     pooled = _adaptive(2, unsqueeze(input, -2), (1, *(per_dim(output_size, 1, "output_size must be one int"))))
@@ -661,7 +662,7 @@ adaptive_avg_pool1d.lacks("c", "adaptive_avg_pool2d", when=_to_several)
 
 @composite
 def adaptive_avg_pool2d(input: Array, output_size: Ints) -> Any:
-    """Means over as many windows as the output has elements (torch.nn.functional.adaptive_avg_pool2d).
+    """Mean of each window, with as many windows as output elements (torch.nn.functional.adaptive_avg_pool2d).
 
     output_size: an int, or (h, w) where None keeps a size. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """
@@ -674,7 +675,7 @@ adaptive_avg_pool2d.lacks("c", "adaptive_avg_pool2d", when=_to_several)
 
 @composite
 def adaptive_avg_pool3d(input: Array, output_size: Ints) -> Any:
-    """Means over as many windows as the output has elements (torch.nn.functional.adaptive_avg_pool3d).
+    """Mean of each window, with as many windows as output elements (torch.nn.functional.adaptive_avg_pool3d).
 
     output_size: an int, or (d, h, w) where None keeps a size. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """

@@ -1,4 +1,4 @@
-"""max_unpool: puts values back at the indices from max_pool; and lp_pool, a mean of powers."""
+"""max_unpool writes values back at the indices from max_pool; lp_pool is a power mean without the division."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from gradwire_engine.ops.nn.pooling.pool import avg_pool1d, avg_pool2d, avg_pool
 from gradwire_engine.ops.nn.windows import per_dim
 from gradwire_engine.ops.shape.shape import flatten, reshape, squeeze, unsqueeze
 
-Ints = Any  # an int or several
+Ints = Any  # an int or a sequence of ints
 
 
 @op(name="_max_unpool_to", node=lambda input, indices, size: f"MaxUnpool{len(size)}DBackward0", cost=of_shape(30, 2))
 def _max_unpool_to(xp: Any, input: Array, indices: Array, size: Ints) -> Array:
-    """Zeros with the input's elements at these places of the flattened last dimensions, the last one of several."""
+    """Write the input into zeros at flat indices of the last dimensions; at a repeated index the last value stays."""
     lead = input.shape[: -len(size)]
     admit((*lead, *size), input.dtype)
     count = math.prod(size)
@@ -96,7 +96,7 @@ def _unpool(dims: int, input: Any, indices: Any, kernel_size: Any, stride: Any, 
             f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got indices "
             f"tensor with shape: {list(indices.shape)}",
         )
-    if dims == 1:  # by way of two dimensions, as PyTorch does
+    if dims == 1:  # computed in two dimensions, as in PyTorch
         return squeeze(_max_unpool_to(unsqueeze(input, -1), unsqueeze(indices, -1), (*size, 1)), -1)
     return _max_unpool_to(input, indices, size)
 
@@ -106,9 +106,9 @@ def max_unpool1d(
     input: Array, indices: Array, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     output_size: Ints | None = None,
 ) -> Any:  # fmt: skip
-    """max_pool1d undone: values at their places, zeros elsewhere (torch.nn.functional.max_unpool1d).
+    """Invert max_pool1d: values at their indices, zeros elsewhere (torch.nn.functional.max_unpool1d).
 
-    input, indices: (n, c, l) or (c, l), as max_pool1d gave them. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    input, indices: (n, c, l) or (c, l), from max_pool1d. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """
     return _unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
@@ -121,9 +121,9 @@ def max_unpool2d(
     input: Array, indices: Array, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     output_size: Ints | None = None,
 ) -> Any:  # fmt: skip
-    """max_pool2d undone: values at their places, zeros elsewhere (torch.nn.functional.max_unpool2d).
+    """Invert max_pool2d: values at their indices, zeros elsewhere (torch.nn.functional.max_unpool2d).
 
-    input, indices: (n, c, h, w) or (c, h, w), as max_pool2d gave them. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    input, indices: (n, c, h, w) or (c, h, w), from max_pool2d. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """
     return _unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
@@ -136,9 +136,9 @@ def max_unpool3d(
     input: Array, indices: Array, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     output_size: Ints | None = None,
 ) -> Any:  # fmt: skip
-    """max_pool3d undone: values at their places, zeros elsewhere (torch.nn.functional.max_unpool3d).
+    """Invert max_pool3d: values at their indices, zeros elsewhere (torch.nn.functional.max_unpool3d).
 
-    input, indices: (n, c, d, h, w) or (c, d, h, w), of max_pool3d. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
+    input, indices: (n, c, d, h, w) or (c, d, h, w), from max_pool3d. Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """
     return _unpool(3, input, indices, kernel_size, stride, padding, output_size)
 
@@ -153,7 +153,7 @@ def _power_pool(pool: Any, dims: int, input: Any, p: Any, kernel_size: Any, stri
 
 
 def _of_whole_power(input: Any, power: Any, *rest: Any) -> bool:
-    """Whether what is averaged, the power, is whole, too."""
+    """Whether the powers to average are integers: an integer input and an integer exponent."""
     return isinstance(power, int)
 
 
@@ -161,7 +161,7 @@ def _of_whole_power(input: Any, power: Any, *rest: Any) -> bool:
 def lp_pool1d(
     input: Array, norm_type: Number, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> Any:
-    """The p-th root of each window's sum of p-th powers (torch.nn.functional.lp_pool1d)."""
+    """p-th root of the sum of p-th powers of each window (torch.nn.functional.lp_pool1d)."""
     return _power_pool(avg_pool1d, 1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -172,7 +172,7 @@ lp_pool1d.lacks("i", "avg_pool2d", but=("int64",), when=_of_whole_power)
 def lp_pool2d(
     input: Array, norm_type: Number, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> Any:
-    """The p-th root of each window's sum of p-th powers (torch.nn.functional.lp_pool2d)."""
+    """p-th root of the sum of p-th powers of each window (torch.nn.functional.lp_pool2d)."""
     return _power_pool(avg_pool2d, 2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -183,7 +183,7 @@ lp_pool2d.lacks("i", "avg_pool2d", but=("int64",), when=_of_whole_power)
 def lp_pool3d(
     input: Array, norm_type: Number, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> Any:
-    """The p-th root of each window's sum of p-th powers (torch.nn.functional.lp_pool3d)."""
+    """p-th root of the sum of p-th powers of each window (torch.nn.functional.lp_pool3d)."""
     return _power_pool(avg_pool3d, 3, input, norm_type, kernel_size, stride, ceil_mode)
 
 

@@ -1,8 +1,8 @@
-"""The maximum of large windows, a dimension after the other and by doubling: work that grows with their logarithm.
+"""Max pooling of large windows by doubling, one dimension after another; the work grows with the kernel's logarithm.
 
-A window's first largest element, in row-major order, is the first of the first row whose largest is largest. Along a
-row, a window of n elements is two that overlap: of two, the right one counts only if it is larger, or nan, which
-wins from the last place. So values and places are those of going through each window, exactly.
+The first maximum of a window in row-major order lies in the first row whose maximum is largest. Along a row, a window
+of n elements is the union of two overlapping shorter windows. The right one wins only if it is larger, or nan, of
+which the last wins. So values and positions equal those of a loop over each window.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Ints = Any
 
 
 def wide_max(xp: Any, padded: Array, real: Array | None, window: Window) -> tuple[Array, Array]:
-    """The largest of each window of a padded array, and its number within the window (int32).
+    """Maximum of each window of a padded array, and its kernel position (int32).
 
-    real: which elements are no padding, of the spatial dimensions; None if all are.
+    real: mask of the elements that are not padding, over the spatial dimensions; None if no element is padding.
     """
     values, which = padded, xp.zeros(padded.shape, np.int32)
     floating = dtypes.category(padded.dtype) == dtypes.FLOAT
@@ -47,7 +47,7 @@ def wide_max(xp: Any, padded: Array, real: Array | None, window: Window) -> tupl
 
 
 def _steps(kernel: int, dilation: int) -> Iterator[tuple[int, int]]:
-    """By how many elements of a window two that were found already lie apart, and how far that is."""
+    """For each doubling step: the shift between the two shorter windows, in kernel positions and in elements."""
     length = 1
     while length < kernel:
         shift = min(length, kernel - length)
@@ -56,7 +56,7 @@ def _steps(kernel: int, dilation: int) -> Iterator[tuple[int, int]]:
 
 
 def winners(xp: Any, which: Array, window: Window) -> Array:
-    """Where each window's winner lies in the padded array, its spatial dimensions flattened; int64."""
+    """Flat index of each window's maximum in the padded array's spatial dimensions; int64."""
     spatial = len(window.kernel)
     flat, rest = xp.zeros(which.shape, np.int64), which.astype(np.int64)
     for axis in range(spatial):
@@ -68,7 +68,7 @@ def winners(xp: Any, which: Array, window: Window) -> Array:
 
 
 def spread(xp: Any, grad: Array, which: Array, window: Window) -> Array:
-    """Zeros of the padded sizes with each window's gradient added where its winner lies, in the windows' order."""
+    """Add each window's gradient at its maximum into zeros of the padded sizes, in the windows' order."""
     lead, count = grad.shape[: -len(window.kernel)], math.prod(window.padded)
     places = winners(xp, which, window).reshape(math.prod(lead), -1)
     places += xp.arange(math.prod(lead))[:, None] * count
@@ -78,6 +78,6 @@ def spread(xp: Any, grad: Array, which: Array, window: Window) -> Array:
 
 
 def picked(xp: Any, padded: Array, which: Array, window: Window) -> Array:
-    """The element of each window that won."""
+    """The element of each window at its maximum."""
     flat = padded.reshape(*padded.shape[: -len(window.kernel)], -1)
     return xp.take_along_axis(flat, winners(xp, which, window), -1).reshape(which.shape)

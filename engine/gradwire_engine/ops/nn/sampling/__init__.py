@@ -1,4 +1,4 @@
-"""Images resized, and looked up at real positions."""
+"""Resizing of images (interpolate), and sampling at real-valued positions (grid_sample)."""
 
 from gradwire_engine.ops.nn.sampling import grid, resize
 

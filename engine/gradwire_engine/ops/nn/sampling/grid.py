@@ -1,7 +1,7 @@
 """grid_sample: samples an image at real-valued positions.
 
-For each dimension the positions become a few neighbours with weights; the products of these weights, each times the
-element gathered there, add up to the result. All of it is recorded, so derivatives of any order follow.
+Along each dimension a position has a few neighbours with weights. The result is the sum of the gathered elements,
+each times the product of its weights. All steps are ops, so derivatives of any order follow.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from gradwire_engine.ops.index.gather import gather
 from gradwire_engine.ops.nn.sampling.resize import cubic
 from gradwire_engine.ops.shape.shape import reshape, select
 
-# A neighbour: its position along one dimension, and its weight (None is 1).
+# A neighbour: its index along one dimension, and its weight (None means 1).
 Tap = tuple[Any, Any]
 
 
 @op(name="_beside", cost=placed(4))
 def _beside(xp: Any, input: Array, grid: Array) -> Array:
-    """The input; the grid, on which it does not depend, gets a gradient of zeros."""
+    """The input unchanged. The grid is a formal argument, so that it gets a gradient of zeros."""
     return xp.array(input)
 
 
@@ -50,12 +50,12 @@ def _like(source: Any, array: Any) -> Any:
 
 
 def _unnormalized(place: Any, size: int, align: bool) -> Any:
-    """From -1 ... 1 to positions: of the centres of the outer elements, or of their edges."""
+    """Map positions from [-1, 1] to element indices; -1 and 1 are the outer elements' centres, or their outer edges."""
     return (place + 1) * ((size - 1) / 2) if align else ((place + 1) * size - 1) / 2
 
 
 def _inside(place: Any, size: int, padding: str, align: bool) -> Any:
-    """Move positions into the image: not at all, clamped to the border, or reflected at it."""
+    """Move positions into the image: "zeros" keeps them, "border" clamps, "reflection" reflects at the edges."""
     if padding == "zeros":
         return place
     if padding == "reflection":
@@ -74,7 +74,7 @@ def _reflected(place: Any, low: float, span: float) -> Any:
 
 
 def _taps(place: Any, size: int, mode: str, padding: str, align: bool) -> list[Tap]:
-    """The neighbours along one dimension."""
+    """Neighbours of each position along one dimension."""
     real = _unnormalized(place, size, align)
     xp = module_of(_array(real))
     if mode == "nearest":
@@ -93,7 +93,7 @@ def _taps(place: Any, size: int, mode: str, padding: str, align: bool) -> list[T
 
 
 def _gathered(input: Any, positions: list[Any], sizes: tuple[int, ...]) -> Any:
-    """The elements at positions (n, points) of each dimension, zeros outside: (n, c, points)."""
+    """Gather the elements at indices (n, points) per dimension, zeros outside: (n, c, points)."""
     xp = module_of(_array(input))
     inside: Any = True
     flat: Any = 0
@@ -162,7 +162,7 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Any:
-    """The image's values at the grid's positions (torch.nn.functional.grid_sample).
+    """Sample the image at the grid's positions (torch.nn.functional.grid_sample).
 
     input: (n, c, h, w) or (n, c, d, h, w); grid: (n, ..., 2 or 3), x first, from -1 to 1. mode: "bilinear", "nearest"
     or "bicubic"; padding_mode: "zeros", "border" or "reflection". Raises EngineError: ARGUMENT_VALUE, RUNTIME.
@@ -185,7 +185,7 @@ def grid_sample(
         result = part if result is None else result + part
     if mode == "nearest":
         result = _beside(result, grid)
-    if result.dtype != input.dtype:  # positions of bfloat16 are found in float32
+    if result.dtype != input.dtype:  # bfloat16 positions are computed in float32
         result = cast(result, input.dtype)
     return reshape(result, (samples, input.shape[1], *made))
 

@@ -1,7 +1,7 @@
-"""Resizing of images: interpolate.
+"""interpolate: resizing of images.
 
-Every mode works on one dimension after another: the nearest ones take positions (`take_lines`), the others apply a
-matrix of weights to each dimension, whose transposes are the adjoint.
+Every mode works on one dimension after another. The nearest modes select elements (`take_lines`); the others multiply
+each dimension by a matrix of weights, whose transpose is the adjoint.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from gradwire_engine.ops.shape.lines import made_lines, take_lines
 Ints = Any
 _RANKS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 _NODES = {"linear": "Linear1D", "bilinear": "Bilinear2D", "bicubic": "Bicubic2D", "trilinear": "Trilinear3D"}
-_SHARPNESS = -0.75  # of the cubic kernel
+_SHARPNESS = -0.75  # parameter of the cubic kernel
 
 
 def cubic(t: Any) -> list[Any]:
-    """The weights of the four neighbours of a point that lies t behind the second of them."""
+    """Weights of the four neighbours of a point at fraction t between the second and the third."""
     a = _SHARPNESS
 
     def near(x: Any) -> Any:
@@ -75,7 +75,7 @@ def _matrices(xp: Any, dtype: Any, sizes: Ints, made: Ints, mode: str, align: bo
 
 
 def _resampled_bytes(xp: Any, input: Array, size: Ints, mode: str, align: bool, scales: Ints) -> Array:
-    """Bytes at another size: as PyTorch has it, rounded after each dimension, by weights that are whole numbers."""
+    """Resize uint8 images as PyTorch does: with fixed-point weights, rounded after each dimension."""
     spatial = len(size)
     for axis in range(spatial - 1, -1, -1):
         place = input.ndim - spatial + axis
@@ -110,7 +110,7 @@ _resample.works_in(forward=0.7, backward=5)
 @op(name="_resample_adjoint", cost=counted(resized_cost, 2.0))
 @through_float32
 def _resample_adjoint(xp: Any, g: Array, size: Ints, mode: str, align: bool, scales: Ints) -> Array:
-    """The gradient by an input of this size."""
+    """Gradient of an input of spatial sizes `size`."""
     matrices = _matrices(xp, g.dtype, size, g.shape[-len(size) :], mode, align, scales)
     return apply_weights(xp, xp.ascontiguousarray(g), [matrix.T for matrix in matrices])
 
@@ -135,7 +135,7 @@ def _nearest(size: int, made: int, scale: float | None, exact: bool) -> tuple[in
 
 
 def _targets(input: Any, size: Any, scale_factor: Any, recompute: bool | None) -> tuple[Any, Any]:
-    """The spatial sizes to make, and the scale given for each or None."""
+    """Output sizes, and the given scale per dimension or None. Raises EngineError: ARGUMENT_VALUE."""
     spatial = input.ndim - 2
     if size is not None and scale_factor is not None:
         raise EngineError(Reason.ARGUMENT_VALUE, "only one of size or scale_factor should be defined")
@@ -170,10 +170,11 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Any:
-    """The last one to three dimensions at another size (torch.nn.functional.interpolate).
+    """Resize the last one to three dimensions (torch.nn.functional.interpolate).
 
-    input: (n, c, ...); size, or scale_factor, for all or each. mode: "nearest", "nearest-exact", "linear", "bilinear",
-    "bicubic", "trilinear" or "area". Raises EngineError: ARGUMENT_VALUE, RUNTIME, NOT_SUPPORTED for antialias.
+    input: (n, c, ...). size, scale_factor: one for all dimensions, or one each. mode: "nearest", "nearest-exact",
+    "linear", "bilinear", "bicubic", "trilinear" or "area".
+    Raises EngineError: ARGUMENT_VALUE, RUNTIME, NOT_SUPPORTED for antialias.
     """
     if align_corners is not None and mode in ("nearest", "nearest-exact", "area"):
         raise EngineError(
